@@ -46,10 +46,11 @@ class OrderSigns:
     @property
     def are_clear(self) -> bool:
         """True if at least one sign is too far from 0 for exchangeable answers."""
-        return any(_is_clear(*own) for own in self.sums)
+        return any(is_clear(*own) for own in self.sums)
 
 
-def _is_clear(n: float, total: float, squares: float) -> bool:
+def is_clear(n: float, total: float, squares: float) -> bool:
+    """Return whether the sum of differences, and that of their squares, put their mean at least three standard errors from 0."""
     spread = n * squares - total**2
     return n > 1 and total**2 * (n - 1) > _SURE**2 * spread
 
@@ -104,7 +105,8 @@ class Facts:
         equalling_last: Of these, those in which it equals the last answer.
         equalling_alone: Trajectories of which, of two values of such a column with few values, their own and that of another one, one
             alone equals an answer, by name, and whether that is their own.
-        voted: Trajectories with several answers, by whether such a column equals a most frequent one of them, and its name.
+        voted: Trajectories of at least three answers, of which one is more frequent than any other, by the name of such a column, and
+            whether it equals that answer.
         several_values: Some values of such a column, to see whether it has several.
         agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
         changing: The same of rounds with another answer than the one before, and of other rounds.
@@ -118,7 +120,8 @@ class Facts:
         firsts: Hashes of the first answers of these trajectories.
         finals: Hashes of their last answers.
         changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
-        ends: Trajectories of several rounds with a metric in the first and in the last, and its sums there, by its name.
+        ends: Trajectories of several rounds with a metric in the first and in the last, its sums there, and that of the squares of its
+            falls, by its name.
         known: Rounds in which a metric is known, by its name.
         apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
         spans: The lowest and highest value of a metric, by its name.
@@ -176,7 +179,7 @@ class Facts:
     firsts: Counter[int] = field(default_factory=Counter)
     finals: Counter[int] = field(default_factory=Counter)
     changes: Counter[tuple[int, bool]] = field(default_factory=Counter)
-    ends: dict[str, tuple[int, float, float]] = field(default_factory=dict)
+    ends: dict[str, tuple[int, float, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
     apart: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -191,6 +194,6 @@ class Facts:
         return own - other >= _LIKELY * math.sqrt(own + other) > 0
 
     def is_vote(self, name: str) -> bool:
-        """Return whether a column that is the same in all rounds always equals an answer, and a most frequent one where answers differ."""
+        """Return whether a column that is the same in all rounds always equals an answer, and the most frequent one where answers differ."""
         is_always = self.equalling[name] >= (1 - _HARDLY_ANY) * self.trajectories
         return is_always and _MANY <= self.voted[name, True] >= self.voted[name, False] / _HARDLY_ANY

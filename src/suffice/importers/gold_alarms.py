@@ -51,24 +51,27 @@ def marks_like_golds(facts: Facts) -> list[str]:
     ]
 
 
+def may_be_gold(facts: Facts, name: str) -> bool:
+    """Return whether a column that is the same for all rounds of a question equals many answers, and not just the last ones."""
+    is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories  # what the loop returned
+    is_scored = any(
+        agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
+    )
+    is_judged = has_own_score(facts) and any(map(is_structured, facts.several_values[name]))
+    is_varied = len(facts.several_values[name]) >= SEVERAL or facts.is_beyond_chance(name)
+    is_often = facts.equalling[name] >= max(_ENOUGH, _OFTEN * facts.trajectories)
+    return is_often and is_varied and not (is_last or is_scored or is_judged)
+
+
 def unread_golds(read: Read) -> Iterator[Doubt]:
     """There are no gold answers, and a text that is the same for all rounds of a question equals many answers."""
     facts = read.facts
     is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
     if is_said or facts.without_golds < facts.trajectories:
         return
-    for name, n in facts.equalling.most_common():
-        is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories  # what the loop returned
-        is_scored = any(
-            agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
-        )
-        is_judged = has_own_score(facts) and any(map(is_structured, facts.several_values[name]))
-        is_varied = len(facts.several_values[name]) >= SEVERAL or facts.is_beyond_chance(name)
-        if (
-            n >= max(_ENOUGH, _OFTEN * facts.trajectories)
-            and is_varied
-            and not (is_last or is_scored or is_judged or facts.is_vote(name))
-        ):
+    for name in sorted((own for own, _ in facts.equalling.most_common()), key=facts.is_vote):
+        if may_be_gold(facts, name) and not (read.samples and facts.is_vote(name)):
+            n = facts.equalling[name]
             theirs = name.removeprefix("imported_")
             sentence = (
                 f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
@@ -78,8 +81,12 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
             own: dict[str, tuple[dict[str, Any], str]] = {option: ({"columns": {"golds": theirs}}, meaning)}
             votes = [] if read.samples else [vote for vote in facts.equalling if facts.is_vote(vote)]
             for vote in votes[:1]:
-                more = f"{meaning}, and the answers are samples, of which {vote.removeprefix('imported_')!r} is the most frequent"
-                own = {f"{option} --samples": ({"columns": {"golds": theirs}, "samples": True}, more), **own}
+                more = f"the answers are samples, of which {vote.removeprefix('imported_')!r} is the most frequent"
+                if vote == name:
+                    own |= {"--samples": ({"samples": True}, more)}
+                else:
+                    said = {"columns": {"golds": theirs}, "samples": True}
+                    own = {f"{option} --samples": (said, f"{meaning}, and {more}"), **own}
             yield sentence, own
             return
 

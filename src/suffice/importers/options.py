@@ -8,7 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from suffice.errors import DataError
+from suffice.common.files import quoted
+from suffice.errors import DataError, UnsettledError
 from suffice.importers.literals import load_record
 from suffice.importers.names import last_name
 from suffice.importers.records import Record
@@ -28,18 +29,23 @@ _Options = dict[str, str]
 """The texts of a question's options by their letters."""
 
 
-def golds_as_answers(shape: Shape, golds: str, answer: str) -> tuple[Shape, str, str, str]:
+def golds_as_answers(shape: Shape, golds: str, answer: str, *, is_said: bool = False) -> tuple[Shape, str, str, str]:
     """Return rows with their gold answers in the form of the answers, the column of them, and both forms in words; "" if nothing is to change.
 
     Gold answers are read as numbers, letters or texts of options if all of them are that, and one of them is a number's first or last.
     Replies that name letters count as letters.  Gold answers of 0 and 1 are read as false and true if all answers are that.
+
+    Raises:
+        DataError: A later gold answer is a number without an option.
+        UnsettledError: Most answers would be right if 1 were false, as where 0 is entailment; `is_said` settles that 1 is true.
     """
     if _are_truths(shape.rows, golds, answer):
+        if not is_said:
+            _ask_if_reversed(shape.rows, golds, answer)
         name = f"{golds} (as {_TRUTHS})"
 
         def as_truths(rows: Sequence[Record]) -> list[Record]:
-            texts = [str(row.values.get(golds)).removesuffix(".0") for row in rows]
-            cells = [{"0": "false", "1": "true"}.get(text) for text in texts]
+            cells = [{"0": "false", "1": "true"}.get(_word(row, golds)) for row in rows]
             return [replace(row, values={**row.values, name: cell}) for row, cell in zip(rows, cells, strict=True)]
 
         return changed_by(shape, as_truths, {}), name, _BITS, _TRUTHS
@@ -115,11 +121,30 @@ def _both_forms(value: Any, options: _Options) -> dict[str, str]:
 
 def _are_truths(rows: Sequence[Record], golds: str, answer: str) -> bool:
     """Return whether all gold answers are 0 or 1, and all answers true or false."""
-    bits, said = (
-        {str(value).strip().lower() for row in rows if (value := row.values.get(name)) not in (None, "")}
-        for name in (golds, answer)
-    )
-    return {text.removesuffix(".0") for text in bits} == {"0", "1"} and said == {"true", "false"}
+    bits, said = ({_word(row, name) for row in rows} - {""} for name in (golds, answer))
+    return bits == {"0", "1"} and said == {"true", "false"}
+
+
+def _ask_if_reversed(rows: Sequence[Record], golds: str, answer: str) -> None:
+    """Raise if more answers are right where 1 is false than where it is true."""
+    pairs = [(_word(row, golds), _word(row, answer)) for row in rows]
+    same = [(gold == "1") == (said == "true") for gold, said in pairs if gold and said]
+    if 2 * sum(same) < len(same):
+        is_true = f"--column {quoted(f'golds={golds}')}"
+        raise UnsettledError(
+            f"{golds!r} is 0 or 1, and answers are true or false: {sum(same):,} of {len(same):,} are right if 1 is true, and the others if "
+            "1 is false, as where 0 is entailment. If it is false, write true and false into the log",
+            "columns",
+            {
+                is_true: ({"golds": golds}, "1 is true, and most answers are wrong"),
+                "--column golds=": ({"golds": ""}, "the log has no gold answers"),
+            },
+        )
+
+
+def _word(row: Record, name: str) -> str:
+    value = row.values.get(name)
+    return "" if value is None else str(value).strip().lower().removesuffix(".0")
 
 
 def has_options(rows: Sequence[Record]) -> bool:

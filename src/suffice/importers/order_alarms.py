@@ -10,7 +10,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_places import last_of
-from suffice.importers.facts import Facts
+from suffice.importers.facts import Facts, is_clear
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import last_name
 from suffice.policy.normalizers import MATCH
@@ -62,7 +62,7 @@ def sorted_answers(read: Read) -> Iterator[Doubt]:
     if n and max([*facts.firsts.values(), *facts.finals.values()]) > _MOST * n:
         return  # such as a greeting, or what is no answer yet
     for order, own in facts.orders.most_common():
-        is_uncounted = where.startswith(("order of the rows", "order in ")) and not read.samples
+        is_uncounted = where.startswith("order of the rows") and not read.samples
         if order and n >= _ENOUGH and own >= _NEARLY_ALL * n and is_uncounted:
             sentence = (
                 f"the answers {order} in {own:,} of {n:,} questions whose answers differ, and nothing else orders the rounds: if they were sorted, as "
@@ -99,12 +99,13 @@ def falling_scores(read: Read) -> Iterator[Doubt]:
         return
     quality = MATCH if MATCH in facts.ends else "f1"
     error = _error_name(facts)
-    for name, (n, first, last) in facts.ends.items():
+    for name, (n, first, last, squares) in facts.ends.items():
         is_own = name not in SCORES
         least = min(_FAR * n, _FALLEN * first) if name in facts.graded_by else _FAR * n
+        is_fall = first - last >= least > 0 and is_clear(n, first - last, squares)
         theirs, is_turned = _scored_by(read, name)
         is_error = error is not None and is_own and not is_turned
-        if n < _ENOUGH or not (name == quality or is_own) or not (is_error or first - last >= least):
+        if n < _ENOUGH or not (name == quality or is_own) or not (is_error or is_fall):
             continue
         sentence = (
             f"{name} falls from {100 * first / n:.1f} in the first round to {100 * last / n:.1f} in the last (%, {n:,} trajectories): "

@@ -13,6 +13,7 @@ from suffice.common.tables import counted, cut_list
 from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.facts import Facts
+from suffice.importers.gold_alarms import may_be_gold
 from suffice.importers.names import TIMES, last_name, plain_name
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
@@ -174,10 +175,12 @@ def _of_votes(facts: Facts, name: str) -> Iterator[Doubt]:
     theirs = name.removeprefix("imported_")
     sentence = (
         f"{theirs!r} is the most frequent answer in {facts.voted[name, True]:,} of {counted(sum(facts.voted[name, own] for own in (True, False)), 'trajectory', 'trajectories')} "
-        "whose answers differ: if they were put to a vote, they are no rounds that follow one another"
+        "in which one answer is more frequent than any other: if they were put to a vote, they are no rounds that follow one another"
     )
     samples = {"samples": True}, f"they are independent samples, and {theirs!r} is the answer to most of them"
-    yield sentence, {"--samples": samples, **_of_returned(theirs)}
+    others = [own for own in facts.equalling if may_be_gold(facts, own) and not facts.is_vote(own)]
+    gold = {} if others else _of_gold(facts, theirs)
+    yield sentence, {"--samples": samples, **_of_returned(theirs), **gold}
 
 
 def _of_gold(facts: Facts, theirs: str) -> dict[str, tuple[dict[str, Any], str]]:

@@ -202,7 +202,7 @@ class Reading:
                 most, n, ends_in = facts.longest.get(name, (0, 0, ""))
                 if len(text) >= most:
                     before = (n, ends_in) if len(text) == most else (0, "")
-                    facts.longest[name] = len(text), before[0] + 1, "".join({*before[1], text[-1:]})
+                    facts.longest[name] = len(text), before[0] + 1, "".join({*before[1], *_end_of(text)})
             pairs = [pair for pair in pairwise(columns["text"][start:end]) if all(pair)]
             facts.following += len(pairs)
             facts.continued += sum(is_continued(later or "", earlier or "") for earlier, later in pairs)
@@ -260,9 +260,15 @@ class Reading:
         for name, values in metrics.items():
             told = ~np.isnan(values) & (has_answer | (name not in _COMPARED))
             known = told[firsts] & told[lasts]
-            n, first, last = self.facts.ends.get(name, (0, 0.0, 0.0))
-            sums = float(values[firsts][known].sum()), float(values[lasts][known].sum())
-            self.facts.ends[name] = n + int(known.sum()), first + sums[0], last + sums[1]
+            n, first, last, squares = self.facts.ends.get(name, (0, 0.0, 0.0, 0.0))
+            before, after = values[firsts][known], values[lasts][known]
+            squares += float(((before - after) ** 2).sum())
+            self.facts.ends[name] = (
+                n + int(known.sum()),
+                first + float(before.sum()),
+                last + float(after.sum()),
+                squares,
+            )
 
     def _add_equalling(
         self,
@@ -276,8 +282,9 @@ class Reading:
         places: dict[Any, int] = {None: 0}
         of_row = np.array([places.setdefault(key, len(places)) for key in keys])
         counts = [Counter(keys[start : start + n]) for start, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
-        most = np.array([max(own.values()) for own in counts])
-        is_varied = np.array([len(own) > 1 for own in counts])
+        counts = [Counter({key: n for key, n in own.items() if key is not None}) for own in counts]
+        most = np.array([max(own.values(), default=0) for own in counts])
+        is_led = np.array([_has_leader(own) for own in counts])
         for item in _own_columns(table):
             encoded = table.column(item.name).combine_chunks().dictionary_encode()
             codes = encoded.indices.fill_null(-1).to_numpy()
@@ -299,7 +306,7 @@ class Reading:
             facts.equalling_last[item.name] += int(equal[starts + lengths - 1].sum())
             is_most = np.add.reduceat(equal, starts, dtype=np.int64) == most
             for is_vote in (True, False):
-                facts.voted[item.name, is_vote] += int((same & is_varied & (is_most == is_vote)).sum())
+                facts.voted[item.name, is_vote] += int((same & is_led & (is_most == is_vote)).sum())
             if len(several) < SEVERAL:
                 other = np.repeat(np.roll(codes[starts], 1), lengths)
                 own, others = (
@@ -391,6 +398,17 @@ def _is_speaker(name: str) -> bool:
 
 def _is_other_text(item: pa.Field) -> bool:
     return pa.types.is_string(item.type) and column_kind(item.name, item) == "label"
+
+
+def _end_of(text: str) -> str:
+    """Return the last letter of a text; "" of a single word, such as a sequence of bases, which may well have the length of others."""
+    return "" if text.isascii() and text.isalnum() else text[-1:]
+
+
+def _has_leader(counts: Counter[Any]) -> bool:
+    """Return whether at least three answers differ, and one is more frequent than any other."""
+    (_, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
+    return counts.total() >= _REPEATING and most > second > 0
 
 
 def _stopped_at_one(marks: npt.NDArray[np.float64]) -> bool | None:

@@ -38,6 +38,8 @@ _MOST_ROUNDS = 20
 """Longer lists under plural names, such as `preds` and `golds`, are columns of questions, and not the rounds of one."""
 
 _ARTIFACTS, _BESIDE_ARTIFACTS = "artifacts", frozenset({"params", "metrics", "tags"})
+_OF_RUN = "meta.yaml"
+"""The file that MLflow writes into the folder of each run."""
 
 ROUND_LISTS = (
     *("rounds", "steps", "iterations", "attempts", "trials", "drafts", "turns", "samples", "tries", "hops"),
@@ -76,7 +78,7 @@ def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
         SchemaError: A file is empty or not of a known kind, or its object contains several lists of records.
     """
     number = 0
-    files = [file for file in data_files(path) if not _is_beside_run(file)]
+    files = [file for file in data_files(path) if path in (file, file.parent) or not _is_beside_run(file)]
     names = _file_names(path, files)
     said = _said_by_names(path, names, file_is) if file_is is not None else {}
     for file, name in zip(files, names, strict=True):
@@ -93,18 +95,16 @@ def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
 
 def _is_beside_run(file: Path) -> bool:
     """Return whether a file has a parameter, a metric or a tag of a run of MLflow, in a folder beside that of its artifacts."""
-    return file.parent.name in _BESIDE_ARTIFACTS and (file.parent.parent / _ARTIFACTS).is_dir()
+    return file.parent.name in _BESIDE_ARTIFACTS and (file.parent.parent / _OF_RUN).is_file()
 
 
 def _params_of_run(file: Path) -> dict[str, str]:
     """Return the parameters of the run of MLflow to whose artifacts a file belongs."""
     run = next((folder.parent for folder in file.parents if folder.name == _ARTIFACTS), None)
-    folder = run / "params" if run is not None else Path()
-    return (
-        {own.name: own.read_text("utf-8").strip() for own in sorted(folder.iterdir())}
-        if run is not None and folder.is_dir()
-        else {}
-    )
+    if run is None or not (run / _OF_RUN).is_file():
+        return {}
+    params = [own for own in sorted((run / "params").glob("*")) if own.is_file()]
+    return {own.name: own.read_text("utf-8", errors="replace").strip() for own in params}
 
 
 def _said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:

@@ -178,7 +178,8 @@ class TableSource(ABC):
         readings = {item.ours: item for item in self.plan.readings}
         if "golds" in readings and "answer" in self.plan.columns:
             theirs, own = self.plan.columns["golds"], readings["golds"]
-            self.shape, name, form, wanted = golds_as_answers(self.shape, theirs, self.plan.columns["answer"])
+            answer, said = self.plan.columns["answer"], readings["answer"]
+            self.shape, name, form, wanted = golds_as_answers(self.shape, theirs, answer, is_said=own.how == "option")
             if wanted:
                 self.plan.drop("golds")
                 self.plan.read("golds", name, own.how, f"{own.theirs} as {wanted}")
@@ -186,7 +187,6 @@ class TableSource(ABC):
                     f"the gold answers in {theirs!r} are {form}{' of options' * (' or ' not in form)}, and answers are {wanted}: they are read as {wanted}"
                 )
                 return
-            answer, said = self.plan.columns["answer"], readings["answer"]
             self.shape, name, wanted = answers_in_one_form(self.shape, theirs, answer)
             if wanted:
                 self.plan.drop("answer")

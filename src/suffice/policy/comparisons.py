@@ -45,6 +45,9 @@ _TOLD = 0.05
 
 _COMMA_AFTER_POINTS = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d")
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
+_LOW_TENS = frozenset({"10", "20", "30"})
+"""Decimals with a zero at the end that versions often reach."""
+
 _VERSION = re.compile(r"\s*\d{1,3}\.\d{1,3}\s*")
 _QUOTED = re.compile(r"\s*['\"\[{][\s\S]*")
 _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
@@ -362,26 +365,28 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
 def _are_versions(texts: Iterable[str]) -> bool:
     """Return whether decimals such as 3.10 and 3.9 look counted, not measured.
 
-    Numbers of one precision end in all digits, and others have no zeros at their ends.
+    Numbers of one precision end in all digits, and others have no zeros at their ends but those that pad them, as in 78.50: few
+    versions get as far as that.
     """
     known = [text.strip().partition(".")[2] for text in texts if _VERSION.fullmatch(text)]
-    ended = sum(decimals.endswith("0") and decimals.strip("0") != "" for decimals in known)
+    ended = [decimals for decimals in known if decimals.endswith("0") and decimals.strip("0")]
+    low = sum(decimals in _LOW_TENS for decimals in ended)
     is_fixed = len({*map(len, known)}) == 1
-    return ended > FEW * len(known) and not (is_fixed and 2 * ended <= len(known))
+    return 2 * low > len(ended) > FEW * len(known) and not (is_fixed and 2 * len(ended) <= len(known))
 
 
 def _ask_about_case(name: str, golds: Iterable[str], pairs: Pairs) -> None:
-    """Raise if answers differ from others in case alone, and either spelling is a gold answer, as bxc3 and Bxc3 are in chess."""
+    """Raise if answers differ from others in case alone, and either spelling is an answer and a gold answer, as bxc3 and Bxc3 are in chess."""
     key_of = NORMALIZERS[name]
     texts = [(first.strip(), second.strip()) for first, second in pairs]
     apart = [(first, second) for first, second in texts if first != second and first.lower() == second.lower()]
     apart = [pair for pair in apart if key_of(pair[0]) == key_of(pair[1]) and NORMALIZERS["boolean"](pair[0]) is None]
     if len(apart) > FEW * len(pairs):
-        written = {gold.strip() for gold in golds}
-        apart = [pair for pair in apart if written.issuperset(pair)]
+        written, said = {gold.strip() for gold in golds}, {answer for answer, _ in texts}
+        apart = [pair for pair in apart if written.issuperset(pair) and said.issuperset(pair)]
     if len(apart) > FEW * len(pairs):
         first, second = apart[0]
-        question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, differ in case alone, and both are gold answers"
+        question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, differ in case alone, and both are answers and gold answers"
         raise _unsettled(question, ("exact", name))
 
 

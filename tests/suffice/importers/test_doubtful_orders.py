@@ -144,3 +144,39 @@ def test_samples_are_asked_about_though_the_answer_is_named(tmp_path):
         {"id": q, "gold": gold, "solutions": said, "rewards": [1] * 4} for q, gold, said in drawn(shares=(0.6,) * 4)
     ]
     assert "--samples" in choices(written(tmp_path, records), columns={"answer": "solution"}).choices
+
+
+def scored(score):
+    return [
+        {"id": q, "round": r, "output": f"draft {q * r % 7}", "score": score(q, r)}
+        for q in range(30)
+        for r in (1, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize(
+    "score",
+    [lambda q, r: 0.5 * (q < 2 and r == 2), lambda q, r: random.Random(100 * q + r).random() ** 3],
+)
+def test_a_score_that_falls_by_chance_is_no_doubt(tmp_path, score):
+    summary = imported(written(tmp_path, scored(score)))
+    assert not [alarm for alarm in summary.alarms if alarm.name == "falling-scores"]
+
+
+def test_a_list_of_rising_answers_has_an_order(tmp_path):
+    rows = [
+        {"id": q, "gold": 10 + 4 * q if q % 3 else 7, "rounds": [{"answer": str(10 + q + q * r)} for r in range(4)]}
+        for q in range(1, 41)
+    ]
+    imported(written(tmp_path, rows))
+
+
+def test_sequences_of_one_length_were_not_cut(tmp_path):
+    draw = lambda *seed: "".join(random.Random(str(seed)).choices("ACGT", k=300))  # noqa: E731
+    rows = [
+        {"id": q, "round": r, "answer": draw(q, (q + r) % 3 > 0), "gold": draw(q, q % 7 == 0)}
+        for q in range(30)
+        for r in (1, 2, 3)
+    ]
+    summary = imported(written(tmp_path, rows))
+    assert not [alarm for alarm in summary.alarms if alarm.name == "cut-texts"]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from suffice.importers.reading import _has_leader
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
 
@@ -107,6 +109,25 @@ def test_a_column_with_the_vote_shows_samples_and_not_the_gold_answer(tmp_path):
     assert imported(tmp_path, rows, "--column", "rounds=drawn", "--samples", "--column", "golds=solution").code == 0
 
 
+@pytest.mark.parametrize("late", [10, 28])
+def test_the_gold_answer_of_a_good_model_is_no_vote(tmp_path, late):
+    rows = []
+    for q in range(400):
+        gold = f"city{q % 61}"
+        said = [f"town{q}" if q % 10 == 0 else gold, gold, f"town{q}" if 0 < q % (400 // late) == 1 else gold]
+        rows += [{"question_id": q, "round": r, "answer": text, "label_text": gold} for r, text in enumerate(said)]
+    refused = imported(tmp_path, rows).err
+    assert "--column golds=label_text" in refused
+    assert "--samples" in refused
+    assert "golds=label_text --samples" not in refused
+    assert imported(tmp_path, rows, "--column", "golds=label_text").code == 0
+
+
+def test_most_frequent_means_more_than_any_other_of_three():
+    said = ([1, 2, 2], [1, 1, 2, 2], [1, 1, 1], [1, 2], [1, 2, 3])
+    assert [_has_leader(Counter(own)) for own in said] == [True, False, False, False, False]
+
+
 @pytest.mark.parametrize(("by_chance", "code"), [(False, 2), (True, 0)])
 def test_a_gold_answer_of_few_values_is_asked_about(tmp_path, by_chance, code):
     rows = []
@@ -144,6 +165,9 @@ def test_parameters_of_a_run_of_mlflow_are_columns(tmp_path):
     for name, r in (("c3", 1), ("a1", 2), ("b2", 3)):
         for part in ("artifacts", "params", "metrics"):
             (tmp_path / "runs" / name / part).mkdir(parents=True)
+        (tmp_path / "runs" / name / "meta.yaml").touch()
+        (tmp_path / "runs" / name / "params" / "nested").mkdir()
+        (tmp_path / "runs" / name / "params" / "binary").write_bytes(b"caf\xe9")
         data = [[f"Where is tower {q}?", TOWNS[q % 4], TOWNS[(q + (r == 1)) % 4]] for q in range(12)]
         table = {"columns": ["inputs", "ground_truth", "outputs"], "data": data}
         (tmp_path / "runs" / name / "artifacts" / "results.json").write_text(json.dumps(table))
@@ -151,6 +175,19 @@ def test_parameters_of_a_run_of_mlflow_are_columns(tmp_path):
         (tmp_path / "runs" / name / "metrics" / "exact_match").write_text("1772000000000 0.5 0\n")
     assert cli("import", tmp_path / "runs", "-o", tmp_path / "r.parquet", "--yes").code == 0
     assert answers(tmp_path) == sorted([TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(12))
+
+
+@pytest.mark.parametrize("named", [".", "metrics", "metrics/log.jsonl"])
+@pytest.mark.parametrize("is_run", [False, True])
+def test_folders_without_a_run_of_mlflow_are_read_as_usual(tmp_path, named, is_run):
+    for part in ("artifacts", "params/nested", "metrics"):
+        (tmp_path / "exp" / part).mkdir(parents=True)
+    if is_run:
+        (tmp_path / "exp" / "meta.yaml").touch()
+    rows = [{"qid": f"q{q}", "round": r, "answer": TOWNS[(q + r) % 4], "gold": TOWNS[q % 4]} for q in range(12) for r in (1, 2)]  # fmt: skip
+    (tmp_path / "exp" / "metrics" / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    done = cli("import", tmp_path / "exp" / named, "-o", tmp_path / "r.parquet", "--yes")
+    assert done.code == (1 if is_run and named == "." else 0), done.err
 
 
 @pytest.mark.parametrize(("gold", "wanted"), [("answer_idx", "D"), ("answer", "Oslo")])

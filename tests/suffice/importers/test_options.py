@@ -90,6 +90,23 @@ def test_a_later_number_without_an_option_is_an_error():
     assert changed.read([Record("row 82", "", 82, {**records[0].values, "gold": None})])[0][0].values[name] is None
 
 
+@pytest.mark.parametrize("true", [1, 0])
+def test_truths_of_0_and_1_agree_with_most_answers(tmp_path, true):
+    rows = []
+    for q in range(12):
+        for r in (1, 2, 3):
+            said = bool(q % 3) != ((q + r) % 5 == 0)
+            rows.append({"id": q, "round": r, "answer": str(said).lower(), "label": true if q % 3 else 1 - true})
+    source = written(tmp_path, rows)
+    if true:
+        assert by_round(source)[-1] == pytest.approx(10 / 12)
+        return
+    error = choices(source)
+    assert [*error.choices] == ["--column golds=label", "--column golds="]
+    assert "6 of 36 are right" in error.question
+    assert by_round(source, columns={"golds": "label"})[-1] == pytest.approx(2 / 12)
+
+
 def test_letters_without_options_are_doubted(tmp_path):
     rows = [{name: own for name, own in row.items() if name != "choices"} for row in asked(letter, text)]
     assert "--column golds=" in choices(written(tmp_path, rows)).choices

@@ -301,7 +301,7 @@ def test_the_choice_says_why():
         (["[1, 2]"], [("[1, 2]", "[2, 1]")], ["literal", "unordered"]),
         (["3.10", "3.9"], [("3.1", "3.10")], ["number", "exact"]),
         (["3.10", "4.20"], [("3.1", "3.10")], ["number", "exact"]),
-        (["Bxc3", "bxc3"], [("Bxc3", "bxc3")], ["exact", "qa"]),
+        (["Bxc3", "bxc3"], [("Bxc3", "bxc3"), ("bxc3", "bxc3")], ["exact", "qa"]),
         (["8 mW", "8 MW"], [("8 mW", "8 MW"), ("8", "8 mW")], ["number", "mixed"]),
     ],
 )
@@ -322,7 +322,9 @@ def test_a_choice_that_matters_is_asked(golds, pairs, names):
         (["3.50", "2.25", "1.99"], [("3.5", "3.50")], "number"),
         (["3.5", "2.25", "1.99"], [("3.5", "3.50")], "number"),
         (["12", "40", "3.50"], [("3.5", "3.50")], "number"),
+        (["78.50", "78.5", "3.25", "4.10"], [("78.5", "78.50")], "number"),
         (["Bxc3", "Oslo"], [("bxc3", "Bxc3")], "qa"),
+        (["Neutral", "neutral"], [("Neutral", "neutral"), ("Neutral", "Neutral")], "qa"),
         (["Yes", "yes", "Oslo"], [("yes", "Yes")], "qa"),
         (["Oslo", "oslo"], [(" Oslo", "Oslo")], "qa"),
         (["A", "B"], [("a", "A")], "letter"),

@@ -14,7 +14,7 @@ from suffice.loops.retrieval import Question
 from suffice.loops.thinking_loop import CHATML, ThinkingLoop
 from suffice.policy.rounds import Cost, Round, Token
 from tests.support.cli_tools import cli
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import FAULTS, Endpoint
 
 # The model generates " t", "ow", "er", which the tokenizer would read as the one token " tower".
 WORDS = {"<s>": 1, " t": 2, "ow": 3, "er": 4, " tower": 5, " is": 6, " 42": 7, "\n": 8, "</think>": 9, "Answer:": 10}
@@ -160,6 +160,12 @@ def test_ids_are_left_alone_where_that_is_asked(endpoint):
 def test_a_failure_while_ids_are_tested_is_no_answer(endpoint):
     with Endpoint(reply, tokenizer=starts, fault="500") as failing, pytest.raises(ModelError):
         _ = loop(failing).by_ids
+
+
+def test_a_tokenizer_that_fails_leaves_chains_of_text():
+    with Endpoint(reply, tokenizer=lambda _: FAULTS["500"]) as failing:
+        assert not loop(failing).by_ids
+    assert not failing.requests
 
 
 def test_messages_of_a_chat_are_no_token_ids(endpoint):

@@ -89,7 +89,7 @@ class Endpoint:
         allow: How many requests are answered; those after them wait until this attribute is raised, or None.
         retry_after: Value of that header in 429 and 503; None sends none.
         api_key: If given, any other key is refused with 401.
-        tokenizer: What `/tokenize` divides texts by; None = there is none (404).
+        tokenizer: What `/tokenize` divides texts by, or a function that returns one of `FAULTS`; None = there is none (404).
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Endpoint:
         allow: int | None = None,
         retry_after: str | None = None,
         api_key: str | None = None,
-        tokenizer: Callable[[str], list[int]] | None = None,
+        tokenizer: Callable[[str], Any] | None = None,
     ) -> None:
         self.tokenizer = tokenizer
         self.stream_gap_s = 0.0  # before each token of a streamed reply
@@ -153,8 +153,10 @@ class Endpoint:
         try:
             while (request := await self._read(reader)) is not None:
                 if request.path == "/tokenize":  # beside the interface, and no request to the model
-                    ids = None if self.tokenizer is None else self.tokenizer(request.body["prompt"])
-                    answer = FAULTS["404"] if ids is None else (200, "application/json", json.dumps({"tokens": ids}))
+                    known = FAULTS["404"] if self.tokenizer is None else self.tokenizer(request.body["prompt"])
+                    answer = (
+                        known if isinstance(known, tuple) else (200, "application/json", json.dumps({"tokens": known}))
+                    )
                     writer.write(self._bytes(*answer))
                     await writer.drain()
                     continue

@@ -137,6 +137,8 @@ class RecordOptions:
                 on_progress=progress,
                 **more,
             )
+        for note in loop.notes:
+            warn(f"note: {note}")
         spent = None if prices is None else money(summary.costs, prices)
         self._show(summary, spent, output, in_batches=batches is not None)
 

@@ -138,8 +138,6 @@ def record_thoughts_command(
         return
     questions = recorder.questions(dataset, lambda item: replace(item, passages=()))
     loop = thinker.loop(Policy(max_rounds=max_rounds))
-    for note in loop.notes:
-        warn(f"note: {note}")
     priced = {"generator": thinker.model, TRIAL: thinker.model}
     recorder.record(f"chains of thought on {dataset}", questions, loop, priced, output)
 

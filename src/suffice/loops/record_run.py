@@ -67,7 +67,7 @@ class RecordRun:
         self.texts = {question.question_id: question.question for question in self.questions}
         loop = plan.loop
         self.loop = replace(loop, policy=replace(loop.policy, rule=type(loop.policy)().rule, calibrators=()))
-        self.notes = [*plan.notes, *plan.loop.notes]
+        self.notes = list(plan.notes)
         self.progress = Progress(total=len(self.questions))
         self.read = ReadReplies(remedy=loop.unread_remedy, journal=plan.files.journal, allow_unread=plan.allow_unread)
         self.failed: dict[str, str] = {}
@@ -78,10 +78,12 @@ class RecordRun:
 
     async def run(self) -> RecordSummary:
         """Record the plan's questions, except those whose replies will come with batches."""
+        # In a thread first: the configuration and the notes read what the check has asked the endpoint.
+        await asyncio.to_thread(self.loop.check)
+        self.notes += self.loop.notes
         if self.plan.shard is not None:
             with reaching(self.files.whole):
                 provided("scale.check_shard", _SHARDED)(self.files.whole, self.plan.shard, self.plan.config)
-        await asyncio.to_thread(self.loop.check)
         # The lock first: otherwise another process could finish questions while its file is being read.
         journal = Journal(self.files.journal, self.plan.config)
         try:

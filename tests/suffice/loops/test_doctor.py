@@ -181,6 +181,17 @@ def test_only_a_server_that_continues_a_cut_text_can_think(reply, continues):
     assert any("no chain of thought" in note for note in report.notes) is not continues
 
 
+def test_a_failure_of_token_ids_keeps_what_was_found_before_it():
+    def fault(body):
+        return "500" if isinstance(body["prompt"], list) else None
+
+    with Endpoint(reciting, tokenizer=lambda _: [1, 2], fault=fault) as endpoint:
+        report = examine(endpoint, api="completions", prompt=NO_CONFIDENCE)
+    assert (report.continues, report.token_ids) == (True, None)
+    assert "thinking" in report.capabilities
+    assert [note for note in report.notes if note.startswith("token ids: ")]
+
+
 @pytest.mark.parametrize("shown", [None, "Is it Oslo?"])
 def test_an_endpoint_that_hides_its_thoughts_is_told_apart(shown):
     def thinks(body: dict) -> dict:

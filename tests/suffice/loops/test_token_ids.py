@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from contextlib import suppress
+
 import pytest
 
-from suffice import ChatModel, Policy, read_recording, record
-from suffice.errors import DataError, ModelError
+from suffice import ChatModel, Policy, read_recording, record, record_async
+from suffice.errors import DataError, ModelError, SufficeError
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.loops.models import chat
 from suffice.loops.models._wire import Completion
 from suffice.loops.models.token_ids import ids_of_text
 from suffice.loops.retrieval import Question
 from suffice.loops.thinking_loop import CHATML, ThinkingLoop
 from suffice.policy.rounds import Cost, Round, Token
+from suffice.recordings.shards import Shard
 from tests.support.cli_tools import cli
-from tests.support.endpoint import Endpoint
+from tests.support.endpoint import FAULTS, Endpoint
 
 # The model generates " t", "ow", "er", which the tokenizer would read as the one token " tower".
 WORDS = {"<s>": 1, " t": 2, "ow": 3, "er": 4, " tower": 5, " is": 6, " 42": 7, "\n": 8, "</think>": 9, "Answer:": 10}
@@ -160,6 +166,31 @@ def test_ids_are_left_alone_where_that_is_asked(endpoint):
 def test_a_failure_while_ids_are_tested_is_no_answer(endpoint):
     with Endpoint(reply, tokenizer=starts, fault="500") as failing, pytest.raises(ModelError):
         _ = loop(failing).by_ids
+
+
+@pytest.mark.parametrize("shard", [None, Shard(1, 1)])
+def test_ids_are_tested_beside_the_callers_event_loop(endpoint, tmp_path, monkeypatch, shard):
+    threads = []
+    monkeypatch.setattr(chat, "are_exchanged", lambda _: threads.append(threading.current_thread()) is not None)
+    question = Question(question_id="q", question="How tall?", answers=("42",))
+    with suppress(SufficeError):  # the replies are for token ids
+        asyncio.run(record_async([question], loop(endpoint), tmp_path / "t", shard=shard))
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
+
+
+def test_a_recording_that_is_refused_asks_for_no_note(endpoint, tmp_path):
+    (tmp_path / "q.jsonl").write_text('{"id": "q", "question": "How tall?", "answers": ["42"]}')
+    (tmp_path / "p.toml").write_text("")
+    words = ("think", "record", tmp_path / "q.jsonl", "-o", tmp_path / "t.parquet", "--prices", tmp_path / "p.toml")
+    done = cli(*words, "--model", "m", "--base-url", endpoint.url)
+    assert (done.code, endpoint.requests) == (1, [])
+
+
+def test_a_tokenizer_that_fails_leaves_chains_of_text():
+    with Endpoint(reply, tokenizer=lambda _: FAULTS["500"]) as failing:
+        assert not loop(failing).by_ids
+    assert not failing.requests
 
 
 def test_messages_of_a_chat_are_no_token_ids(endpoint):

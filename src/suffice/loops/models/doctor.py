@@ -239,7 +239,11 @@ def _continuation(model: ChatModel, report: EndpointReport) -> EndpointReport:
     # A server that puts the text into a chat template begins anew.  Later characters may differ by rounding.
     if rest.startswith(whole[half : half + max(1, half // 2)]):
         given = tuple(sorted({*report.capabilities, THINKING}))
-        return replace(report, continues=True, token_ids=model.takes_token_ids, capabilities=given)
+        report = replace(report, continues=True, capabilities=given)
+        try:
+            return replace(report, token_ids=model.takes_token_ids)
+        except ModelError as error:
+            return _with_note(report, f"token ids: {error}")
     note = "it does not continue raw text where it was cut, so no chain of thought can be stopped there"
     return _with_note(replace(report, continues=False), note)
 

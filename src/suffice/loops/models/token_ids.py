@@ -70,18 +70,23 @@ class EndpointTokenizer:
 def are_exchanged(model: Any) -> bool:
     """Return whether a model's endpoint takes token ids as a prompt and returns those that it generates: two short requests.
 
+    An endpoint whose `/tokenize` fails in any way exchanges none, since some answer an unknown path with a server's error.
+
     Raises:
-        ModelError: The endpoint could not be asked.
+        ModelError: The endpoint could not be asked for a completion.
     """
     if model.api != "completions":
         return False
     try:
         ids = model.tokenize("One, two,", begins=True)
+    except ModelError:
+        return False
+    try:
         reply = model.complete(ids, use_cache=False, max_tokens=2, extra_body=with_ids(model))
     except ModelError as error:
         if error.retryable:
             raise
-        return False  # it has no such path, or refuses it
+        return False  # it refuses token ids
     return reply.token_ids is not None
 
 

@@ -378,7 +378,7 @@ class ThinkingCourse:
     def _go_on(self, asked: Sequence[Any]) -> None:
         """Begin the next stretch of the chain, beside a trial."""
         settings = self._settings(asked, self.loop.every, self._ends)
-        self._ahead = StreamedCompletion(self.loop.model, self._prompt(asked, blocking=False), settings)
+        self._ahead = StreamedCompletion(self.loop.model, partial(self._prompt, asked, blocking=False), settings)
 
     async def end(self) -> Surplus:
         """Cancel the stretch that was begun beside the last trial, and return what it has cost."""
@@ -386,6 +386,8 @@ class ThinkingCourse:
         if ahead is None:
             return Surplus()
         cost, cancelled = await ahead.cancel()
+        if not ahead.is_sent:
+            return Surplus()
         return Surplus(cost, 1, int(cancelled), ("stretch of thought", "stretches of thought"))
 
     async def _prompt(self, asked: Sequence[Any], *, blocking: bool) -> Asked:

@@ -6,18 +6,20 @@ import asyncio
 import json
 import math
 import time
+from dataclasses import replace
 
 import pytest
 
-from suffice import Policy, record
-from suffice.errors import DataError, ModelError
+from suffice import ChatModel, Policy, record
+from suffice.errors import DataError, ModelError, ModelTimeoutError
+from suffice.loops.models.limits import RequestLimits
 from suffice.loops.models.streaming import StreamedCompletion
 from suffice.loops.retrieval import Question
 from suffice.loops.thinking_loop import CHATML
 from suffice.loops.waves import Surplus
 from suffice.policy.rounds import Cost
 from tests.suffice.loops import test_token_ids as of_ids
-from tests.suffice.loops.test_thinking_loop import CHAINS, RULES, loop, reply
+from tests.suffice.loops.test_thinking_loop import CHAINS, RULES, completion, loop, reply
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 
@@ -80,7 +82,7 @@ def test_a_completion_that_arrived_before_its_cancellation_is_paid_in_full():
 
         thinking = of_ids.loop(endpoint)
         settings = {"max_tokens": 2, "extra_body": {"return_token_ids": True}}
-        streamed = StreamedCompletion(thinking.model, prompt(), settings)
+        streamed = StreamedCompletion(thinking.model, prompt, settings)
         await asyncio.wait({streamed._task}, timeout=wait_s)
         return await streamed.cancel()
 
@@ -124,3 +126,100 @@ def test_the_command_lets_the_chain_go_on(endpoint):
     waits, goes_on = (json.loads(cli(*words, "--rule", "dynasor(2)", *more).out) for more in ((), ("--overlap",)))
     assert (goes_on["answer"], goes_on["stop_round"]) == (waits["answer"], waits["stop_round"])
     assert "surplus" in goes_on["costs"]
+
+
+class WithoutStreams(Endpoint):
+    """An endpoint that ignores `stream`, and sends its replies at once."""
+
+    async def _stream(self, body, reader, writer):
+        writer.write(self._bytes(200, "application/json", json.dumps(body)))
+
+
+class Endless(Endpoint):
+    """An endpoint that sends one event without an end."""
+
+    async def _stream(self, body, reader, writer):
+        writer.write(b"HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\ndata: ")
+        while not writer.is_closing():
+            writer.write(b"x" * 1000)
+            await writer.drain()
+            await asyncio.sleep(0.001)
+
+
+def breaks_off(body: dict) -> dict:
+    whole = reply(body)
+    if body.get("stream"):
+        whole["choices"][0]["finish_reason"] = None
+    return whole
+
+
+@pytest.mark.parametrize(("kind", "says"), [(WithoutStreams, reply), (Endpoint, breaks_off)])
+def test_a_stretch_that_breaks_off_is_no_end_of_thinking(kind, says):
+    with kind(says) as broken:
+        outcome = loop(broken, Policy(rule="dynasor(3)", max_rounds=9), overlap=True).run("settles?")
+    assert isinstance(outcome.error, ModelError)
+    assert outcome.error.retryable
+    assert "none with a finish_reason" in str(outcome.error)
+    assert [observed.signals["thinking_ended"] for observed in outcome.rounds] == [0.0]
+
+
+async def streamed(endpoint: Endpoint, **options):
+    """Return a model, and what a streamed completion of it came to: a completion or an error."""
+
+    async def prompt():
+        return "Go on."
+
+    model = ChatModel("m", base_url=endpoint.url, api="completions", max_retries=0, **{"api_key": "key", **options})
+    (end,) = await asyncio.gather(StreamedCompletion(model, prompt, {}).result(), return_exceptions=True)
+    return model, end
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [({"max_reply_bytes": 20_000}, ModelError), ({"total_s": 0.2}, ModelTimeoutError)],
+)
+def test_a_stream_without_an_end_is_read_up_to_the_limits(options, kind):
+    with Endless(lambda body: completion("a", "stop", body["prompt"])) as endless:
+        model, end = asyncio.run(asyncio.wait_for(streamed(endless, **options), 20))
+    assert type(end) is kind
+    assert "so reading stopped" in str(end)
+    assert model.stats.failures == 1
+
+
+def test_a_streamed_reply_is_redacted_noted_and_settled(monkeypatch, caplog):
+    key, settled = "sk-0123456789", []
+    monkeypatch.setattr(RequestLimits, "settle", lambda self, expected, reported: settled.append(reported))
+
+    def in_two_tokens(body: dict) -> dict:
+        whole = {**completion(key, "stop", ""), "model": "another"}
+        whole["choices"][0]["logprobs"] = {"tokens": [key[:5], key[5:]], "token_logprobs": [-0.5, -0.5]}
+        return whole
+
+    with Endpoint(in_two_tokens) as endpoint:
+        _, end = asyncio.run(streamed(endpoint, api_key=key))
+    assert end.text == "[redacted]"
+    assert settled == [end.cost.tokens]
+    assert "replied as 'another'" in caplog.text
+
+
+class LongPace:
+    def reserve(self, tokens=0.0):
+        return 60.0
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.3])
+def test_a_stretch_whose_request_was_never_sent_costs_nothing(endpoint, wait_s):
+    async def surplus():
+        thinking = loop(endpoint, overlap=True)
+        model = ChatModel(
+            "m", base_url=endpoint.url, api_key="key", api="completions", limits=RequestLimits(pace=LongPace())
+        )
+        course = replace(thinking, model=model, token_ids=False).course("settles?", ())
+        course._go_on(["Go on."])
+        ahead = course._ahead
+        await asyncio.wait({ahead._task}, timeout=wait_s)
+        return await course.end(), await ahead.cancel()
+
+    before = len(endpoint.requests)
+    assert asyncio.run(surplus()) == (Surplus(), (Cost(), False))
+    assert len(endpoint.requests) == before

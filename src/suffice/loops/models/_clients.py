@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from suffice.common.redaction import Redactor
 from suffice.errors import DataError, MissingExtraError, ModelError, ModelTimeoutError
 from suffice.loops.models._endpoints import CALL, EndpointCall, Endpoints
-from suffice.loops.models._failures import failure_of, is_unmistakable, secret_values
+from suffice.loops.models._failures import CutError, failure_of, is_unmistakable, secret_values
 from suffice.loops.models.limits import RequestLimits
 
 if TYPE_CHECKING:
@@ -66,7 +66,11 @@ class Connection:
             reply = create(client) if blocking else await create(client)
         except Exception as error:  # noqa: BLE001 - whatever the client raises becomes one of our errors
             where = call.endpoint if hasattr(error, "status_code") and call.endpoint else self.endpoint
-            failure = failure_of(error, where, self.redact, timeout_s=self.timeout_s, wants_logprobs=wants_logprobs)
+            failure = (
+                self._cut_failure(str(error))
+                if isinstance(error, CutError)
+                else failure_of(error, where, self.redact, timeout_s=self.timeout_s, wants_logprobs=wants_logprobs)
+            )
         else:
             return reply, time.perf_counter() - began - call.waited_s
         finally:
@@ -82,18 +86,22 @@ class Connection:
         """
         from suffice.loops.models._http import cut_of
 
-        cut, bounds = cut_of(reply.http_response), self.clients.bounds
+        if cut := cut_of(reply.http_response):
+            raise self._cut_failure(cut)
+        return self.redact_reply(str(reply.text))
+
+    def _cut_failure(self, cut: str) -> ModelError:
+        """Return the error for a reply that exceeded the limit of `size` or `time`."""
+        bounds = self.clients.bounds
         if cut == "size":
-            raise ModelError(
+            return ModelError(
                 f"{self.endpoint} sent more than {bounds['max_bytes']:,} bytes in one reply, so reading stopped: "
                 "ask for fewer tokens or log-probabilities, or raise max_reply_bytes"
             )
-        if cut == "time":
-            raise ModelTimeoutError(
-                f"{self.endpoint} was still sending one reply after {bounds['total_s']:g} s, so reading stopped: "
-                "raise the timeout if the endpoint is this slow"
-            )
-        return self.redact_reply(str(reply.text))
+        return ModelTimeoutError(
+            f"{self.endpoint} was still sending one reply after {bounds['total_s']:g} s, so reading stopped: "
+            "raise the timeout if the endpoint is this slow"
+        )
 
 
 def connect(

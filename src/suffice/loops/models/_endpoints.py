@@ -45,6 +45,7 @@ class EndpointCall:
         tokens: The expected number of tokens of a request.
         waited_s: Time that its requests waited for the limits, seconds.
         beside: Whether its path is not below the address's `/v1`, but beside it.
+        leaves: Called just before each request is sent, after the wait for the limits.
     """
 
     affinity: str = ""
@@ -52,6 +53,7 @@ class EndpointCall:
     waited_s: float = 0.0
     endpoint: str = ""
     beside: bool = False
+    leaves: Callable[[], None] = lambda: None
 
 
 CALL: ContextVar[EndpointCall | None] = ContextVar("suffice_endpoint_call", default=None)
@@ -167,6 +169,7 @@ class Endpoints:
             place = await self._place(call, tried, blocking=blocking)
             _readdress(request, self.urls[0], place.url.removesuffix("/v1") if call.beside else place.url)
             sent_at, response, error = self.clock(), None, None
+            call.leaves()
             try:
                 response = await exchange(request)
             except Exception as raised:  # noqa: BLE001 - raised again unless another endpoint replies

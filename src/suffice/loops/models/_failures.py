@@ -15,6 +15,10 @@ _RETRYABLE = frozenset({408, 409, 425, 429})
 _FOREVER = ("insufficient_quota", "billing_hard_limit_reached")
 
 
+class CutError(Exception):
+    """Raised when a reply exceeds a limit, `size` or `time`, while it is read as it arrives."""
+
+
 def secret_values(headers: Mapping[str, str], key: str | None) -> list[str]:
     """Return the key and the values of secret headers, with and without a scheme such as `Bearer`."""
     values = [value for name, value in headers.items() if _SECRET_HEADER.search(name)]

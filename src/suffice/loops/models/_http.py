@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import os
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib import import_module
@@ -18,6 +18,7 @@ from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
 from suffice.common.blocking import finished
 from suffice.loops.models._endpoints import Endpoints
+from suffice.loops.models._failures import CutError
 
 _CUT = "suffice.cut"
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
@@ -57,6 +58,10 @@ class _Body:
     def add(self, chunk: bytes) -> None:
         """Add the next chunk, and set `cut` once a limit is reached."""
         self.parts.append(chunk)
+        self.count(chunk)
+
+    def count(self, chunk: bytes) -> None:
+        """Count the next chunk without keeping it, and set `cut` once a limit is reached."""
         self.size += len(chunk)
         if self.size > self.bounds.max_bytes:
             self.cut = "size"
@@ -96,7 +101,7 @@ async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, s
     else:
         raise RedirectsError(f"{_MOST_REDIRECTS} redirects, the last one to {request.url.host}")
     if stream:
-        return response
+        return _limited(response, body) if asynchronous else response
     try:
         chunks = getattr(response, read)()
         while body.cut is None and (chunk := await _value(following(chunks, None))) is not None:
@@ -104,6 +109,21 @@ async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, s
     finally:
         await _value(getattr(response, close)())
     return body.response(response)
+
+
+def _limited(response: Any, body: _Body) -> Any:
+    """Return a response that raises `CutError` where it exceeds the limits while it is read as it arrives."""
+    read = response.aiter_bytes
+
+    async def limited(chunk_size: int | None = None) -> AsyncGenerator[bytes]:
+        async for chunk in read(chunk_size):
+            body.count(chunk)
+            if body.cut:
+                raise CutError(body.cut)
+            yield chunk
+
+    response.aiter_bytes = limited
+    return response
 
 
 async def _value(result: Any) -> Any:

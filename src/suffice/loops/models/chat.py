@@ -28,6 +28,7 @@ from suffice.loops.models.batches import BATCHES, BatchReplies, BatchRequest
 from suffice.loops.models.limits import RequestLimits
 from suffice.loops.models.prompted import MIN_ALTERNATIVES, PromptedModel
 from suffice.loops.models.prompts import ANSWER_FIRST, Prompt
+from suffice.loops.models.streaming import ended_text
 from suffice.loops.models.token_ids import EndpointTokenizer, are_exchanged
 from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.margins import LOGPROB_NEEDS
@@ -207,23 +208,33 @@ class ChatModel(PromptedModel):
         return (await awaited)[0]
 
     async def stream_async(
-        self, messages: Asked, arrived: Callable[[Mapping[str, Any]], None], **overrides: Any
-    ) -> float:
-        """Send one text as in `complete`, pass on each chunk of the reply as it arrives, and return the duration in seconds.
+        self, messages: Asked, chunks: list[Mapping[str, Any]], leaves: Callable[[], None], **overrides: Any
+    ) -> Completion:
+        """Send one text as in `complete`, and append each chunk of the reply to `chunks` as it arrives.
 
-        Cancelling the task cancels the request.  The response cache is not used.
+        `leaves` is called just before the request is sent, and before each retry.  Cancelling the task cancels the
+        request.  The response cache is not used.
         """
         call = self._call(messages, overrides, use_cache=False, sample=0, n=1)
         self._count(requests_sent=1)
 
         async def receive(client: Any) -> None:
-            async with await client.completions.create(stream=True, **call.arguments()) as chunks:
-                async for chunk in chunks:
-                    arrived(chunk.to_dict(mode="json"))
+            async with await client.completions.create(stream=True, **call.arguments()) as stream:
+                async for chunk in stream:
+                    chunks.append(chunk.to_dict(mode="json"))  # noqa: PERF401 - each as it arrives
 
-        sent = EndpointCall(affinity=affinity_of(messages), tokens=expected_tokens(call.body))
-        _, seconds = await self._connection.request(receive, sent, blocking=False, wants_logprobs=call.wants_logprobs)
-        return seconds
+        sent = EndpointCall(affinity=affinity_of(messages), tokens=expected_tokens(call.body), leaves=leaves)
+        try:
+            _, seconds = await self._connection.request(
+                receive, sent, blocking=False, wants_logprobs=call.wants_logprobs
+            )
+            text = self._connection.redact_reply(ended_text(chunks, sent.endpoint))
+            (completion,) = self._parse(call, text, seconds)
+        except ModelError:
+            self._count(failures=1)
+            raise
+        self._settle(sent, (completion,))
+        return completion
 
     def complete_several(
         self,
@@ -301,8 +312,7 @@ class ChatModel(PromptedModel):
             raise
         if call.cache is not None:
             call.cache.put(call.requests[0], {"body": text, "seconds": seconds})
-        self._note(sent.endpoint, completions[0])
-        self._connection.endpoints.limits.settle(sent.tokens, sum(item.cost.tokens for item in completions))
+        self._settle(sent, completions)
         return completions
 
     def _from_batch(self, batches: BatchReplies, call: CacheableCall) -> tuple[Completion, ...]:
@@ -321,6 +331,10 @@ class ChatModel(PromptedModel):
         if call.cache is not None:
             call.cache.put(call.requests[0], {"body": text, "seconds": None})
         return completions
+
+    def _settle(self, sent: EndpointCall, completions: Sequence[Completion]) -> None:
+        self._note(sent.endpoint, completions[0])
+        self._connection.endpoints.limits.settle(sent.tokens, sum(item.cost.tokens for item in completions))
 
     def _note(self, url: str, reply: Completion) -> None:
         self._connection.endpoints.note_reply(url, self.model, reply.model, reply.completion_id)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from suffice.errors import ModelError
 from suffice.loops.models._wire import Asked, Completion, are_ids, completion_of, mapping_or_empty
 from suffice.policy.rounds import Cost
 
@@ -25,46 +28,67 @@ class StreamedCompletion:
         model: The model.
         prompt: Returns what to ask.
         settings: The parameters of the request, as in `ChatModel.complete`.
+
+    Attributes:
+        is_sent: Whether its request has been sent, after the prompt was made and the limits allowed it.
     """
 
-    def __init__(self, model: ChatModel, prompt: Awaitable[Asked], settings: Mapping[str, Any]) -> None:
+    def __init__(self, model: ChatModel, prompt: Callable[[], Awaitable[Asked]], settings: Mapping[str, Any]) -> None:
         self._chunks: list[Mapping[str, Any]] = []
-        self._prompt_tokens = math.nan
+        self._prompt_tokens, self.is_sent = math.nan, False
         self._task = asyncio.create_task(self._run(model, prompt, settings))
 
-    async def _run(self, model: ChatModel, prompt: Awaitable[Asked], settings: Mapping[str, Any]) -> None:
-        asked = await prompt
+    async def _run(
+        self, model: ChatModel, prompt: Callable[[], Awaitable[Asked]], settings: Mapping[str, Any]
+    ) -> Completion:
+        asked = await prompt()
         self._prompt_tokens = float(len(asked)) if are_ids(asked) else math.nan
         body = {**_COUNTED, **settings.get("extra_body", model.fingerprint()["extra_body"])}
-        await model.stream_async(asked, self._chunks.append, **{**settings, "extra_body": body})
+        return await model.stream_async(asked, self._chunks, self._leaves, **{**settings, "extra_body": body})
+
+    def _leaves(self) -> None:
+        self.is_sent = True
 
     async def result(self) -> Completion:
         """Wait for its end; its seconds are those of this wait.
 
         Raises:
-            ModelError: The endpoint failed.
+            ModelError: The endpoint failed, or its reply broke off.
         """
         began = time.perf_counter()
-        await self._task
-        return self._completion(time.perf_counter() - began)
+        completion = await self._task
+        return replace(completion, cost=replace(completion.cost, seconds=time.perf_counter() - began))
 
     async def cancel(self) -> tuple[Cost, bool]:
-        """Return what it has cost, and whether it had to be cancelled; an earlier failure costs nothing, as elsewhere.
+        """Return what it has cost, and whether its request had to be cancelled; an earlier failure costs nothing, as elsewhere.
 
-        What had arrived counts; the server may compute a few tokens more before it notices.  If nothing had, the whole prompt
-        counts as read, an upper bound; the tokens of a text are unknown.
+        A request that was not yet sent costs nothing.  What had arrived counts; the server may compute a few tokens more before it
+        notices.  If nothing had, the whole prompt counts as read, an upper bound; the tokens of a text are unknown.
         """
         cancelled = self._task.cancel()
         (end,) = await asyncio.gather(self._task, return_exceptions=True)
-        if isinstance(end, Exception):
-            return Cost(), cancelled
+        if isinstance(end, Exception) or not self.is_sent:
+            return Cost(), cancelled and self.is_sent
         if not self._chunks:
             return Cost(calls=1.0, uncached_tokens=self._prompt_tokens), cancelled
-        return self._completion(0.0).cost, cancelled
-
-    def _completion(self, seconds: float) -> Completion:
         body = joined(self._chunks)
-        return completion_of(body, body["choices"][0], seconds=seconds)
+        return completion_of(body, body["choices"][0], seconds=0.0).cost, cancelled
+
+
+def ended_text(chunks: Sequence[Mapping[str, Any]], where: str) -> str:
+    """Return the chunks of a streamed completion as the text of the body that the server would have sent at once.
+
+    Raises:
+        ModelError: The stream broke off: no chunk has a finish reason.
+    """
+    body = joined(chunks)
+    if body["choices"][0]["finish_reason"] is None:
+        raise ModelError(
+            f"{where} ended a stream after {len(chunks):,} chunks, none with a finish_reason: it broke off, or the endpoint does not "
+            "stream. Try again; if it stays so, leave out --overlap (overlap=True)",
+            retryable=True,
+        )
+    return json.dumps(body)
 
 
 def joined(chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -22,10 +22,10 @@ from suffice.evaluation.replay.baselines import Run, single_answer
 from suffice.evaluation.replay.model_names import price_in
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import PRICED_KINDS, Price
+from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.selected import dividing_names, seen_from
 from suffice.evaluation.statistics import hash_places
-from suffice.policy.rounds import Floats, Mask
+from suffice.policy.rounds import PRICED_KINDS, Floats, Mask
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import cost_column
 

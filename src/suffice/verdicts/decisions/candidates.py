@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, SufficeError
@@ -345,7 +346,11 @@ def _chooser(recording: Recording) -> str:
     mark = recording.column(RETURNED)
     marked = np.nansum(mark, axis=1) == 1
     chosen = np.nan_to_num(mark[marked]) == 1
-    for name in [name for name in recording.names("signal") if name != RETURNED]:
+    own = [field.name for field in recording.table.schema if pa.types.is_floating(field.type)]
+    others = {RETURNED, *recording.names("metric")}
+    for name in [
+        name for name in own if name.isidentifier() and name not in others
+    ]:  # no cost: a selector cannot name it
         values = recording.column(name)[marked]
         for word, best, worst in (("max", np.max, -np.inf), ("min", np.min, np.inf)):
             filled = np.where(np.isnan(values), worst, values)

@@ -211,6 +211,7 @@ def runs_of_mlflow_with_a_round_each(draw: Draw) -> Log:
             "columns": ["inputs", "ground_truth", "outputs"],
             "data": rows,
         }
+        files[f"{name}/meta.yaml"] = f"run_id: {name}\nstatus: 3\n"
         files[f"{name}/params/round"] = str(r + 1)
         files[f"{name}/metrics/exact_match"] = "1772000000000 0.5 0\n"
     return Log(files, [a.loop(question=a.question) for a in questions])

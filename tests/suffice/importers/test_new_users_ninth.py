@@ -165,7 +165,7 @@ def test_parameters_of_a_run_of_mlflow_are_columns(tmp_path):
     for name, r in (("c3", 1), ("a1", 2), ("b2", 3)):
         for part in ("artifacts", "params", "metrics"):
             (tmp_path / "runs" / name / part).mkdir(parents=True)
-        (tmp_path / "runs" / name / "meta.yaml").touch()
+        (tmp_path / "runs" / name / "meta.yaml").write_text("run_id: a\n")
         (tmp_path / "runs" / name / "params" / "nested").mkdir()
         (tmp_path / "runs" / name / "params" / "binary").write_bytes(b"caf\xe9")
         data = [[f"Where is tower {q}?", TOWNS[q % 4], TOWNS[(q + (r == 1)) % 4]] for q in range(12)]

@@ -96,6 +96,49 @@ def test_pydantic_ai_keeps_a_typed_output_where_retries_run_out():
     assert called[-1] in closed
 
 
+class Novel(BaseModel):
+    title: str
+
+
+def shout(play: Play) -> str:
+    return play.title.upper()
+
+
+def calling(tool, arguments):
+    def respond(messages, info):
+        return ModelResponse([ToolCallPart(tool, arguments)], usage=RequestUsage(input_tokens=10, output_tokens=1))
+
+    return FunctionModel(respond)
+
+
+def ended_by_tokens(tool, arguments, wanted):
+    capability = stop_capability("round >= 9", revise="Improve your answer.")
+    agent = PydanticAgent(
+        calling(tool, arguments), output_type=wanted, capabilities=[capability], retries={"output": 9}
+    )
+    return agent.run_sync(QUESTION, usage_limits=UsageLimits(total_tokens_limit=25)).output
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "wanted", "expected"),
+    [
+        ("final_result", {"response": ["Hamlet", "Othello"]}, list[str], ["Hamlet", "Othello"]),
+        ("final_result", {"response": 3}, int, 3),
+        ("final_result_Novel", {"title": "Emma"}, Play | Novel, Novel(title="Emma")),
+        ("final_result_Novel", {"title": "Emma"}, [Play, Novel], Novel(title="Emma")),
+    ],
+)
+def test_pydantic_ai_returns_what_the_called_output_tool_would(tool, arguments, wanted, expected):
+    assert ended_by_tokens(tool, arguments, wanted) == expected
+
+
+@pytest.mark.parametrize("wanted", [shout, [Play, shout]])
+def test_pydantic_ai_never_returns_what_a_function_was_to_make(wanted):
+    tool = "final_result" if wanted is shout else "final_result_Play"
+    with pytest.raises(UnansweredError, match="could be returned"):
+        ended_by_tokens(tool, {"title": "Hamlet"}, wanted)
+
+
 def test_pydantic_ai_reads_native_output_as_its_type_where_tokens_run_out():
     replies = ['{"title": "The Tempest"}', '{"title": "Hamlet"}', '{"title": "Hamlet"}']
     capability = stop_capability("round >= 9", revise="Improve your answer.")

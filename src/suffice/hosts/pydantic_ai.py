@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_origin
 
 from suffice.errors import DataError
 from suffice.hosts.runs import METADATA, Measure, OpenRun, QuestionRun, chat_reply, opener
@@ -62,6 +63,7 @@ class _StopCapability:
     def __init__(self, open_run: OpenRun, revise: str | None, run: QuestionRun | None = None) -> None:
         self.open_run, self.revise, self.run = open_run, revise, run
         self.tools: dict[int, str | None] = {}
+        self.output_tools: Mapping[str, Any] = {}
         self.asked: Any = None
         self.said: list[Any] = []
         self.stopped = False
@@ -85,6 +87,7 @@ class _StopCapability:
             return response
         self.asked, shape = request_context, request_context.model_request_parameters
         self.said = [*request_context.messages, response]
+        self.output_tools = (ctx.tool_manager and ctx.tool_manager.tools) or {}
         if not run.session.rounds and ctx.prompt is None:
             for earlier in _earlier_responses(ctx.messages, response):
                 self.observe(run, earlier, shape)
@@ -158,7 +161,8 @@ class _StopCapability:
             raise error
         final = self.final(run, ModelResponse([TextPart("")]), is_best=False)
         part = final.parts[0]
-        output = run.text if is_text and isinstance(part, TextPart) else _typed(run, ctx.agent.output_type, error)
+        tool = None if isinstance(part, TextPart) else self.output_tools.get(part.tool_name)
+        output = run.text if is_text and isinstance(part, TextPart) else _typed(run, tool, ctx.agent.output_type, error)
         messages = [*(ctx.messages or self.said), final]
         if not isinstance(part, TextPart):
             messages.append(
@@ -168,15 +172,26 @@ class _StopCapability:
         return TypeAdapter(AgentRunResult[Any]).validate_python(fields)
 
 
-def _typed(run: QuestionRun, wanted: Any, error: BaseException) -> Any:
-    """Return the best reply as one of the agent's output types, or raise with all replies if it is none."""
-    from pydantic import TypeAdapter, ValidationError
+def _typed(run: QuestionRun, tool: Any, wanted: Any, error: BaseException) -> Any:
+    """Return the best reply as the output of its tool, or else as one of the agent's output types; raise with all replies if it is none.
+
+    Functions that make an output are the agent's to call, and any of its tools may be one of them.
+    """
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
     named = wanted if isinstance(wanted, type) else getattr(wanted, "outputs", getattr(wanted, "output", wanted))
-    for kind in named if isinstance(named, list | tuple) else [named]:
-        with suppress(ValidationError):
-            if isinstance(kind, type):  # functions that make an output are the agent's to call
-                return TypeAdapter(kind).validate_json(run.text)
+    kinds = [
+        kind if isinstance(kind, type) else getattr(kind, "output", kind)
+        for kind in (named if isinstance(named, list | tuple) else [named])
+    ]
+    types = [kind for kind in kinds if isinstance(kind, type) or get_origin(kind) is not None or not callable(kind)]
+    with suppress(ValidationError):
+        if tool is not None and types == kinds:
+            value, key = tool.args_validator.validate_json(run.text), tool.tool_def.outer_typed_dict_key
+            return value if key is None else value[key]
+    for kind in types if tool is None else ():
+        with suppress(ValidationError, PydanticUserError):
+            return TypeAdapter(kind).validate_json(run.text)
     raise run.unanswered(named) from error
 
 

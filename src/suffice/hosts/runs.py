@@ -259,14 +259,14 @@ class QuestionRun:
         return facts if self._final in ("", _DUE) else {**facts, "final_call": self._final}
 
     def unanswered(self, kind: Any) -> UnansweredError:
-        """Return the error of a run that has ended, and none of whose replies is an output of its type.
+        """Return the error of a run that has ended, and none of whose replies could be returned as an output of its type.
 
         Args:
             kind: The type of the output.
         """
         name, n = getattr(kind, "__name__", kind), len(self.session.rounds)
         return UnansweredError(
-            f"the run ended ({self.metadata()['reason']}), and none of its {n} replies is an output of the type {name}: .rounds of this error has "
+            f"the run ended ({self.metadata()['reason']}), and none of its {n} replies could be returned as an output of the type {name}: .rounds of this error has "
             "the replies, .decision the reason; final_call=True asks once more before the end",
             self.metadata(),
             self.session.rounds,

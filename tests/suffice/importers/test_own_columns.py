@@ -74,6 +74,13 @@ def test_decide_judges_the_sample_that_the_loop_returned(tmp_path, sign, selecto
     assert {str(policy.selector) for policy in trial.candidates} == {selector}
 
 
+def test_a_choice_by_a_cost_is_named_by_its_mark(tmp_path):
+    records = rows(kept=chosen, seconds=lambda q, r: 9.0 - 5 * chosen(q, r) + (q + r) % 4)
+    _, recording = imported(tmp_path, records, columns={"returned": "kept"}, samples=True)
+    assert "cost.generator.seconds" in recording.table.column_names
+    assert usual_selector(recording) == "max_returned"  # a selector cannot read a cost
+
+
 @pytest.mark.parametrize(
     "mark",
     [

@@ -346,19 +346,16 @@ def _chooser(recording: Recording) -> str:
     mark = recording.column(RETURNED)
     marked = np.nansum(mark, axis=1) == 1
     chosen = np.nan_to_num(mark[marked]) == 1
-    own = [field.name for field in recording.table.schema if pa.types.is_floating(field.type)]
     others = {RETURNED, *recording.names("metric")}
-    for name in [
-        name for name in own if name.isidentifier() and name not in others
-    ]:  # no cost: a selector cannot name it
+    numbers = [field.name for field in recording.table.schema if pa.types.is_floating(field.type)]
+    own = [name for name in numbers if name.isidentifier() and name not in others]  # a selector cannot name a cost
+    for name in own if marked.any() else ():
         values = recording.column(name)[marked]
+        if len(np.unique(values)) <= _TWO:
+            continue
         for word, best, worst in (("max", np.max, -np.inf), ("min", np.min, np.inf)):
             filled = np.where(np.isnan(values), worst, values)
             is_best = filled == best(filled, axis=1, keepdims=True)
-            if (
-                len(values)
-                and np.all(is_best == chosen, axis=1).mean() >= _NEARLY_ALL
-                and len(np.unique(values)) > _TWO
-            ):
+            if np.all(is_best == chosen, axis=1).mean() >= _NEARLY_ALL:
                 return f"{word}_{name}"
     return f"max_{RETURNED}"

@@ -28,7 +28,7 @@ SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc' -
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-lowest test-cloud test-js stress mutants lint prove bench dist sbom docs site results results-check dev clean
+.PHONY: help demo check slow core coverage test test-browser test-frameworks test-crewai test-lowest test-cloud test-js stress mutants lint prove bench dist sbom docs site site-version results results-check dev clean
 
 help:
 	@echo "make demo     record, calibrate, replay and deploy TASR on real questions, offline"
@@ -49,6 +49,7 @@ help:
 	@echo "make sbom     list all that a clean environment of every package holds, as CycloneDX in build/sbom.json"
 	@echo "make docs     write the generated parts of the documentation again"
 	@echo "make site     build the documentation as a site in build/site, without a network; broken links end it"
+	@echo "make site-version  commit that site to the branch gh-pages, beside those of earlier versions"
 	@echo "make results  run the demo on both data sets and write its tables into docs/results"
 	@echo "make results-check  the same into a folder of its own, compared with docs/results figure by figure"
 	@echo "make clean    remove the virtual environment and what tools left behind"
@@ -178,6 +179,12 @@ docs: $(VENV)/.dev
 
 site: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+
+# One folder for each minor version, and `latest`: a page offers the others.  `git push origin gh-pages` publishes the branch.
+site-version: VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+site-version: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 PATH="$(abspath $(BIN)):$$PATH" $(BIN)/mike -q deploy --update-aliases --title "$(VERSION)" "$(basename $(VERSION))" latest
+	$(BIN)/mike -q set-default --allow-undefined latest
 
 results: $(VENV)/.dev
 	$(BIN)/python docs/build.py --results

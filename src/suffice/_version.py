@@ -1,3 +1,3 @@
 """The version of every distribution; `scripts/version.py` sets it everywhere."""
 
-__version__ = "0.5.0"
+__version__ = "1.0.0rc1"

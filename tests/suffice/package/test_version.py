@@ -2,9 +2,10 @@
 
 import json
 import shutil
+from pathlib import Path
 
 from scripts import version
-from scripts.version import ROOT, files, set_version, versions
+from scripts.version import ROOT, files, set_version, spelled, versions
 
 import suffice
 
@@ -16,7 +17,8 @@ def test_a_release_candidate_is_spelled_as_each_index_wants_it(tmp_path, monkeyp
         shutil.copy(path, copy)
     before = {path: (tmp_path / path.relative_to(ROOT)).read_text() for path in files()}
     monkeypatch.setattr(version, "ROOT", tmp_path)
-    for wanted, of_npm in (("1.0.0rc1", "1.0.0-rc.1"), ("1.0.0", "1.0.0"), (suffice.__version__, suffice.__version__)):
+    today = (suffice.__version__, spelled(suffice.__version__, Path("package.json")))
+    for wanted, of_npm in (("2.0.0rc3", "2.0.0-rc.3"), ("2.0.0", "2.0.0"), today):
         set_version(wanted)
         assert {found for named in versions().values() for found in named} == {wanted}
         assert json.loads((tmp_path / "packages" / "suffice-js" / "package.json").read_text())["version"] == of_npm

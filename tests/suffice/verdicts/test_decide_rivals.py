@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
+from suffice.evaluation.replay.charts import spread_labels
 from suffice.evaluation.replay.front import Mixture
 from suffice.evaluation.replay.rivals import _cheapest, _Point
 from suffice.policy.rules import fixed_k
@@ -165,6 +166,19 @@ def test_a_coin_with_no_retrieval_says_so(advice):
     trial = replace(trial, candidates=(never, *trial.candidates[1:]))
     vars(trial)["chosen"] = 2
     assert "A coin between never retrieving and a cap of 2 scored better" in rivals_text(trial, 2)
+
+
+def test_labels_of_points_at_one_place_have_heights_of_their_own():
+    points = [
+        {"short": name, "kind": "rule", "cost": cost, "change": change}
+        for name, cost, change in [("a", 1.0, -20.0), ("b", 4.7, 0.3), ("c", 4.7, 0.3), ("d", 4.97, 0.2), ("e", 5.0, 0)]
+    ]
+    budget = {"short": "fixed_k(2)", "kind": "fixed", "cost": 2.0, "change": 9.0}
+    unknown = {"short": "f", "kind": "rule", "cost": 3.0, "change": None}
+    placed = {point["short"]: point["offset"] for point in spread_labels([*points, budget, unknown], "change")}
+    assert len({placed[name] for name in "bcde"}) == 4
+    assert placed["fixed_k(2)"] > 0 > placed["a"] == placed["b"]
+    assert "f" not in placed
 
 
 def test_the_chart_draws_the_best_coins_as_a_line(advice):

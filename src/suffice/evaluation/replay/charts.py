@@ -30,7 +30,7 @@ KIND_MARKS: Mapping[str, tuple[str, str, str]] = {
 }
 """The name, colour and shape of each kind of row."""
 
-_BELOW, _ABOVE = 16, (-14, -30, -46)
+_BELOW, _ABOVE = 16, (-14, -30, -46, -62, -78)
 """Where labels are, pixels from their point."""
 
 _BUDGET = re.compile(r"fixed_k\((?P<k>\d+)\)(?P<selector>.*)")
@@ -79,7 +79,7 @@ def points_chart(
         title: Title of the chart.
         tooltip: The fields of the tooltip.
     """
-    rows = _spread_labels(_merge_points(points))
+    rows = spread_labels(_merge_points(points), "quality")
     x, y = axis_of("cost", axes[0]), axis_of("quality", axes[1])
     names, colours, shapes = zip(*KIND_MARKS.values(), strict=True)
     colour = {"field": "name", "type": "nominal", "legend": None, **scale_of(names, colours)}
@@ -109,14 +109,7 @@ def points_chart(
                 "tooltip": tooltip,
             },
         },
-        *(
-            {
-                "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],
-                "mark": {"type": "text", "dy": offset, "fontSize": 12, "color": "var(--text)", "limit": 260},
-                "encoding": {"x": x, "y": y, "text": {"field": "short"}},
-            }
-            for offset in sorted({point["offset"] for point in rows})
-        ),
+        *label_layers(rows, x, y, 260),
     ]
     shown = {point["kind"] for point in rows}
     legend = [legend_entry(*mark, hollow=kind == "random") for kind, mark in KIND_MARKS.items() if kind in shown]
@@ -412,23 +405,45 @@ def _merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(merged.values())
 
 
-def _spread_labels(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Set the distance of each label from its point, in pixels: budgets below, others above, without overlaps."""
-    width = max(1e-9, max(p["cost"] for p in points) - min(p["cost"] for p in points))
-    height = max(1e-9, max(p["quality"] for p in points) - min(p["quality"] for p in points))
+def spread_labels(points: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
+    """Set the distance of each label from its point, in pixels: budgets below, others above, without overlaps.
+
+    Args:
+        points: Each with `short` ("" = no label), `kind` ("fixed" for a budget), `cost`, and the figure on the vertical axis.
+        value: The field of that figure; a point without one is not drawn.
+    """
+    drawn = [point for point in points if point[value] is not None]
+    width, height = (
+        max(1e-9, max((p[field] for p in drawn), default=0.0) - min((p[field] for p in drawn), default=0.0))
+        for field in ("cost", value)
+    )
     above: list[dict[str, Any]] = []
-    for point in sorted(points, key=lambda p: p["cost"]):
+    for point in sorted(drawn, key=lambda p: p["cost"]):
         point["offset"] = _BELOW if point["kind"] == "fixed" else _ABOVE[0]
         if not point["short"] or point["kind"] == "fixed":
             continue
         near = {
             other["offset"]
             for other in above
-            if abs(other["cost"] - point["cost"]) < width / 4 and abs(other["quality"] - point["quality"]) < height / 8
+            if abs(other["cost"] - point["cost"]) < width / 4 and abs(other[value] - point[value]) < height / 8
         }
         point["offset"] = next((offset for offset in _ABOVE if offset not in near), _ABOVE[-1])
         above.append(point)
-    return points
+    return drawn
+
+
+def label_layers(
+    points: Iterable[Mapping[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any], limit: int
+) -> list[dict[str, Any]]:
+    """Return the layers with the labels of points that `spread_labels` placed: one for each distance, at most `limit` pixels wide."""
+    return [
+        {
+            "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],
+            "mark": {"type": "text", "dy": offset, "fontSize": 12, "color": "var(--text)", "limit": limit},
+            "encoding": {"x": x, "y": y, "text": {"field": "short"}},
+        }
+        for offset in sorted({point["offset"] for point in points})
+    ]
 
 
 def accent_shades(n: int, palest: float = _PALEST) -> list[str]:

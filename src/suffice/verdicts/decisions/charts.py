@@ -13,8 +13,10 @@ from suffice.evaluation.replay.charts import (
     bound_layer,
     by_state,
     chart_of,
+    label_layers,
     legend_entry,
     point_layer,
+    spread_labels,
 )
 from suffice.verdicts.decisions.figures import CandidateFigures
 from suffice.verdicts.decisions.rivals import budgets_hull
@@ -34,12 +36,18 @@ _COLOURS = {
 def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
     """Chart mean change of the metric, with intervals, against mean cost, with lines at the largest accepted loss and at coins between two budgets."""
     baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
-    points = [{"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}]
+    points: list[dict[str, Any]] = [
+        {"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}
+    ]
     for item in figures:
         # What is not known is null, which the chart leaves out: one question has a mean and no interval.
         change, low, high = (100 * value if item.judged and math.isfinite(value) else None for value in item.change)
         values = {"cost": item.spent[trial.cost], "change": change, "low": low, "high": high}
         points.append({"policy": item.policy, "state": item.state, **values})
+    for point in points:
+        kind = "fixed" if point["policy"].startswith("fixed_k(") else "rule"
+        point |= {"short": point["policy"], "kind": kind}
+    points = spread_labels(points, "change")
     x, y = (
         axis_of("cost", COST_TITLES.get(trial.cost, f"{trial.cost} per question")),
         axis_of("change", f"change of {trial.metric}, points"),
@@ -62,10 +70,7 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
             "encoding": {"x": x, "y": axis_of("low", None), "y2": {"field": "high"}, "color": colour},
         },
         point_layer({"x": x, "y": y, "color": colour, "tooltip": tooltip}, "datum.state === 'advised'", (220, 80)),
-        {
-            "mark": {"type": "text", "dy": -12, "color": "var(--text)", "limit": 160},
-            "encoding": {"x": x, "y": y, "text": {"field": "policy"}},
-        },
+        *label_layers(points, x, y, 160),
     ]
     return Chart(chart_of(points, layers, 320, f"Change of {trial.metric} against {trial.cost}", legend))
 

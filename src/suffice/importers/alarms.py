@@ -397,6 +397,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", gold_alarms.last_is_gold),
     "other-score": ("caution", gold_alarms.other_score),
+    "case": ("caution", gold_alarms.case_alone),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "dependent-samples": ("stop", own_alarms.dependent_samples),

@@ -17,9 +17,23 @@ _MEAN = frozenset({"mean", "avg", "average", "macro", "micro", "median", "overal
 _SPREAD = frozenset({"std", "stdev", "stddev", "stderr", "sem", "variance"})
 _COUNT = frozenset({"n", "num", "count", "support"})
 _COUNTED = frozenset({"questions", "samples", "examples", "items", "trials", "seeds", "instances", "problems"})
-_MEASURED = frozenset((*OUTCOME_NAMES, *METRICS, "acc", "tokens", "cost", "latency", "calls", "rounds", "match", "rate"))
+_MEASURED = frozenset(
+    (*OUTCOME_NAMES, *METRICS, "acc", "tokens", "cost", "latency", "calls", "rounds", "match", "rate")
+)
 _SYSTEMS = frozenset(
-    (*MODEL_NAMES, "system", "method", "group", "config", "setting", "policy", "approach", "dataset", "benchmark", "task")
+    (
+        *MODEL_NAMES,
+        "system",
+        "method",
+        "group",
+        "config",
+        "setting",
+        "policy",
+        "approach",
+        "dataset",
+        "benchmark",
+        "task",
+    )
 )
 """Names of what averages are taken over, and words of the names of averages."""
 

@@ -90,7 +90,10 @@ class GoldAnswers:
         if golds is None and question:
             golds, way = self._by_text.get(normalize_answer(question)), "text"
         if golds is None:
-            golds, way = self._by_plain_id.get(plain_id(question_id)) or self._by_plain_id.get(plain_id(cluster)), _PLAIN
+            golds, way = (
+                self._by_plain_id.get(plain_id(question_id)) or self._by_plain_id.get(plain_id(cluster)),
+                _PLAIN,
+            )
         self._n += 1
         self._asked = self._asked or question
         self._ways[way] += golds is not None

@@ -372,7 +372,6 @@ class _Guess(CostGuess):
                 self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown, how=how))
                 return
 
-
     def outcomes_of_runs(self) -> None:
         """Find metrics, not named by the user, that are said of a whole run in each of its rows."""
         columns, ids = self.result.columns, self._ids_of_rows()

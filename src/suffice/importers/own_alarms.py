@@ -330,7 +330,9 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 def _used(read: Read) -> set[str]:
     """Return the columns that are read, under either name, or by which rows were chosen."""
     own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
-    said = [part for pairs in own for pair in pairs.items() for name in pair for part in (name, name.rpartition(":")[0])]
+    said = [
+        part for pairs in own for pair in pairs.items() for name in pair for part in (name, name.rpartition(":")[0])
+    ]
     shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
     names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}
     names |= {ours.partition(" ")[0] for ours in read.columns}
@@ -342,7 +344,9 @@ def _used(read: Read) -> set[str]:
 def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
     """Return a note that names columns which vary within questions or divide them, are not read, and are in no other of the notes."""
     facts = read.facts
-    used = _used(read) | {name for name in facts.own.columns if any(f"{name.removeprefix('imported_')!r}" in n for n in notes)}
+    used = _used(read) | {
+        name for name in facts.own.columns if any(f"{name.removeprefix('imported_')!r}" in n for n in notes)
+    }
     sizes = {
         name: len(own.values)
         for name, own in facts.own.columns.items()

@@ -122,7 +122,9 @@ def empty_parameter(where: str, name: str) -> str:
     run = _run_of(Path(where.rpartition(", ")[0]))
     file = Path() if run is None else run / "params" / name
     is_empty = file.is_file() and not file.read_text("utf-8", errors="replace").strip()
-    return f". The parameter file {file} is empty: write its value there, or take the run's folder out" if is_empty else ""
+    return (
+        f". The parameter file {file} is empty: write its value there, or take the run's folder out" if is_empty else ""
+    )
 
 
 def _said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:

@@ -155,7 +155,9 @@ class _Rows:
             i = int(np.argmin(usable))
             value = self._cells(columns["round"])[i]
             why = empty_parameter(self._rows[i].where, columns["round"])
-            raise DataError(f"{self._rows[i].where}: round is {value!r:.80}; expected a whole number of at least 0{why}")
+            raise DataError(
+                f"{self._rows[i].where}: round is {value!r:.80}; expected a whole number of at least 0{why}"
+            )
         places: dict[str | None, int] = {}
         codes = np.array([places.setdefault(name, len(places)) for name in own], dtype=np.int64)
         order = np.lexsort((numbers, codes))

@@ -23,6 +23,12 @@ from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sh
 from suffice.verdicts.decisions.figures import bar_heading
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
+_PLAIN_RULES = {
+    "answer_stable": ("answer repeats", "once the answer repeats"),
+    "stable_twice": ("repeats twice", "once the answer repeats twice"),
+}
+"""Rules that a first decision nearly always tries, as a policy and in a sentence."""
+
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
 
@@ -182,8 +188,8 @@ def decide_command(
             "wrong then, judge it anew with -o OTHER.json.\n"
         )
     screen = Screen(
-        sentences=[f"{again}{_as_cap(advice.lead)}"],
-        tables=[*map(_in_words, advice.tables())],
+        sentences=[f"{again}{_in_plain_words(_as_cap(advice.lead), advice.trial.metric)}"],
+        tables=[_in_words(table, None if output.details else advice.trial.metric) for table in advice.tables()],
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss)},
         quiet=re.compile("rules whose signals"),
@@ -195,10 +201,47 @@ def decide_command(
     output.show({**advice.to_dict(), "file": str(target)}, screen)
 
 
-def _in_words(table: Table) -> Table:
-    """Return a table of the decision in the words of its sentence: another fixed number of rounds is another cap."""
+def _in_words(table: Table, metric: str | None) -> Table:
+    """Return a table of the decision in the words of its sentence; with None, policies and metrics keep the names that options take."""
     rows = [tuple(_as_cap(cell) if isinstance(cell, str) else cell for cell in row) for row in table.rows]
-    return replace(table, rows=tuple(rows))
+    if metric is None:
+        return replace(table, rows=tuple(rows))
+    names = {metric: _score(metric), "policy": "loop"}
+    columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
+    places = [place for place, column in enumerate(columns) if column.interval]
+    for at, row in enumerate(rows):
+        cells = [_PLAIN_RULES.get(cell, (cell,))[0] if isinstance(cell, str) else cell for cell in row]
+        for place in places:
+            cells[place] = _range(columns[place].text(cells[place]))
+        rows[at] = tuple(cells)
+    title = table.title.replace("others fitted the candidates", "others chose what to try")
+    return replace(table, title=title, columns=tuple(columns), rows=tuple(rows))
+
+
+def _in_plain_words(text: str, metric: str) -> str:
+    """Write a sentence without names of rules and metrics, and without brackets of intervals.
+
+    >>> _in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
+    'to stop once the answer repeats would change the score (F1) by +5.6 (-10.6 to +25.9) points'
+    """
+    for name, (_, words) in _PLAIN_RULES.items():
+        text = re.sub(rf"([Ss])top by {name}\b", rf"\1top {words}", text)
+    if _score(metric) != metric:
+        text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {_score(metric)}", text)
+    return _range(text.replace(" on tune questions", " on the questions that chose what to try"))
+
+
+def _score(metric: str) -> str:
+    return {"f1": "score (F1)", "em": "score (EM)", "match": "score (match)"}.get(metric, metric)
+
+
+def _range(text: str) -> str:
+    """Write intervals in words.
+
+    >>> _range("+5.6 [-10.6, +25.9]")
+    '+5.6 (-10.6 to +25.9)'
+    """
+    return re.sub(r"\[([-+][\d.]+), ([-+][\d.]+)\]", r"(\1 to \2)", text)
 
 
 def _as_cap(text: str) -> str:

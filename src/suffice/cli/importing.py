@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -26,6 +26,8 @@ from suffice.importers import ImportSummary, import_recording, importer, importe
 from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
 from suffice.importers.parted_run import PartedRun
+from suffice.importers.preview import DIFFERENT
+from suffice.importers.table_columns import WITHIN
 from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
@@ -225,7 +227,7 @@ def import_command(
         expected=reading.expected,
         **arguments,
     )
-    output.show(summary.to_dict(), _import_screen(summary))
+    output.show(summary.to_dict(), _import_screen(summary, details=output.details))
 
 
 def _embedder(
@@ -309,7 +311,7 @@ def _choose(error: UnsettledError) -> Any:
     return choices[chosen - 1][1][0]
 
 
-def _import_screen(summary: ImportSummary) -> Screen:
+def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
     nulled = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
         "rounds in which the signal does not exist"
@@ -327,11 +329,13 @@ def _import_screen(summary: ImportSummary) -> Screen:
     questions = f"{summary.path}: {counted(summary.clusters, 'question')}{runs}"
     is_even = len({means.n for means in summary.by_round}) == 1 and {*summary.ends} == {"max_rounds"}
     each = f"{counted(summary.rounds, what)} each" if is_even else f"up to {counted(summary.rounds, what)}: {ends}"
+    readings = summary.readings if details else [item for item in summary.readings if item.how != WITHIN]
+    tables = replace(summary, readings=tuple(readings)).tables()
     return Screen(
         sentences=[f"{questions}, {each}"],
-        tables=summary.tables()[1:],
-        shown=len(summary.tables()) - 2,
-        aside={"name", *(["by"] if {item.how for item in summary.readings} <= _PLAIN else [])},
+        tables=tables[1:],
+        shown=len(tables) - 2,
+        aside={"name", DIFFERENT, *(["by"] if {item.how for item in readings} <= _PLAIN else [])},
         notes=[*summary.notes, *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},

@@ -45,7 +45,7 @@ class Screen:
         tables: Its tables, the most important first.
         notes: Caveats, in addition to the notes of the tables.
         shown: Number of tables on one screen.
-        aside: Columns of the first table that are shown only with `--details`.
+        aside: Columns of the tables that are shown only with `--details`.
         quiet: A pattern of the beginnings of notes that are shown only with `--details`.
         files: Files that were written, by a description of each.
     """
@@ -104,7 +104,7 @@ class Screen:
         least = sum(map(len, texts[: max(needed, 2)]))
         for place, whole in enumerate(self.tables[: self.shown], start=1):
             most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
-            table = _with_rows_that_fit(_narrowed(whole, () if place > 1 else self.aside, width), width, most)
+            table = _with_rows_that_fit(_narrowed(whole, self.aside, width), width, most)
             room -= _print(table, width)
             hidden["column"] += len(whole.columns) - len(table.columns)
             hidden["row"] += len(whole.rows) - len(table.rows)

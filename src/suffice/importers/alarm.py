@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -52,6 +52,7 @@ class Read:
     Attributes:
         columns: The log's column for each name of ours.
         doubt: What is doubtful about the cost of rows that a filter leaves out.
+        sources: The log's columns from which others are computed.
     """
 
     facts: Facts
@@ -59,6 +60,7 @@ class Read:
     columns: Mapping[str, str]
     options: Mapping[str, Any]
     doubt: str = ""
+    sources: Collection[str] = ()
 
     def was_guessed(self, ours: str) -> bool:
         """Return whether a table's column was read without the user's word; other formats say what their fields are."""

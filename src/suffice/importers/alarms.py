@@ -22,7 +22,9 @@ from suffice.importers.facts import Facts
 from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
+from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.reply_alarms import of_each, of_rows
+from suffice.importers.run_outcomes import LAST_ROUND
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
@@ -257,7 +259,8 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
     if 0 < facts.without_golds < facts.trajectories:
         missing["gold answers"] = facts.without_golds, facts.trajectories
     for name, n in facts.known.items():
-        if n and name not in SCORES:
+        is_of_runs = read.columns.get(f"{name} (metric)", "").endswith(LAST_ROUND)
+        if n and name not in SCORES and not is_of_runs:
             missing[name] = facts.rounds - n, facts.rounds
     texts = [
         f"{n:,} of {whole:,} {'trajectories' if what == 'gold answers' else 'rounds'} lack {what}"
@@ -383,7 +386,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "never-right": ("stop", gold_alarms.never_right),
     "options": ("stop", _options),
     "code-golds": ("stop", gold_alarms.code_golds),
-    "copied-rounds": ("caution", _copied_rounds),
+    COPIED_ROUNDS: ("caution", _copied_rounds),
     "error-answers": ("caution", reply_alarms.error_answers),
     "drafts": ("caution", _drafts),
     "missing-values": ("caution", _missing_values),
@@ -394,6 +397,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "same-score": ("caution", _same_score),
     "last-is-gold": ("caution", gold_alarms.last_is_gold),
     "other-score": ("caution", gold_alarms.other_score),
+    "case": ("caution", gold_alarms.case_alone),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "dependent-samples": ("stop", own_alarms.dependent_samples),

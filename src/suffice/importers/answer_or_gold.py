@@ -80,8 +80,14 @@ _OF_PASSAGES = re.compile(
 
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
-THOUGHTS = ("observation", "observations", "thought", "thoughts", "reasoning")
+THOUGHTS = (
+    *("observation", "observations", "thought", "thoughts", "reasoning"),
+    *("rationale", "explanation", "justification"),
+)
 """Names of what an agent does, and of what it sees or thinks, which is no answer."""
+
+_VERDICTS = frozenset({"good", "bad", "right", "wrong", "ok", "okay", "error", "helpful", "unhelpful"})
+"""Labels that judge an answer."""
 
 _NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *_QUERIES, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
 """Names of texts that vary between rounds but are not the model's answer."""
@@ -184,6 +190,32 @@ def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], severa
     may_be_said = is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS)
     is_said = may_be_said and bool(parts) and all(isinstance(part, str) for part in parts)
     return is_said and table.changing_in(name, ids) >= _CHANGING * several
+
+
+def changes_in_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
+    """Return whether texts differ between the rows of too many questions for a gold answer."""
+    return not table.constant_in(name, ids, but_for=FEW)
+
+
+def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[str], golds: str) -> list[str]:
+    """Return the column called like a class that has what a classifier said: its values are those of the gold answers, or change.
+
+    Args:
+        table: The columns.
+        ids: The question of each row.
+        names: The columns called like a class that are not read.
+        golds: The column of gold answers; "" if none is known.
+    """
+    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    right = {*map(str, table.column(golds))} - {"None"} if golds else set()
+    for name in names:
+        said = {*map(str, table.column(name))} - {"None"}
+        is_verdict = {text.lower() for text in said} <= _VERDICTS or table.not_a_number(name) is None
+        is_class = bool(right) and 2 * len(said & right) >= len(said) > 1
+        is_said = last_name(name) in ("label", "labels") and not (right or is_verdict)
+        if several and table.is_text(name) and (is_class or (is_said and _varies(table, name, ids, several))):
+            return [name]
+    return []
 
 
 def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:

@@ -102,7 +102,8 @@ def totals_note(theirs: Sequence[str]) -> str:
 
 def dollars_note(theirs: str) -> str:
     """Return the note on a column that is read as the dollars of each call."""
-    return f"{theirs!r} is read as the dollars of each call; if it is something else, --column spend= leaves it out"
+    name = theirs.partition(" (")[0]
+    return f"{name!r} is read as the dollars of each call; if it is something else, --column spend= leaves it out"
 
 
 def add_up(columns: RoundColumns, name: str) -> None:

@@ -84,6 +84,8 @@ class Facts:
         several: Trajectories with several answers.
         equal: Of these, those whose answers are all equal.
         beside: Of these in turn, those in which a text varies that the model may have said, or that was retrieved, by column.
+        cased: Trajectories without gold answers, two answers of which count as the same and differ in case alone.
+        case: Two such answers.
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
         right_once: Of these in turn, those of which exactly one answer is right.
@@ -146,6 +148,8 @@ class Facts:
     several: int = 0
     equal: int = 0
     beside: Counter[str] = field(default_factory=Counter)
+    cased: int = 0
+    case: tuple[str, str] | None = None
     repeating: int = 0
     unrepeated: int = 0
     right_once: int = 0

@@ -26,6 +26,7 @@ from suffice.importers.names import (
 from suffice.importers.records import ROUND_LISTS, Record
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
+from suffice.importers.trulens import record_fields
 from suffice.loops.models._wire import is_cut
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
@@ -51,7 +52,7 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
     >>> flat({"id": 1, "usage": {"input": {"cached": 3}}})
     {'id': 1, 'usage.input.cached': 3}
     """
-    values = call_fields(_reply_fields(history_fields(values)))
+    values = call_fields(_reply_fields(history_fields(record_fields(values))))
     if list in map(type, values.values()):
         values = {name: _by_key(value) for name, value in values.items()}
     if dict not in map(type, values.values()):
@@ -101,7 +102,7 @@ def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[st
     names = lists_as_text(records) if lists is None else lists
     result = []
     for read in records:
-        values = _straight(_with_lists(history_fields(read.values), names))
+        values = _straight(_with_lists(history_fields(record_fields(read.values)), names))
         item = read if values is read.values else replace(read, values=values)
         name = next((name for name in _run_lists(tuple(values)) if _are_lists(values[name])), None)
         if name is None:

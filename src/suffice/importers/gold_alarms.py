@@ -19,7 +19,7 @@ SCORES = frozenset({"em", "f1", "contains", MATCH})
 _ENOUGH, _FEW = 20, 5
 """The least number of answers about which a share says something, and of different gold answers."""
 
-_APART, _FAR, _OFTEN, _NEARLY_ALL = 0.1, 0.2, 0.3, 0.98
+_SELDOM, _APART, _FAR, _OFTEN, _NEARLY_ALL = 0.01, 0.1, 0.2, 0.3, 0.98
 _PLACES = {*map(str, range(10)), *"ABCDEFGHabcdefgh"}
 """Numbers and letters of options, while answers may be their texts."""
 
@@ -139,6 +139,22 @@ def last_is_gold(read: Read) -> Iterator[Doubt]:
         sentence = (
             f"the last answer is exactly the gold answer in {facts.golden:,} of {facts.lasts:,} trajectories: if "
             f"{read.columns.get('golds', 'golds')!r} was copied from it, scores are agreement with the last answer"
+        )
+        yield sentence, {}
+
+
+def case_alone(read: Read) -> Iterator[Doubt]:
+    """Answers that count as the same differ in case, and no gold answer tells whether case matters."""
+    facts = read.facts
+    if (
+        facts.case is not None
+        and facts.cased >= max(_FEW, _SELDOM * facts.several)
+        and "normalizer" not in read.options
+    ):
+        one, other = facts.case
+        sentence = (
+            f"answers of {facts.cased:,} of {counted(facts.several, 'trajectory', 'trajectories')} differ in case alone, such as {one!r:.40} and "
+            f"{other!r:.40}, and count as the same: no gold answer says whether they are (--set normalizer=exact tells them apart)"
         )
         yield sentence, {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +12,14 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import gold_texts, only_text
+from suffice.importers.id_forms import plain_id
 from suffice.importers.names import GOLDS, IDS, QUESTIONS, last_name, plain_name
 from suffice.importers.records import Record, records_of
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import listed_items
 
 _LISTED_IDS = 3
+_PLAIN = "id without spaces and leading zeros"
 _MARK = "####"
 """GSM8K's mark: the gold answer follows it, after its reasoning."""
 
@@ -71,7 +74,10 @@ class GoldAnswers:
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._by_id, self._by_text = _golds(self._path)
-        self._ways = {"id": 0, "text": 0}
+        plain = [(plain_id(own), golds) for own, golds in self._by_id.items()]
+        once = Counter(own for own, _ in plain)
+        self._by_plain_id = {own: golds for own, golds in plain if once[own] == 1}
+        self._ways = {"id": 0, _PLAIN: 0, "text": 0}
         self._n = 0
         self._first: list[str] = []
         self._asked = ""
@@ -80,9 +86,14 @@ class GoldAnswers:
     def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
         """Return the gold answers of a trajectory, and count the match; None if the file has none for it."""
         golds = self._by_id.get(question_id) or self._by_id.get(cluster)
-        way = "id" if golds is not None else "text"
+        way = "id"
         if golds is None and question:
-            golds = self._by_text.get(normalize_answer(question))
+            golds, way = self._by_text.get(normalize_answer(question)), "text"
+        if golds is None:
+            golds, way = (
+                self._by_plain_id.get(plain_id(question_id)) or self._by_plain_id.get(plain_id(cluster)),
+                _PLAIN,
+            )
         self._n += 1
         self._asked = self._asked or question
         self._ways[way] += golds is not None

@@ -16,6 +16,7 @@ from suffice.common.syntax import literal_of
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.importers.literals import tagged_texts
+from suffice.importers.number_forms import DECIMAL_COMMA, THOUSANDS, is_undecided, written_number
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, End
 from suffice.policy.signals import SIGNALS
@@ -197,7 +198,17 @@ def cell_number(value: Any, name: str, where: str) -> float:
         return _TRUTH_WORDS[text]
     if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]*)?\s*%", text):
         return float(text[:-1]) / 100
-    raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.")
+    number = None if text is None else written_number(value.strip(), whole=_is_whole_name(name))
+    if number is not None:
+        return number
+    means = f" Does its comma separate thousands (COLUMN:{THOUSANDS}), or decimals (COLUMN:{DECIMAL_COMMA})?"
+    why = means if is_undecided(value) else ""
+    raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.{why}")
+
+
+def _is_whole_name(name: str) -> bool:
+    """Return whether a column of this name has whole numbers: tokens, calls or milliseconds."""
+    return "token" in name or "calls" in name or name.endswith("_ms")
 
 
 @lru_cache(maxsize=1024)

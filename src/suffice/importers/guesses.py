@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
-from suffice.importers.cost_names import (
-    CACHE_READ,
-    CACHE_WRITTEN,
-    CACHED_COLUMNS,
-    CALLS,
-    INPUT_COLUMNS,
-    OF_CALLS,
-    OUTPUT_COLUMNS,
-    SECONDS,
-    dollar_columns,
-)
-from suffice.importers.grid import OWN_COLUMNS, cell_number, is_cost
+from suffice.importers.cost_guesses import COST_NAMES, CostGuess
+from suffice.importers.cost_names import OF_CALLS
+from suffice.importers.grid import OWN_COLUMNS, is_cost
 from suffice.importers.names import (
     FEEDBACK,
     GOLDS,
     IDS,
+    LABELS,
     MODELS,
     NO_ANSWERS,
     OPTION_NUMBERS,
@@ -35,7 +29,6 @@ from suffice.importers.names import (
     QUESTIONS,
     REPLIES,
     SYNONYMS,
-    TOTAL_TOKENS,
     WEAK_REPLIES,
     ends_with_round,
     is_round_name,
@@ -43,22 +36,22 @@ from suffice.importers.names import (
     plain_name,
     without_steps,
 )
+from suffice.importers.number_forms import FORMS
 from suffice.importers.options import has_options
 from suffice.importers.records import Record
 from suffice.importers.round_scores import is_score_name, refuse_single_scores
+from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, run_note
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words
-from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
+from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.trajectories import ColumnReading
-from suffice.importers.unread import is_of_runs, unread_notes
+from suffice.importers.unread import names_runs, unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.runs import is_of_judge
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 _SHOWN, _MARKS = 6, 6
-_COST = "cost.generator."
-_COSTS = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS)
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 """Columns about a single round; beside a list of rounds, the record's own columns of these names are not."""
 
@@ -87,7 +80,8 @@ def guess_columns(
     result = ColumnMap({}, dict(metrics), dict(labels))
     for ours, theirs in columns.items():
         if theirs:
-            result.read(ours, theirs, "option")
+            is_of_calls = ours == "spend" and theirs.endswith(tuple(f" ({form})" for form in FORMS))
+            result.read(ours, theirs, OF_CALLS if is_of_calls else "option")
     refuse_single_scores(metrics, shape)
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}
     outcomes = set(OUTCOME_NAMES) - set(
@@ -112,33 +106,17 @@ def guess_columns(
     guess.costs()
     guess.numbers()
     guess.scores()
+    guess.outcomes_of_runs()
     guess.ask_for_an_unread_answer()
-    used = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
+    read = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
+    used = read | {re.sub(r" \([^()]+\)$", "", name) for name in read} | {*result.sources}
     is_judged = bool(result.metrics) or not result.columns.keys().isdisjoint({"golds", *METRICS})
-    result.notes += unread_notes(table, result.columns, shape, used, _COSTS, is_judged=is_judged)
+    result.notes += unread_notes(table, result.columns, shape, used, COST_NAMES, is_judged=is_judged)
     return result
 
 
-class _Guess:
+class _Guess(CostGuess):
     """Guesses by usual names, for columns that neither the user nor this library's names determine."""
-
-    def __init__(self, table: TableColumns, result: ColumnMap, shape: Shape, said: frozenset[str]) -> None:
-        self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
-
-    def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
-        """Return the unused columns with one of the usual names; with `of_rounds`, only columns of rounds."""
-        unread = {*self._unread()} - (self.outer if of_rounds else set())
-        return [name for name in self.table.by_name(usual) if name in unread]
-
-    def _unread(self) -> list[str]:
-        used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
-        return [name for name in self.table.names if name not in used]
-
-    def lacks(self, ours: str) -> bool:
-        return ours not in self.result.columns and ours not in self.said
-
-    def read(self, ours: str, theirs: str, how: str = "usual name") -> None:
-        self.result.read(ours, theirs, how, self.shown.get(theirs, ""))
 
     def place(self, *, one_per_record: bool) -> None:
         """Find the ids of questions and the numbers of rounds; rows without them are numbered by position."""
@@ -173,7 +151,7 @@ class _Guess:
         top = [name for name in ids if "." not in name] or ids
         asked = without_steps([*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])])
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
-        repeated = [name for name in top if self.table.repeats(name) and not is_of_runs(self.table, name, questions)]
+        repeated = [name for name in top if self.table.repeats(name) and not names_runs(self.table, name, questions)]
         if repeated:
             self.read("question_id", repeated[0])
         elif top and not (questions and not one_per_record and "round" in self.result.columns):
@@ -203,6 +181,7 @@ class _Guess:
         if self.lacks("answer"):
             self._answer()
             self._ask_for_the_answer(ids)
+        self._text_as_question(ids)
         if self.lacks("golds"):
             self._golds_of_record()
             gold = doubts.gold_beside(self.table, ids, self.result.columns.get("answer", ""), self._unread())
@@ -220,14 +199,25 @@ class _Guess:
             if names and self.lacks(ours) and not are_words:
                 self.read(ours, names[0])
         for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
-            self._make("end", partial(end_of_row, name=name), said)
+            self._make("end", partial(end_of_row, name=name), said, [name])
         self._model(ids)
+
+    def _text_as_question(self, ids: Sequence[Any]) -> None:
+        """Read a column `text` that no row of a question changes, although answers change, as the question, as classifiers log it."""
+        columns = self.result.columns
+        is_guess = columns.get("text") == "text" and "text" not in self.said and columns.get("answer", "text") != "text"
+        if is_guess and self.table.constant_in("text", ids) and self.table.changing_in(columns["answer"], ids):
+            self.result.drop("text")
+            if self.lacks("question") and len({*self.table.column("text")}) > 1:
+                self.read("question", "text", "the same in all rows of a question, while answers change")
 
     def _golds(self, ids: Sequence[Any]) -> None:
         """Find gold answers; the number of an option is one beside the options."""
         names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)]
         tags = {name for name in names if last_name(name) in ("label", "labels") and self.table.lists_objects(name)}
-        names = [name for name in names if name not in tags and not plain_name(name).endswith("prompt.label")][:1]
+        names = [name for name in names if name not in tags and not plain_name(name).endswith("prompt.label")]
+        changing = [name for name in names if last_name(name) in LABELS]
+        names = [n for n in names if not (n in changing and doubts.changes_in_rounds(self.table, ids, n))][:1]
         if not names and has_options(self.table.rows):
             names = [name for name in self.free(OPTION_NUMBERS) if self.table.constant_in(name, ids)][:1]
         for name in names:
@@ -297,10 +287,15 @@ class _Guess:
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
+        ids = self._ids_of_rows()
+        said = self.free(LABELS, of_rounds=True)
+        labels = doubts.labels_as_answers(self.table, ids, said, self.result.columns.get("golds", ""))
         for usual in (PARSED_ANSWERS, REPLIES, WEAK_REPLIES):
             if usual is WEAK_REPLIES and self.lacks("golds"):
-                doubts.refuse_unnamed_pair(self.table, self._ids_of_rows(), self._unread())
+                doubts.refuse_unnamed_pair(self.table, ids, self._unread())
             names = self._texts(usual)
+            if usual is not PARSED_ANSWERS and labels:
+                names = [name for name in names if not self.table.constant_in(name, ids)] + labels
             top = [name for name in names if "." not in name] or names
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
@@ -332,72 +327,6 @@ class _Guess:
 
     def _same(self, name: str, other: str) -> bool:
         return self.table.column(name) == self.table.column(other)
-
-    def costs(self) -> None:
-        """Find tokens, seconds and calls; input tokens include cached ones, except under Anthropic's names."""
-        inputs, cached, read, written = (
-            next((name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)), None)
-            for usual in (INPUT_COLUMNS, CACHED_COLUMNS, (CACHE_READ,), (CACHE_WRITTEN,))
-        )
-        if inputs is not None and self.lacks(f"{_COST}uncached_tokens"):
-            less = cached if read is None else None
-            self._sum("uncached_tokens", [inputs, *([written] if written else [])], less)
-            self._first(f"{_COST}written_tokens", (CACHE_WRITTEN,))
-        for name in (read, cached):
-            if name is not None and self.lacks(f"{_COST}cached_tokens"):
-                self.read(f"{_COST}cached_tokens", name)
-        for kind, usual in (("output_tokens", OUTPUT_COLUMNS), ("calls", CALLS)):
-            self._first(_COST + kind, usual)
-        if self.lacks(f"{_COST}seconds"):
-            for name in [name for name in self.free(SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
-                self._seconds(name, SECONDS[last_name(name)])
-        self._first("spend", dollar_columns(self.result.columns), OF_CALLS)
-        self._within()
-
-    def _first(self, ours: str, usual: Iterable[str], how: str = "usual name") -> None:
-        names = self.free(usual, of_rounds=True) if self.lacks(ours) else []
-        for name in [name for name in names if self.table.numbers(name)][:1]:
-            self.read(ours, name, how)
-
-    def _within(self) -> None:
-        """Set a count of tokens to 0 if another count contains it (cached in input, all in a total)."""
-        columns = self.result.columns
-        for kind, usual, contained in (
-            ("uncached_tokens", INPUT_COLUMNS, ("cached_tokens",)),
-            ("output_tokens", TOTAL_TOKENS, ("uncached_tokens", "cached_tokens")),
-        ):
-            name = columns.get(_COST + kind, "")
-            if last_name(name) in usual and all(self.lacks(_COST + other) for other in contained):
-                for other in contained:
-                    zero = lambda row, name=name: 0 * cell_number(row.values.get(name), name, row.where)  # noqa: E731
-                    shown = f"0: {self.shown.get(name, name)} contains them"
-                    self.result.formulas[_COST + other] = zero
-                    self.result.read(_COST + other, _COST + other, WITHIN, shown)
-
-    def _seconds(self, name: str, scale: float) -> None:
-        if scale == 1:
-            self.read(f"{_COST}seconds", name)
-        else:
-            number = lambda row: cell_number(row.values.get(name), name, row.where) * scale  # noqa: E731
-            self._make(f"{_COST}seconds", number, f"{self.shown.get(name, name)} / 1000")
-
-    def _sum(self, kind: str, more: Sequence[str], less: str | None) -> None:
-        if len(more) == 1 and less is None:
-            self.read(_COST + kind, more[0])
-            return
-
-        def number(row: Record) -> float:
-            known = [cell_number(row.values.get(name), name, row.where) for name in more]
-            without = 0.0 if less is None else cell_number(row.values.get(less), less, row.where)
-            total = known[0] + sum(item for item in known[1:] if not math.isnan(item))
-            return total - (0.0 if math.isnan(without) else without)
-
-        shown = " + ".join(self.shown.get(name, name) for name in more)
-        self._make(_COST + kind, number, shown if less is None else f"{shown} - {self.shown.get(less, less)}")
-
-    def _make(self, ours: str, number: Callable[[Record], Any], shown: str) -> None:
-        self.result.formulas[ours] = number
-        self.result.read(ours, ours, "usual names", shown)
 
     def numbers(self) -> None:
         """Find metrics in [0, 1], and numbers that a loop may have known when it decided."""
@@ -442,6 +371,20 @@ class _Guess:
                 shown = self.shown.get(name, name)
                 self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown, how=how))
                 return
+
+    def outcomes_of_runs(self) -> None:
+        """Find metrics, not named by the user, that are said of a whole run in each of its rows."""
+        columns, ids = self.result.columns, self._ids_of_rows()
+        found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}
+        for name, theirs in found.items() if "answer" in columns else ():
+            if name not in self.said and is_of_runs(self.table, theirs, ids, columns["answer"]):
+                self.result.of_runs.add(name)
+                ours = name if name in columns else f"{name} (metric)"
+                self.result.readings[:] = [
+                    replace(item, theirs=f"{item.theirs}{LAST_ROUND}") if item.ours == ours else item
+                    for item in self.result.readings
+                ]
+                self.result.notes.append(run_note(name, theirs))
 
 
 def _are_marks(values: Sequence[Any]) -> bool:

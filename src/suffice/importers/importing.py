@@ -346,13 +346,16 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     answered = {alarm.name: alarm.sentence for alarm in alarms if alarm.name in expected}
     if alarms:
         metadata["reading"] = {"cautions": {alarm.name: alarm.sentence for alarm in cautions}, "expected": answered}
-    run.notes = [*(alarm.note for alarm in cautions), *notes, *unread_note(read)]
+    run.notes = [*(alarm.note for alarm in cautions), *notes, *unread_note(read, notes)]
     return metadata, reading, alarms
 
 
 def _read(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
     columns = {item.ours: item.theirs for item in run.readings}
-    return Read(facts=reading.facts, source=run.source, columns=columns, options=options, doubt=run.doubt)
+    sources = {name for item in run.readings for name in item.sources}
+    return Read(
+        facts=reading.facts, source=run.source, columns=columns, options=options, doubt=run.doubt, sources=sources
+    )
 
 
 def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:

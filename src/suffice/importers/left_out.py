@@ -134,7 +134,7 @@ def _is_call(row: Record, where: Mapping[str, str]) -> bool:
 def _totals(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
     """Return the places of rows that are left out and have the sums of their question's other tokens, as the span around calls has."""
     names = [name for name in column_names(rows) if last_name(name) in _TOKENS]
-    numbers = {name: [_number(row.values.get(name)) for row in rows] for name in names}
+    numbers = {name: [_number(row.values.get(name), name) for row in rows] for name in names}
     places: dict[Hashable, list[int]] = {}
     for place, question in enumerate(questions):
         places.setdefault(question, []).append(place)
@@ -211,8 +211,8 @@ def _with_costs(
     for place, others in owners.items():
         values = dict(rows[place].values)
         for name in names if others else ():
-            more = [own for other in others if not math.isnan(own := _number(rows[other].values.get(name)))]
-            own = _number(values.get(name))
+            more = [own for other in others if not math.isnan(own := _number(rows[other].values.get(name), name))]
+            own = _number(values.get(name), name)
             values[name] = own + sum(more) if more and not math.isnan(own) else values.get(name)
         result[place] = replace(
             rows[place], values=values if counts else {**values, _CALLS: 1 + sum(calls[other] for other in others)}
@@ -220,7 +220,7 @@ def _with_costs(
     return result
 
 
-def _number(value: object) -> float:
+def _number(value: object, name: str = "tokens") -> float:
     with suppress(DataError):
-        return cell_number(value, "cost", "")
+        return cell_number(value, name, "")
     return math.nan

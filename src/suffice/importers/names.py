@@ -78,7 +78,7 @@ PARSED_ANSWERS = (
     *("answer", "final_answer", "predicted_answer", "model_answer", "parsed_answer", "extracted_answer"),
     *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction"),
     *("llm_answer", "generated_answer", "agent_answer", "student_answer", "answer_text", "ans", "picked"),
-    *("filtered_resp",),
+    *("filtered_resp", "predicted_label", "pred_label", "predicted_class", "pred_class"),
 )
 """Names of answers parsed from a reply; beside them, a reply is read as the text."""
 
@@ -91,6 +91,9 @@ WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 """Names that also have other meanings."""
 
 ANSWERS = (*PARSED_ANSWERS, *REPLIES)
+LABELS = ("label", "labels", "classification", "class", "category", "intent", "sentiment")
+"""Names of what a classifier answers, or of the right class."""
+
 FEEDBACK = ("feedback", "critique", "critic", "reflection")
 MODELS = ("model", "model_name", "model_id", "llm")
 

@@ -14,7 +14,7 @@ from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
-from suffice.importers.names import TIMES, last_name, plain_name
+from suffice.importers.names import RUNS, TIMES, last_name, plain_name
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
 from suffice.recordings.runs import RUN_FILE, tells_loops_apart
@@ -329,15 +329,24 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 
 def _used(read: Read) -> set[str]:
     """Return the columns that are read, under either name, or by which rows were chosen."""
-    said = [*(read.options.get("columns") or {}).values(), *(read.options.get("where") or {})]
+    own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
+    said = [
+        part for pairs in own for pair in pairs.items() for name in pair for part in (name, name.rpartition(":")[0])
+    ]
     shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
-    names = {*said, RUN_FILE, *shown, *read.columns.values(), *(ours.partition(" ")[0] for ours in read.columns)}
+    names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}
+    names |= {ours.partition(" ")[0] for ours in read.columns}
+    if read.facts.trajectories > read.facts.clusters:  # columns of these names tell the runs of a question apart
+        names |= {name for name in read.facts.own.columns if last_name(name.removeprefix("imported_")) in RUNS}
     return names | {f"imported_{name}" for name in names}
 
 
-def unread_note(read: Read) -> list[str]:
-    """Return a note that names columns which vary within questions or divide them, and are not read."""
-    facts, used = read.facts, _used(read)
+def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
+    """Return a note that names columns which vary within questions or divide them, are not read, and are in no other of the notes."""
+    facts = read.facts
+    used = _used(read) | {
+        name for name in facts.own.columns if any(f"{name.removeprefix('imported_')!r}" in n for n in notes)
+    }
     sizes = {
         name: len(own.values)
         for name, own in facts.own.columns.items()

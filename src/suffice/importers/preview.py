@@ -17,6 +17,10 @@ _LONGEST = 80
 
 _LONGEST_IN_JSON = 2000
 _SCORED = (MATCH, "em", "f1")
+_KINDS = {"uncached_tokens": "input tokens"}
+
+DIFFERENT = "different answers so far"
+"""The heading of the mean number of different answers that a question has up to a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +65,11 @@ class Preview:
         has_replies = any(item.reply is not None for item in self.rounds)
         metrics = _shown_metrics(dict.fromkeys(name for item in self.rounds for name in item.metrics))
         kinds = [kind for kind in COST_KINDS if any(kind in item.costs for item in self.rounds)]
+        if not any(item.costs.get("cached_tokens", 0) for item in self.rounds):
+            kinds = [kind for kind in kinds if kind != "cached_tokens"]
         columns = [Column("round", "d"), Column("answer"), *([Column("reply")] if has_replies else [])]
         columns += [Column(title(name), ".2f") for name in metrics]
-        columns += [Column(kind.replace("_", " "), ".4g") for kind in kinds]
+        columns += [Column(_KINDS.get(kind, kind.replace("_", " ")), ".4g") for kind in kinds]
         rows = [
             (
                 item.round,
@@ -125,13 +131,13 @@ def means_table(by_round: Sequence[RoundMeans]) -> Table:
     all_answer = all(item.answered == 1 for item in by_round)
     are_some_scored = any(item.scored not in (0, item.n) for item in by_round)
     return Table(
-        title="Rounds: means, and how many different answers a question had so far",
+        title="Means of each round",
         columns=(
             *(Column("round", "d"), Column("n", "d")),
             *([] if all_answer else [Column("answered %", ".1f", scale=100)]),
             *([Column("scored", "d")] if are_some_scored else []),
             *(Column(title(name), ".1f", scale=100) for name in shown),
-            Column("different", ".2f"),
+            Column(DIFFERENT, ".2f"),
         ),
         rows=tuple(
             (
@@ -148,7 +154,8 @@ def means_table(by_round: Sequence[RoundMeans]) -> Table:
 
 def title(metric: str) -> str:
     """Return the heading of a metric's column."""
-    return metric.upper() if metric in ("em", "f1") else metric
+    names = {"em": "score (EM)", "f1": "score (F1)", MATCH: "score (match)"}
+    return names.get(metric, metric)
 
 
 def _shown_metrics(names: Mapping[str, Any]) -> list[str]:

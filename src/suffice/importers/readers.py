@@ -11,6 +11,7 @@ from suffice.errors import DataError, SufficeError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
+from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.reply_answers import COLUMNS, refuse_whole_replies
 from suffice.importers.sources import name_source, plain_source, single_rounds
 from suffice.importers.table_parts import announce_size
@@ -71,7 +72,7 @@ def _read_plain(
     if read is read_tabular:
         result = run_of_table(
             path,
-            TableOptions(**arguments),
+            TableOptions(**arguments, keeps_copies=COPIED_ROUNDS in options.get("expected", ())),
             folder=folder,
             golds=golds,
             embedder=embedder,

@@ -171,6 +171,8 @@ class Reading:
         facts.errors += len(errors)
         facts.error = facts.error or next(iter(errors), "")
         facts.unanswered += not said
+        if not golds:
+            self._count_case(said, n_distinct)
         facts.without_golds += not golds
         facts.golds.update(golds[: _GOLDS - len(facts.golds)] if len(facts.golds) < _GOLDS else ())
         if len(said) > 1:
@@ -184,6 +186,18 @@ class Reading:
         if golds and answers[-1] is not None:
             facts.lasts += 1
             facts.golden += answers[-1].strip() in {gold.strip() for gold in golds}
+
+    def _count_case(self, answers: Sequence[str], n_distinct: int) -> None:
+        """Count a trajectory if two of its answers count as the same and differ in case alone."""
+        texts = [*dict.fromkeys(text.strip() for text in answers)]
+        if len(texts) > n_distinct:
+            first: dict[str, str] = {}
+            pairs = ((first.setdefault(text.lower(), text), text) for text in texts)
+            pair = next(
+                (pair for pair in pairs if pair[0] != pair[1] and self._key_of(pair[0]) == self._key_of(pair[1])), None
+            )
+            self.facts.cased += pair is not None
+            self.facts.case = self.facts.case or pair
 
     def _count_speakers(self, others: Mapping[str, Sequence[str | None]]) -> None:
         """Count who speaks in a question's rounds, or of what kinds they are."""

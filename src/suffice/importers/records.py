@@ -98,13 +98,33 @@ def _is_beside_run(file: Path) -> bool:
     return file.parent.name in _BESIDE_ARTIFACTS and (file.parent.parent / _OF_RUN).is_file()
 
 
-def _params_of_run(file: Path) -> dict[str, str]:
+def _params_of_run(file: Path) -> dict[str, str | None]:
     """Return the parameters of the run of MLflow to whose artifacts a file belongs."""
-    run = next((folder.parent for folder in file.parents if folder.name == _ARTIFACTS), None)
-    if run is None or not (run / _OF_RUN).is_file():
+    run = _run_of(file)
+    if run is None:
         return {}
     params = [own for own in sorted((run / "params").glob("*")) if own.is_file()]
-    return {own.name: own.read_text("utf-8", errors="replace").strip() for own in params}
+    return {own.name: own.read_text("utf-8", errors="replace").strip() or None for own in params}
+
+
+def _run_of(file: Path) -> Path | None:
+    run = next((folder.parent for folder in file.parents if folder.name == _ARTIFACTS), None)
+    return run if run is not None and (run / _OF_RUN).is_file() else None
+
+
+def empty_parameter(where: str, name: str) -> str:
+    """Return a remark if a run of MLflow has a parameter without a value, as the end of an error; else "".
+
+    Args:
+        where: The place of a record of its artifacts.
+        name: The parameter.
+    """
+    run = _run_of(Path(where.rpartition(", ")[0]))
+    file = Path() if run is None else run / "params" / name
+    is_empty = file.is_file() and not file.read_text("utf-8", errors="replace").strip()
+    return (
+        f". The parameter file {file} is empty: write its value there, or take the run's folder out" if is_empty else ""
+    )
 
 
 def _said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:

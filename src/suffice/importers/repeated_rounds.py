@@ -22,6 +22,9 @@ from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.policy.rounds import Mask
 
+COPIED_ROUNDS = "copied-rounds"
+"""The alarm about copies; rounds that may be copies are kept if it is expected."""
+
 _OFFERED = 6
 _FEW = 5
 """The fewest questions with copies that show what they are."""
@@ -141,11 +144,10 @@ def without_copies(
         kept = columns.only(~copies)
         ended = (kept.lengths < columns.lengths) & (kept.lengths < kept.lengths.max())
         kept.ends = ["rule" if own else end for own, end in zip(ended.tolist(), kept.ends, strict=True)]
-        options = " ".join(f"--column {quoted(f'{own}=')}" for own in ([name] if name else known))
         plan.notes.append(
             f"{counted(int(copies.sum()), 'round')} of {counted(n, 'question')} left out, since they "
             f"{f'come after the number of rounds in {name!r}' if name else 'cost nothing'} and repeat the answer before: the loop had ended "
-            f"by itself ({options} keeps them)"
+            f"by itself (--expected {COPIED_ROUNDS} keeps them)"
         )
         return kept, replace(grid, ended=grid.ended or "rule")
     return columns, grid

@@ -1,14 +1,15 @@
-"""Scale scores to [0, 1] as the user says: numbers of a range, or words from the worst to the best."""
+"""Read numbers as the user says: scores scaled to [0, 1] from a range or from words, and numbers with separators."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.importers.number_forms import DECIMAL_COMMA, EACH, FORMS, THOUSANDS
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape, column_names
 from suffice.importers.stages import changed_by
@@ -63,3 +64,42 @@ def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
     if not 0 <= place <= 1:
         raise DataError(f"{where} is {value!r:.40}, and the scale is {scale[0]}: give a range that has all numbers")
     return place
+
+
+def with_forms(shape: Shape, columns: dict[str, str]) -> Shape:
+    """Return rows with a further column for each option ``COLUMN:FORM``, which is then named in `columns`."""
+    names = {*column_names(shape.rows)}
+    for ours, theirs in columns.items():
+        name, _, form = theirs.rpartition(":")
+        if theirs in names or name not in names or form not in FORMS:
+            continue
+        columns[ours] = own = form_name(name, form)
+        outer = shape.outer | ({own} if name in shape.outer else set())
+        shape = replace(changed_by(shape, partial(_rewritten, name=name, own=own, read=_READ[form]), {}), outer=outer)
+    return shape
+
+
+def form_name(name: str, form: str) -> str:
+    """Return the name of a column that is read in a form.
+
+    >>> form_name("cost_usd", EACH)
+    'cost_usd (each)'
+    """
+    return f"{name} ({form})"
+
+
+def _rewritten(rows: Sequence[Record], name: str, own: str, read: Callable[[str], str]) -> list[Record]:
+    values = [row.values.get(name) for row in rows]
+    cells: list[Any] = [read(value) if isinstance(value, str) else value for value in values]
+    return [replace(row, values={**row.values, own: cell}) for row, cell in zip(rows, cells, strict=True)]
+
+
+def _without_commas(text: str) -> str:
+    return text.replace(",", "")
+
+
+def _with_point(text: str) -> str:
+    return text.replace(".", "").replace(",", ".")
+
+
+_READ: dict[str, Callable[[str], str]] = {THOUSANDS: _without_commas, DECIMAL_COMMA: _with_point, EACH: str}

@@ -170,6 +170,7 @@ class ColumnMap:
         formulas: Columns that are computed from others, by name.
         readings: The meaning of each column, to show to the user.
         notes: Columns with usual names that cannot be used, with the reasons.
+        of_runs: Names of the metrics that are said of a whole run, in each of its rows.
     """
 
     columns: dict[str, str]
@@ -178,11 +179,19 @@ class ColumnMap:
     formulas: dict[str, Callable[[Record], Any]] = field(default_factory=dict)
     readings: list[ColumnReading] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    of_runs: set[str] = field(default_factory=set)
 
-    def read(self, ours: str, theirs: str, how: str = "usual name", shown: str = "") -> None:
-        """Read the file's column `theirs` as this library's column `ours`."""
+    def read(
+        self, ours: str, theirs: str, how: str = "usual name", shown: str = "", sources: Iterable[str] = ()
+    ) -> None:
+        """Read the file's column `theirs`, or one that is computed from `sources`, as this library's column `ours`."""
         self.columns[ours] = theirs
-        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how))
+        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,)))
+
+    @property
+    def sources(self) -> set[str]:
+        """The file's columns from which others are computed."""
+        return {name for item in self.readings for name in item.sources}
 
     def drop(self, ours: str) -> None:
         """Undo the reading of a column as `ours`."""

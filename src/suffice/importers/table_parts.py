@@ -19,14 +19,16 @@ from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import lists_as_text, one_run_each
 from suffice.importers.grid import Grid, cell_text, whole_number
+from suffice.importers.id_forms import plain_id
 from suffice.importers.merged_cells import filled_down
+from suffice.importers.numbering import with_ids
 from suffice.importers.recognise import data_files, head_of, in_one_piece
 from suffice.importers.records import Record
 from suffice.importers.repeated_rounds import without_copies
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import RunColumns, tell_apart
 from suffice.importers.table_columns import ColumnMap
-from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files, with_ids
+from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.seen import one_name_per_text
 
@@ -253,13 +255,14 @@ class PartedTable(TableSource):
         self._with_rounds = set()
         self._further, self._lists = [], _has_lists(self._rows, self.plan.columns.get("answer", ""))
         self._low = _lowest(self._rows, self.plan.columns["round"])
-        codes, blocks, texts = [], [], []
+        codes, blocks, texts, alike = [], [], [], []
         longest, lowest, n = 0, math.inf, 0
         runs = RunColumns(self._rows, self.plan, self._declared_run)
         for rows, _ in self.parts():
             by_id = self._by_id(rows)
             n += len(rows)
             codes.append(_codes(by_id))
+            alike.append(_codes(map(plain_id, by_id)))
             blocks.append(_codes(self._blocks(rows)))
             longest = max(longest, *map(len, by_id.values()))
             lowest = min(lowest, _lowest(rows, self.plan.columns["round"]))
@@ -267,6 +270,10 @@ class PartedTable(TableSource):
             texts.append(_codes(filter(None, (text for text, _ in self._texts(by_id)))))
         if not codes:
             raise UnevenError
+        if "question_id" not in self._options.columns:
+            plain, ids = (len(np.unique(np.concatenate(own))) for own in (alike, codes))
+            if plain < ids:
+                raise UnevenError("ids may differ in spaces or leading zeros alone")
         values, counts = np.unique(np.concatenate(texts), return_counts=True)
         return _Scan(
             codes=np.concatenate(codes),

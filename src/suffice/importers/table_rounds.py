@@ -26,7 +26,7 @@ from suffice.importers.grid import (
     signal_cell,
 )
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
-from suffice.importers.records import Record
+from suffice.importers.records import Record, empty_parameter
 from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, of_repeats, refuse_other_calls
 from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
@@ -154,7 +154,10 @@ class _Rows:
         if not usable.all():
             i = int(np.argmin(usable))
             value = self._cells(columns["round"])[i]
-            raise DataError(f"{self._rows[i].where}: round is {value!r:.80}; expected a whole number of at least 0")
+            why = empty_parameter(self._rows[i].where, columns["round"])
+            raise DataError(
+                f"{self._rows[i].where}: round is {value!r:.80}; expected a whole number of at least 0{why}"
+            )
         places: dict[str | None, int] = {}
         codes = np.array([places.setdefault(name, len(places)) for name in own], dtype=np.int64)
         order = np.lexsort((numbers, codes))
@@ -414,6 +417,8 @@ def empty_ids(
     """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them."""
     row = next(row for row, name in zip(rows, ids, strict=True) if not name)
     message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
+    if why := empty_parameter(row.where, theirs):
+        return DataError(f"{message}{why}")
     for name in dict.fromkeys(name for row in rows for name in row.values):
         if plain_name(name).rpartition(".")[2] not in SPEAKERS:
             continue

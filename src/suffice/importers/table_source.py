@@ -13,13 +13,16 @@ from typing import Any, Literal
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.importers.alike_ids import refuse_alike_ids, with_plain_ids
+from suffice.importers.averages import refuse_averages
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
 from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost
 from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.merged_cells import filled_down, refuse_second_header
-from suffice.importers.names import is_round_name, last_name
+from suffice.importers.names import last_name
+from suffice.importers.numbering import in_order, lowest_round, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
 from suffice.importers.other_parses import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
@@ -29,23 +32,22 @@ from suffice.importers.reply_answers import position_note, read_at, with_positio
 from suffice.importers.returned import mark_returned
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.row_factors import ask_about_factors, refuse_passes
-from suffice.importers.row_times import BY_TIME, tied_note
+from suffice.importers.row_times import BY_TIME
+from suffice.importers.run_outcomes import keep_at_ends
 from suffice.importers.runs import (
     RUN,
     RUN_NUMBER,
     Passes,
-    RowOrder,
     Run,
     RunColumns,
     chosen_rows,
     ignored_names,
     order_notes,
-    row_order,
     run_id,
     runs_notes,
     tell_apart,
 )
-from suffice.importers.scaled import scaled_metrics
+from suffice.importers.scaled import scaled_metrics, with_forms
 from suffice.importers.shape import Shape, column_names
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
@@ -79,6 +81,7 @@ class TableOptions:
     normalizer: str | None = None
     trial_cost: float | None = None
     repeated: Literal["first", "last"] | None = None
+    keeps_copies: bool = False
 
 
 class TableSource(ABC):
@@ -143,11 +146,13 @@ class TableSource(ABC):
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
+        self.shape = with_forms(with_plain_ids(self.shape, columns), columns)
         try:
             self.shape, metrics = scaled_metrics(self.shape, options.metrics)
             self.plan = guess_columns(columns, metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
+        refuse_averages(TableColumns(self.shape.rows), self.plan.columns)
         self.plan.notes += [*of_ids, *of_costs]
         self.shape = models_that_answer(self.shape, self.plan.columns)
         self._read_options()
@@ -158,6 +163,9 @@ class TableSource(ABC):
             self._again = self._key
             self._guess(shape)
             return
+        if "question_id" in self.plan.columns and "question_id" not in options.columns:
+            others = (self.plan.columns.get(ours, "") for ours in ("question", "golds"))
+            refuse_alike_ids(with_ids(self.shape.rows, self.plan), self._key, *others)
         self._ask_about_order()
         if options.log_golds == "drop":
             self.plan.drop("golds")
@@ -261,11 +269,12 @@ class TableSource(ABC):
         formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
         for rows, questions in self.parts():
             columns = read_rows(rows, self.grid, str(self._path), formulas=formulas, differing=self.tally.add_differing)
+            keep_at_ends(columns, self.plan.of_runs)
             self._totals = running_totals(columns) if self._totals is None else self._totals
             subtract_totals(columns, self._totals)
             if self._dollars:
                 add_up(columns, "spend")
-            if not self._options.samples:
+            if not (self._options.samples or self._options.keeps_copies):
                 columns, self.grid = self._without_copies(columns, self.grid, self.plan, self._options.columns)
             self._several += sum(n > 1 for n in Counter(questions.values()).values())
             names = [questions.get(name, name) for name in columns.question_ids]
@@ -376,7 +385,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         columns=plan.columns,
         metrics=plan.metrics,
         labels=plan.labels,
-        first_round=_first_round(rows, plan, options.first_round),
+        first_round=lowest_round(rows, plan, options.first_round),
         ended=options.ended,
         strict=True,
         listed_golds=listed,
@@ -394,57 +403,3 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         ask_about_gold_lists((gold_texts(gold, "", listed=listed, form=grid.gold_form), own) for gold, own in pairs)
     grid.check(path, [*column_names(rows), *plan.formulas])
     return grid
-
-
-def in_order(
-    shape: Shape,
-    plan: ColumnMap,
-    *,
-    ignored: Collection[str] = (),
-    samples: bool = False,
-    run: str = "",
-    trusted: str = "",
-) -> tuple[list[Record], RowOrder | None]:
-    """Add computed ids and round numbers to rows; also return their order, None if the table numbers rounds."""
-    key = plan.columns.get("question_id")
-    if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
-        # The ids of runs must not change the text of the question.
-        plan.columns["question_id"] = "question_id"
-        plan.formulas["question_id"] = lambda row: row.values.get(key)
-    rows = with_ids(shape.rows, plan)
-    order = row_order(
-        rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=run, trusted=trusted
-    )
-    if order is None:
-        return rows, None
-    rows, time = order.numbered(rows)
-    order = replace(order, time=time)
-    if time:
-        plan.notes += tied_note(rows, [run_id(row, (order.key, *order.runs)) for row in rows], time)
-    if "round" not in plan.columns:
-        how = f"order of {time!r}" if time else "order of the rows"
-        plan.read(
-            "round", order.column, "no column counts rounds", "number in the name of the file" if order.head else how
-        )
-    return rows, order
-
-
-def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
-    """Add the ids of questions to rows, if they are computed."""
-    key = plan.columns.get("question_id", "")
-    make = plan.formulas.get(key)
-    return [*rows] if make is None else [replace(row, values={**row.values, key: make(row)}) for row in rows]
-
-
-def _first_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
-    """Return the number of the lowest round; it is 1 for drafts, steps or attempts, which are never the model alone."""
-    name = plan.columns.get("round", "round")
-    plain = last_name(name)
-    if (
-        first_round is not None
-        or not is_round_name(plain)
-        or plain.startswith(("round", "depth"))
-        or "p_known" in plan.columns
-    ):
-        return first_round
-    return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None

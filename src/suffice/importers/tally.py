@@ -227,7 +227,7 @@ class Tally:
         notes += [
             f"{name!r} is known in {self.known[name]:,} of {counted(self._rounds, 'round')}: a stop at another one cannot be judged"
             for name in plan.metrics
-            if self.known[name] < self._rounds
+            if self.known[name] < self._rounds and name not in plan.of_runs
         ]
         for what, texts in self._texts.items():
             notes += [

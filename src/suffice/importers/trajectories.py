@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from suffice.common.results import UNLESS_EMPTY
 from suffice.common.tables import cut_list
 from suffice.errors import DataError
 from suffice.policy.metrics import METRICS
@@ -87,11 +88,13 @@ class ColumnReading:
         ours: The name of the recording's column.
         theirs: The file's column or field, or a description of its source.
         how: The reason: `option`, `its own name`, `usual name`, ...
+        sources: The file's columns that it was computed from, where `theirs` describes a computation.
     """
 
     ours: str
     theirs: str
     how: str
+    sources: tuple[str, ...] = field(default=(), metadata=UNLESS_EMPTY)
 
     @property
     def is_guess(self) -> bool:

@@ -29,6 +29,7 @@ from suffice.importers.names import (
     plain_name,
     without_steps,
 )
+from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
@@ -131,7 +132,7 @@ def _costs(
     for name in _called(unused, costs):
         fault = table.not_a_number(name)
         if fault is not None:
-            yield f"{name!r} is not read as a cost: it has {fault!r:.40}, which is not a number"
+            yield f"{name!r} is not read as a cost: it has {fault!r:.40}, which is not a number{_forms(name, fault)}"
     if not any(ours.startswith("cost.") and ours.endswith("_tokens") for ours in columns):
         for name in _called(unused, TOTAL_TOKENS)[:1]:
             yield (
@@ -143,7 +144,29 @@ def _costs(
     if absent and not _called(unused, TOTAL_TOKENS):
         yield f"no column has {' or '.join(absent)} tokens{UNCOUNTED}"
     for name in [name for name in unused if last_name(name) in MONEY or _MONEY.search(last_name(name))][:1]:
-        yield f"{name!r} is kept as it is: what is paid follows from tokens and prices (suffice decide --prices)"
+        yield _money_note(table, name)
+
+
+def _forms(name: str, value: object) -> str:
+    """Return the options that say what a comma in a column of seconds is; "" where a value has none."""
+    if not is_undecided(value):
+        return ""
+    options = [f"--column {quoted(f'cost.generator.seconds={name}:{form}')}" for form in (THOUSANDS, DECIMAL_COMMA)]
+    return f": {options[0]} if its comma separates thousands, {options[1]} if decimals"
+
+
+def _money_note(table: TableColumns, name: str) -> str:
+    """Return the note on a column of money, with the option that counts it."""
+    fault = table.not_a_number(name)
+    prices = "else prices of tokens say what is paid (suffice decide --prices)"
+    if fault is not None and not is_undecided(fault):
+        return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
+    signs = [sign for sign in currencies(table.column(name)) if sign not in ("$", "USD")]
+    amounts = f"amounts ({', '.join(signs)} count as dollars)" if signs else "dollars"
+    forms = [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
+    options = [f"--column {quoted(f'spend={name}:{form}')}" for form in forms]
+    how = options[0] if fault is None else f"{options[0]} if its comma separates thousands, {options[1]} if decimals"
+    return f"{name!r} is not counted: if each row has its own {amounts}, {how}; {prices}"
 
 
 def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unused: Collection[str]) -> Iterator[str]:
@@ -199,7 +222,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         )
 
 
-def is_of_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
+def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
     """Return whether a column has ids of runs within which the text of the question differs, while each text has several rows."""
     texts = table.column(questions[0]) if questions and last_name(name) == "run_id" else []
     return 0 < 2 * len({*map(str, texts)}) <= len(texts) and not table.constant_in(questions[0], table.column(name))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from pathlib import Path
 
 import pytest
 
@@ -181,3 +183,35 @@ def test_the_legend_of_a_hidden_table_is_hidden_with_it(capsys):
     assert "of the second" not in shown
     screen.print(details=True)
     assert "of the second" in capsys.readouterr().out
+
+
+JARGON = (
+    "answer_stable",
+    "stable_twice",
+    "uncached",
+    "cached",
+    "tune",
+    "fitted",
+    "policy",
+    "f1",
+    "normalizer",
+    "traject",
+    "censored",
+)
+
+
+def test_a_first_decision_is_said_in_plain_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"id": q, "question": f"Where is tower {q}?", "round": r, "gold": "Oslo", "input_tokens": 9, "output_tokens": 1}
+        | {"answer": "Oslo" if r > q % 4 else ("Rome", "Lima", "Bern")[(q + r) % 3]}
+        for q in range(90)
+        for r in (1, 2, 3)
+    ]
+    Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = cli("import", "log.jsonl", "--yes").out + cli("decide", "log.parquet").out
+    assert "answer repeats" in words
+    assert "score (F1)" in words
+    assert not [word for word in JARGON if word in words]
+    assert re.search(r"\[[-+]", words) is None
+    assert "answer_stable" in cli("decide", "log.parquet", "--details").out

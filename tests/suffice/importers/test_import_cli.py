@@ -380,8 +380,8 @@ def test_the_rounds_show_only_columns_that_tell_something(tmp_path):
         shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
         return next(line.split() for line in shown.splitlines() if line.startswith("round   n"))
 
-    assert header(lambda q, r: "Old Oslo" if r == 2 else "Rome") == ["round", "n", "EM", "different"]
-    some = ["round", "n", "answered", "%", "EM", "F1", "different"]
+    assert header(lambda q, r: "Old Oslo" if r == 2 else "Rome") == ["round", "n", "score", "(EM)"]
+    some = ["round", "n", "answered", "%", "score", "(EM)", "score", "(F1)"]
     assert header(lambda q, r: "Oslo" if q + r > 1 else None) == some
 
 

@@ -1,0 +1,119 @@
+"""Guess which columns have tokens, seconds, calls and dollars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from suffice.importers.cost_names import (
+    CACHE_READ,
+    CACHE_WRITTEN,
+    CACHED_COLUMNS,
+    CALLS,
+    INPUT_COLUMNS,
+    OF_CALLS,
+    OUTPUT_COLUMNS,
+    SECONDS,
+    dollar_columns,
+)
+from suffice.importers.grid import cell_number
+from suffice.importers.names import TOTAL_TOKENS, last_name
+from suffice.importers.records import Record
+from suffice.importers.shape import Shape
+from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
+
+_COST = "cost.generator."
+COST_NAMES = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS)
+"""Usual names of costs of a round."""
+
+
+class CostGuess:
+    """Guesses of costs by usual names, and what guesses of all kinds look up: the table, and what is read so far."""
+
+    def __init__(self, table: TableColumns, result: ColumnMap, shape: Shape, said: frozenset[str]) -> None:
+        self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
+
+    def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
+        """Return the unused columns with one of the usual names; with `of_rounds`, only columns of rounds."""
+        unread = {*self._unread()} - (self.outer if of_rounds else set())
+        return [name for name in self.table.by_name(usual) if name in unread]
+
+    def _unread(self) -> list[str]:
+        used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
+        return [name for name in self.table.names if name not in used]
+
+    def lacks(self, ours: str) -> bool:
+        """Return whether neither a guess nor the user has named the column of ours."""
+        return ours not in self.result.columns and ours not in self.said
+
+    def read(self, ours: str, theirs: str, how: str = "usual name") -> None:
+        """Read the file's column `theirs` as this library's column `ours`."""
+        self.result.read(ours, theirs, how, self.shown.get(theirs, ""))
+
+    def costs(self) -> None:
+        """Find tokens, seconds and calls; input tokens include cached ones, except under Anthropic's names."""
+        inputs, cached, read, written = (
+            next((name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)), None)
+            for usual in (INPUT_COLUMNS, CACHED_COLUMNS, (CACHE_READ,), (CACHE_WRITTEN,))
+        )
+        if inputs is not None and self.lacks(f"{_COST}uncached_tokens"):
+            less = cached if read is None else None
+            self._sum("uncached_tokens", [inputs, *([written] if written else [])], less)
+            self._first(f"{_COST}written_tokens", (CACHE_WRITTEN,))
+        for name in (read, cached):
+            if name is not None and self.lacks(f"{_COST}cached_tokens"):
+                self.read(f"{_COST}cached_tokens", name)
+        for kind, usual in (("output_tokens", OUTPUT_COLUMNS), ("calls", CALLS)):
+            self._first(_COST + kind, usual)
+        if self.lacks(f"{_COST}seconds"):
+            for name in [name for name in self.free(SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
+                self._seconds(name, SECONDS[last_name(name)])
+        self._first("spend", dollar_columns(self.result.columns), OF_CALLS)
+        self._within()
+
+    def _first(self, ours: str, usual: Iterable[str], how: str = "usual name") -> None:
+        names = self.free(usual, of_rounds=True) if self.lacks(ours) else []
+        for name in [name for name in names if self.table.numbers(name)][:1]:
+            self.read(ours, name, how)
+
+    def _within(self) -> None:
+        """Set a count of tokens to 0 if another count contains it (cached in input, all in a total)."""
+        columns = self.result.columns
+        for kind, usual, contained in (
+            ("uncached_tokens", INPUT_COLUMNS, ("cached_tokens",)),
+            ("output_tokens", TOTAL_TOKENS, ("uncached_tokens", "cached_tokens")),
+        ):
+            name = columns.get(_COST + kind, "")
+            if last_name(name) in usual and all(self.lacks(_COST + other) for other in contained):
+                for other in contained:
+                    zero = lambda row, name=name: 0 * cell_number(row.values.get(name), name, row.where)  # noqa: E731
+                    shown = f"0: {self.shown.get(name, name)} contains them"
+                    self.result.formulas[_COST + other] = zero
+                    self.result.read(_COST + other, _COST + other, WITHIN, shown)
+
+    def _seconds(self, name: str, scale: float) -> None:
+        if scale == 1:
+            self.read(f"{_COST}seconds", name)
+        else:
+            number = lambda row: cell_number(row.values.get(name), name, row.where) * scale  # noqa: E731
+            self._make(f"{_COST}seconds", number, f"{self.shown.get(name, name)} / 1000", [name])
+
+    def _sum(self, kind: str, more: Sequence[str], less: str | None) -> None:
+        if len(more) == 1 and less is None:
+            self.read(_COST + kind, more[0])
+            return
+
+        def number(row: Record) -> float:
+            known = [cell_number(row.values.get(name), name, row.where) for name in more]
+            without = 0.0 if less is None else cell_number(row.values.get(less), less, row.where)
+            total = known[0] + sum(item for item in known[1:] if not math.isnan(item))
+            return total - (0.0 if math.isnan(without) else without)
+
+        shown = " + ".join(self.shown.get(name, name) for name in more)
+        shown += "" if less is None else f" - {self.shown.get(less, less)}"
+        self._make(_COST + kind, number, shown, [*more, *([] if less is None else [less])])
+
+    def _make(self, ours: str, number: Callable[[Record], Any], shown: str, sources: Sequence[str]) -> None:
+        self.result.formulas[ours] = number
+        self.result.read(ours, ours, "usual names", shown, sources)

@@ -1,0 +1,60 @@
+"""Numbers as people and sheets write them: with separators of thousands, a decimal comma, or the sign of a currency."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+THOUSANDS, DECIMAL_COMMA, EACH = "thousands", "decimal-comma", "each"
+"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, or just that dollars (`spend`) are those of each round."""
+FORMS = (THOUSANDS, DECIMAL_COMMA, EACH)
+
+_CURRENCY = re.compile(r"\s*(?:[$€£¥]|USD|EUR|GBP)\s*")
+_UNDECIDED = re.compile(r"-?[1-9]\d{0,2},\d{3}")
+_COMMAS = re.compile(r"-?[1-9]\d{0,2}(?:(?:,\d{3})+\.\d+|(?:,\d{3}){2,})")
+_DOTS = re.compile(r"-?[1-9]\d{0,2}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})")
+_GAPS = re.compile(r"-?[1-9]\d{0,2}(?:[ \u00a0\u202f'\u2019]\d{3})+(?:[.,]\d+)?")
+_COMMA = re.compile(r"-?\d+,\d+")
+
+
+def written_number(text: str, *, whole: bool = False) -> float | None:
+    """Parse a number with separators or a currency's sign; None of another text, and where a comma may mean either.
+
+    Args:
+        text: The text.
+        whole: Whether only whole numbers make sense, so that 1,234 has a separator of thousands.
+
+    >>> [written_number(text) for text in ("$1,234.50", "0,05 €", "1.234,5", "12 345", "1,234,567")]
+    [1234.5, 0.05, 1234.5, 12345.0, 1234567.0]
+    >>> written_number("1,234"), written_number("1,234", whole=True), written_number("about 5")
+    (None, 1234.0, None)
+    """
+    bare = _CURRENCY.sub("", text, count=1).strip()
+    if _COMMAS.fullmatch(bare) or (whole and _UNDECIDED.fullmatch(bare)):
+        return float(bare.replace(",", ""))
+    if _DOTS.fullmatch(bare):
+        return float(bare.replace(".", "").replace(",", "."))
+    if _GAPS.fullmatch(bare):
+        return float(re.sub(r"[^\d.,-]", "", bare).replace(",", "."))
+    if _COMMA.fullmatch(bare) and not _UNDECIDED.fullmatch(bare):
+        return float(bare.replace(",", "."))
+    return float(bare) if re.fullmatch(r"-?\d+(?:\.\d+)?", bare) else None
+
+
+def is_undecided(text: object) -> bool:
+    """Return whether a text is a number whose comma may separate thousands or decimals.
+
+    >>> is_undecided("1,234"), is_undecided("$1,234"), is_undecided("0,234")
+    (True, True, False)
+    """
+    return isinstance(text, str) and _UNDECIDED.fullmatch(_CURRENCY.sub("", text, count=1).strip()) is not None
+
+
+def currencies(values: Sequence[object]) -> list[str]:
+    """Return the signs of currencies in texts, in the order of their first use.
+
+    >>> currencies(["$0.10", "0,05 €", 3])
+    ['$', '€']
+    """
+    found = (_CURRENCY.search(value) for value in values if isinstance(value, str))
+    return [*dict.fromkeys(match[0].strip() for match in found if match)]

@@ -1,0 +1,67 @@
+"""Put the rows of a table in order: computed ids, and numbers of rounds where no column counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from suffice.importers.names import is_round_name, last_name
+from suffice.importers.records import Record
+from suffice.importers.row_times import tied_note
+from suffice.importers.runs import RowOrder, row_order, run_id
+from suffice.importers.shape import Shape
+from suffice.importers.table_columns import ColumnMap
+
+
+def in_order(
+    shape: Shape,
+    plan: ColumnMap,
+    *,
+    ignored: Collection[str] = (),
+    samples: bool = False,
+    run: str = "",
+    trusted: str = "",
+) -> tuple[list[Record], RowOrder | None]:
+    """Add computed ids and round numbers to rows; also return their order, None if the table numbers rounds."""
+    key = plan.columns.get("question_id")
+    if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
+        # The ids of runs must not change the text of the question.
+        plan.columns["question_id"] = "question_id"
+        plan.formulas["question_id"] = lambda row: row.values.get(key)
+    rows = with_ids(shape.rows, plan)
+    order = row_order(
+        rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=run, trusted=trusted
+    )
+    if order is None:
+        return rows, None
+    rows, time = order.numbered(rows)
+    order = replace(order, time=time)
+    if time:
+        plan.notes += tied_note(rows, [run_id(row, (order.key, *order.runs)) for row in rows], time)
+    if "round" not in plan.columns:
+        how = f"order of {time!r}" if time else "order of the rows"
+        plan.read(
+            "round", order.column, "no column counts rounds", "number in the name of the file" if order.head else how
+        )
+    return rows, order
+
+
+def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
+    """Add the ids of questions to rows, if they are computed."""
+    key = plan.columns.get("question_id", "")
+    make = plan.formulas.get(key)
+    return [*rows] if make is None else [replace(row, values={**row.values, key: make(row)}) for row in rows]
+
+
+def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
+    """Return the number of the lowest round; it is 1 for drafts, steps or attempts, which are never the model alone."""
+    name = plan.columns.get("round", "round")
+    plain = last_name(name)
+    if (
+        first_round is not None
+        or not is_round_name(plain)
+        or plain.startswith(("round", "depth"))
+        or "p_known" in plan.columns
+    ):
+        return first_round
+    return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None

@@ -1,0 +1,79 @@
+"""Scores that are said of a whole run, in each of its rows, and are known of its last round alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from suffice.common.files import quoted
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.grid import cell_number
+from suffice.importers.round_columns import RoundColumns
+from suffice.importers.table_columns import TableColumns
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
+
+LAST_ROUND = " (last round)"
+"""The end of the description of such a score's column."""
+
+_CHANGING, _GOOD = 10, 5
+"""The fewest questions whose answers change, and of those with more than the lowest score, that show what a score is said of."""
+
+
+def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:
+    """Return whether a score is the same in all rows of each question although answers change, of good runs, too.
+
+    Args:
+        table: The columns.
+        name: The column of the score.
+        ids: The question of each row.
+        answer: The column of answers.
+    """
+    key_of = normalizer_of(DEFAULT_NORMALIZER)
+    said: dict[str, set[object]] = {}
+    scores: dict[str, set[float]] = {}
+    for own, text, value in zip(map(str, ids), table.column(answer), table.column(name), strict=True):
+        said.setdefault(own, set()).add(text if text is None else key_of(str(text)) or str(text))
+        try:
+            score = cell_number(value, name, "")
+        except DataError:
+            return False
+        if not math.isnan(score):
+            scores.setdefault(own, set()).add(score)
+    values = {score for own in scores.values() for score in own}
+    if len(values) < len(("lowest", "highest")) or any(len(own) > 1 for own in scores.values()):
+        return False
+    changing = [own for own, texts in said.items() if len(texts - {None}) > 1 and own in scores]
+    good = sum(scores[own] != {min(values)} for own in changing)
+    return len(changing) >= _CHANGING and good >= _GOOD
+
+
+def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:
+    """Make scores of whole runs unknown in all rounds but the last.
+
+    Raises:
+        UnsettledError: One differs between the rounds of a question, so that it is not said of a run.
+    """
+    is_last = np.zeros(len(columns), dtype=bool)
+    is_last[columns.starts + columns.lengths - 1] = True
+    for name in names:
+        values = columns.metrics[name]
+        pairs = values[1:], values[:-1]
+        if (np.not_equal(*pairs) & ~np.isnan(pairs).any(axis=0) & (columns.place[1:] > 0)).any():
+            option = f"--metric-column {quoted(f'{name}={name}')}"
+            raise UnsettledError(
+                f"{name!r} is the same in all rounds of the first questions, and differs in later ones: is it said of each round?",
+                "options",
+                {option: ({"metrics": {name: name}}, "it is that of each round")},
+            )
+        columns.metrics[name] = np.where(is_last, values, math.nan)
+
+
+def run_note(name: str, theirs: str) -> str:
+    """Return the note on a score that is read as that of a run."""
+    return (
+        f"{theirs!r} is the same in all rounds of a question, whatever the answers, so it counts for the last round alone "
+        f"(--metric-column {quoted(f'{name}={theirs}')}: for each)"
+    )

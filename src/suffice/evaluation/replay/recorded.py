@@ -29,6 +29,7 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
         "token_logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "complexity": "record round 0 behind a classifier of questions (`suffice record --round-zero --gate FOLDER`)",
         "p_enough": "record with probes that read the replies (enrichers=(ReplyProbes(...),))",
+        "p_settled": "record with a probe on the states of the chain (`suffice think record --probe FOLDER`)",
         "p_retrieve": "record round 0 behind a model with Self-RAG's tokens (gate=ReflectionGate(...))",
         "critique_score": "record with a model that has Self-RAG's tokens (`suffice record --local --set own-signal=critique_score`)",
         "sample_spread": "record with samples of a local model (`suffice record --local --set own-signal=sample_spread`)",

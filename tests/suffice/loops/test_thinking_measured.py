@@ -96,10 +96,12 @@ def test_stretches_of_thought_are_compared_with_all_earlier_ones(recording):
 def test_a_recording_without_an_embedder_knows_no_distance(endpoint, tmp_path):
     record([Question(question_id="a", question="settles?", answers=("42",))], loop(endpoint), tmp_path / "t.parquet")
     recording = read_recording(tmp_path / "t.parquet")
-    for name in ("semantic_novelty", "semantic_distance", "p_settled"):
-        assert np.isnan(recording.column(name)).all()
-        with pytest.raises(UnknownSignalError, match="undefined"):
-            check_policy(Policy(rule=f"{name} < 0.5", max_rounds=9), recording)
+    assert np.isnan(recording.column("semantic_novelty")).all()
+    assert np.isnan(recording.column("semantic_distance")).all()
+    with pytest.raises(UnknownSignalError, match="embed the drafts"):
+        check_policy(Policy(rule="semantic_novelty < 0.5", max_rounds=9), recording)
+    with pytest.raises(UnknownSignalError, match="suffice think record"):
+        check_policy(Policy(rule="p_settled > 0.5", max_rounds=9), recording)
 
 
 @pytest.mark.parametrize("overlap", [False, True])

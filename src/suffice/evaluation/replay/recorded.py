@@ -19,7 +19,7 @@ from suffice.recordings.recording import Recording
 
 _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        "embedding": "embed the drafts (`suffice draft record --set embedder=minilm`)",
+        "embedding": "embed the drafts, or the stretches of a chain (`suffice draft record`, `suffice think record`; --set embedder=minilm)",
         "feedback": "record with a critic (`suffice draft record`)",
         "information_score": "let judges mark the drafts (`suffice judge drafts`)",
         "sufficiency": "let a judge decide on the evidence (`suffice judge drafts --set marks=context_sufficient`)",

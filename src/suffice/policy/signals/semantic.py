@@ -105,7 +105,8 @@ def embedded_text(observed: Round) -> str | None:
     >>> embedded_text(Round(index=1, answer="Oslo")), embedded_text(Round(index=1, answer="Oslo", thinking="Norway. Oslo?"))
     ('Oslo', 'Norway. Oslo?')
     """
-    return observed.answer if observed.thinking is None else observed.thinking or None
+    draft, thought = observed.answer, observed.thinking
+    return draft if thought is None else thought or None
 
 
 def _distance_between(last: Round, earlier: Round) -> float:

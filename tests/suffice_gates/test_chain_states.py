@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from training.thinker.puzzles import WHOLE, questions
 
 from suffice import ChatModel, Policy, ThinkingLoop, read_recording, record
 from suffice.errors import ConfigMismatchError, DataError
+from suffice.evaluation.replay import policy_for
 from suffice.evaluation.replay.baselines import run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
+from suffice.hosts.lines import own_lines
 from suffice.loops.retrieval import Question
 from suffice.loops.thinking_loop import CHATML, DEEPSEEK_R1
 from suffice.policy.rounds import Round
@@ -159,6 +162,27 @@ def test_a_probed_chain_stops_live_as_replayed(server, folder, thinker, rule):
             live = outcome.costs[component].calls if component in outcome.costs else 0
             assert live == run.ledger.costs[component]["calls"][place]
     assert len(set(stopped.rounds.tolist())) > 1
+
+
+def test_the_lines_of_deploy_bring_the_probe(server, folder, thinker, tmp_path, monkeypatch):
+    test = read_recording(folder / "test.parquet")
+    policy = policy_for(test, "lynx(0.7)")
+    lines = own_lines(policy, tmp_path / "policy.json")
+    policy.save(tmp_path / "policy.json")
+    assert "DraftEmbedder" in own_lines(policy_for(test, "semantic_novelty < 0.5"), "p.json")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    lines = lines.replace('"probe"', repr(str(folder / "probe"))).replace(
+        f"({policy.depends['prober']['model']!r}", f"({str(thinker.directory)!r}, dtype='float32'"
+    )
+    names: dict = {}
+    exec(compile(lines, "lines", "exec"), names)
+    names["loop"] = replace(names["loop"], model=thinking(server).model)  # sampled with the recording's seed
+    _, stopped = run_policy(PreparedRecording.of(test, metrics=("em",)), policy)
+    for place, question in enumerate(puzzles(3, 12)):
+        answer, decision = names["ask"](question.question)
+        assert decision.stop_round == stopped.rounds[place]
+        assert answer == test.answers[place, stopped.answer_position[place]]
 
 
 def test_a_probe_refuses_another_template_and_another_kind_of_states(folder, source, thinker):

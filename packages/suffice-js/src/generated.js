@@ -248,6 +248,9 @@ export const NAMED_RULES = {
  "thought_calibrated": {
   "0": "p_correct >= 0.9"
  },
+ "lynx": {
+  "0": "p_settled > 0.9"
+ },
  "rasc": {
   "0": "times((rationale_score >= 0.5), 5)",
   "1": "times((rationale_score >= {0}), 5)",
@@ -658,6 +661,19 @@ export const SIGNALS = {
    "p_enough"
   ]
  },
+ "p_settled": {
+  "low": 0.0,
+  "high": 1.0,
+  "clip": false,
+  "first": 0,
+  "last": null,
+  "component": "prober",
+  "fitted": false,
+  "computed": false,
+  "needs": [
+   "p_settled"
+  ]
+ },
  "p_retrieve": {
   "low": 0.0,
   "high": 1.0,
@@ -884,6 +900,19 @@ export const SIGNALS = {
   "high": 2.0,
   "clip": false,
   "first": 6,
+  "last": null,
+  "component": "embedder",
+  "fitted": false,
+  "computed": true,
+  "needs": [
+   "embedding"
+  ]
+ },
+ "semantic_novelty": {
+  "low": 0.0,
+  "high": 2.0,
+  "clip": false,
+  "first": 2,
   "last": null,
   "component": "embedder",
   "fitted": false,

@@ -16,7 +16,16 @@ from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
 from suffice.errors import DataError, NotFoundError
 from suffice.hosts import frameworks, snippet
-from suffice.hosts.lines import attempt_lines, attempts_in, gives_up, is_of_steps, is_of_thoughts, own_lines
+from suffice.hosts.budgets import budget_of
+from suffice.hosts.lines import (
+    attempt_lines,
+    attempts_in,
+    budget_lines,
+    gives_up,
+    is_of_steps,
+    is_of_thoughts,
+    own_lines,
+)
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
@@ -25,6 +34,7 @@ from suffice.verdicts.certificates import metric_of
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT
 
+_VLLM = "vllm"
 _LATER = "keep some questions on the old cap, to decide again later: otherwise there is nothing to compare with"
 
 
@@ -54,7 +64,11 @@ def deploy_command(
     path: Annotated[Path, typer.Argument(metavar="DECISION", help="A decision, or a policy file.")],
     output: Output,
     to: Annotated[
-        str, typer.Option("--to", help=f"Whose lines to print: python (your own loop), {', '.join(frameworks())}.")
+        str,
+        typer.Option(
+            "--to",
+            help=f"Whose lines to print: python (your own loop), vllm (a budget of thought in each request), {', '.join(frameworks())}.",
+        ),
     ] = "python",
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The file for the decision's policy; default: policy.json.")
@@ -71,7 +85,7 @@ def deploy_command(
 
     Example: suffice deploy decision.json --to langgraph
     """
-    options.allowed(to, ["python", *frameworks()], "--to")
+    options.allowed(to, ["python", _VLLM, *frameworks()], "--to")
     if _is_decision(path):
         advice = Advice.load(path)
         if advice.policy is None:
@@ -100,10 +114,7 @@ def deploy_command(
             raise DataError(f"{target} is another policy: give -o {target} to replace it, or another name")
         policy.save(target)
     _check_target(policy, to)
-    if to == "python":
-        lines = own_lines(policy, target)
-    else:
-        lines = attempt_lines(policy, target, to) if attempts_in(policy) else snippet(to, target)
+    lines = _lines(policy, target, to)
     notes += _position_notes(policy, is_given=position is not None) + _needed_notes(policy)
     files = {} if target == path else {"policy": target}
     screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)
@@ -112,9 +123,21 @@ def deploy_command(
         say(f"\n{lines}")
 
 
+def _lines(policy: Policy, target: Path, to: str) -> str:
+    """Return the lines to paste."""
+    if to == "python":
+        return own_lines(policy, target)
+    if to == _VLLM:
+        return budget_lines(policy, target)
+    return attempt_lines(policy, target, to) if attempts_in(policy) else snippet(to, target)
+
+
 def _check_target(policy: Policy, to: str) -> None:
     """Raise if a framework does not show what the policy reads."""
     if to == "python":
+        return
+    if to == _VLLM:
+        budget_of(policy)  # raises if the policy is more than a budget
         return
     if gives_up(policy):
         raise DataError(

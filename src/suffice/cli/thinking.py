@@ -15,10 +15,13 @@ from typer import Argument, Option
 from suffice.cli import models, options
 from suffice.cli.cluster import ClusterOptions
 from suffice.cli.console import number, warn
+from suffice.cli.gating import note_fitted
 from suffice.cli.live import show_live
+from suffice.cli.local import DeviceName, hub_name
 from suffice.cli.output import Output
 from suffice.cli.parameters import Setting
 from suffice.cli.recording import RecordOptions
+from suffice.common.provided import provided
 from suffice.common.tables import counted
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay import Price, component_prices
@@ -26,12 +29,50 @@ from suffice.importers.chains import read_chains
 from suffice.loops import ThinkingLoop
 from suffice.loops.asked_chains import AskingPrice, RecordedChainLoop, chain_questions
 from suffice.loops.boundaries import TOKENS
-from suffice.loops.thinking_loop import THINKING_PROMPTS
+from suffice.loops.thinking_loop import THINKING_PROMPTS, ThinkingPrompt
+from suffice.policy.embedding import DraftEmbedder
 from suffice.policy.rules import parse_rule, parse_selector
 from suffice.policy.session import Policy
-from suffice.policy.signals import TRIAL, AnswerPosition
+from suffice.policy.signals import TRIAL, AnswerPosition, Enricher
 
 _THEN = "suffice think record DATASET -o t.parquet --model M --base-url URL"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """Options of what measures a chain itself."""
+
+    panel: ClassVar[str] = "Signals"
+
+    embedder: models.EmbedderName = "none"
+    probe: Annotated[
+        Path | None,
+        Option("--probe", help="A probe on the states of chains (`suffice gate train`): it measures p_settled."),
+    ] = None
+    gate_model: Annotated[
+        str | None,
+        Setting(
+            "gate",
+            "gate-model",
+            help="The model whose states the probe reads here (folder or hub id); default: as named in it.",
+        ),
+    ] = None
+    device: DeviceName = None
+
+    def enrichers(self, prompt: ThinkingPrompt | None) -> tuple[Enricher, ...]:
+        """Return the enrichers that measure chains in this template; None = there is no such template."""
+        embedder = models.build_embedder(self.embedder, self.device)
+        listed: list[Enricher] = [] if embedder is None else [DraftEmbedder(embedder)]
+        if self.probe is None:
+            if self.gate_model is not None:
+                raise DataError("gate-model is the model whose states a probe reads: give --probe, too")
+            return tuple(listed)
+        probe = provided("gates.Probe").load(self.probe)
+        name, revision = hub_name(self.gate_model or probe.card.model)
+        model = provided("gates.TransformersModel")(
+            name, revision=revision, layers=(probe.card.layer,), device=self.device
+        )
+        return (*listed, provided("gates.SettledProbe")(probe, provided("gates.ChainStates")(model, prompt)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +113,9 @@ class Thinker(models.Endpoint):
         Path | None, Setting("endpoint", "cache", help="A response cache (sqlite); the same request is then paid once.")
     ] = None
 
-    def loop(self, policy: Policy) -> ThinkingLoop:
+    def loop(self, policy: Policy, measures: Measures = Measures()) -> ThinkingLoop:
         """Return the loop that these options describe."""
-        return ThinkingLoop(**self.settings(policy))
+        return ThinkingLoop(**self.settings(policy), enrichers=measures.enrichers(THINKING_PROMPTS.get(self.template)))
 
     def settings(self, policy: Policy) -> dict[str, Any]:
         """Return the arguments of a thinking loop."""
@@ -98,6 +139,7 @@ class Thinker(models.Endpoint):
 def think_command(
     question: Annotated[str, Argument(help="The question.")],
     thinker: Thinker,
+    measures: Measures,
     output: Output,
     policy: Annotated[Path | None, Option("--policy", help="A policy file.")] = None,
     rule: Annotated[str, Option("--rule", help="A rule that needs no fitted state, without a policy.")] = "dynasor",
@@ -118,7 +160,7 @@ def think_command(
         decides = Policy(rule=parse_rule(rule), selector=parse_selector(selector), max_rounds=max_rounds)
     else:
         decides = options.load_policy(policy)
-    show_live(replace(thinker.loop(decides), overlap=overlap), question, [], output=output, then=_THEN)
+    show_live(replace(thinker.loop(decides, measures), overlap=overlap), question, [], output=output, then=_THEN)
 
 
 def record_thoughts_command(
@@ -127,6 +169,7 @@ def record_thoughts_command(
     recorder: RecordOptions,
     cluster: ClusterOptions,
     thinker: Thinker,
+    measures: Measures,
     output: Output,
     max_rounds: options.MaxRounds = 32,
 ) -> None:
@@ -137,9 +180,10 @@ def record_thoughts_command(
     if recorder.record_on(cluster, context, f"chains of thought on {dataset}", output):
         return
     questions = recorder.questions(dataset, lambda item: replace(item, passages=()))
-    loop = thinker.loop(Policy(max_rounds=max_rounds))
+    loop = thinker.loop(Policy(max_rounds=max_rounds), measures)
     priced = {"generator": thinker.model, TRIAL: thinker.model}
     recorder.record(f"chains of thought on {dataset}", questions, loop, priced, output)
+    note_fitted(loop.fitted, questions)
 
 
 def ask_command(

@@ -3,6 +3,7 @@
 Another framework runs the loop; the session of `suffice.policy` ends it with the best answer and the reason.
 """
 
+from suffice.hosts.budgets import check_thinking_budget
 from suffice.hosts.lines import frameworks, snippet
 from suffice.hosts.runs import QuestionRun, chat_reply, opener, reply_round
 from suffice.hosts.tracing import trace_decision
@@ -12,6 +13,7 @@ __all__ = [
     "QuestionRun",
     "call_cost",
     "chat_reply",
+    "check_thinking_budget",
     "frameworks",
     "opener",
     "reply_round",

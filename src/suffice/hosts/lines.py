@@ -9,7 +9,7 @@ from pathlib import Path
 from suffice.errors import DataError, did_you_mean
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
-from suffice.policy.signals import SIGNALS, STEPS
+from suffice.policy.signals import EMBEDDER, PROBER, SIGNALS, STEPS
 
 _OF_STATES = frozenset({"since_change", "checks_green_since_change"})
 """Signals of the answers of steps, which stand for states of files."""
@@ -54,7 +54,7 @@ def ask(question):
 """
 _THOUGHTS = """from suffice import ChatModel, Policy, ThinkingLoop
 from suffice.loops.thinking_loop import THINKING_PROMPTS
-
+{imports}
 # A server that continues raw text and caches prefixes; its address is in OPENAI_BASE_URL.
 model = ChatModel({model!r}, api="completions", temperature={temperature!r})
 loop = ThinkingLoop(
@@ -62,7 +62,7 @@ loop = ThinkingLoop(
     policy=Policy.load("policy.json"),
     prompt={prompt}
     every={every!r},{boundary}
-    trial_tokens={trial_tokens!r},
+    trial_tokens={trial_tokens!r},{measures}
 )
 
 
@@ -70,6 +70,29 @@ def ask(question):
     outcome = loop.run(question)
     return outcome.answer, outcome.decision
 """
+_BUDGET = """from suffice import ChatModel, Policy
+from suffice.hosts import check_thinking_budget
+
+BUDGET = {budget}  # tokens of thought, which the server must be told to keep to:
+# vllm serve {model} --reasoning-parser NAME --reasoning-config '{{"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}}'
+model = ChatModel(  # the server's address is in OPENAI_BASE_URL
+    {model!r},
+    temperature={temperature!r},
+    max_tokens=BUDGET + {trial_tokens},
+    extra_body={{"thinking_token_budget": BUDGET}},
+)
+policy = Policy.load("policy.json")
+TASK = {system!r}
+
+
+def ask(question):
+    reply = model.complete({messages})
+    check_thinking_budget(model, reply, BUDGET)  # raises if the server thought on
+    cut = reply.finish_reason == "length"
+    return None if cut else policy.answer_position.locate(reply.text, None).answer, reply
+"""
+_SYSTEM_FIRST = '[{"role": "system", "content": TASK}, {"role": "user", "content": question}]'
+_TASK_LAST = '[{"role": "user", "content": f"{question}\\n\\n{TASK}"}]'
 _STEPS = """from suffice import Round, Session
 from suffice.importers.transcripts import VisibleFiles
 from suffice.policy.signals import StepSignals
@@ -250,9 +273,59 @@ def _thoughts(policy: Policy) -> str:
     made_for = dict(policy.depends)
     named = {prompt.prompt_id: f"THINKING_PROMPTS[{name!r}]," for name, prompt in THINKING_PROMPTS.items()}
     own = str(made_for["prompt_id"])
+    prompt = named.get(own, f"PROMPT,  # your ThinkingPrompt {own}")
     boundary = made_for.get("boundary", TOKENS)
     made_for["boundary"] = "" if boundary == TOKENS else f"\n    boundary={boundary!r},"
-    return _THOUGHTS.format(**made_for, prompt=named.get(own, f"PROMPT,  # your ThinkingPrompt {own}"))
+    imports, measures = _chain_measures(policy, prompt.partition(",")[0])
+    return _THOUGHTS.format(**made_for, prompt=prompt, imports=imports, measures=measures)
+
+
+def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
+    """Return the imports and the argument of what measures the chain itself; both empty if the policy reads nothing of that."""
+    components = {SIGNALS[name].component for name in policy.raw_signals if name in SIGNALS}
+    imports, measures = "", []
+    if EMBEDDER in components:
+        imports += "from suffice.policy.embedding import DraftEmbedder\n"
+        measures.append(
+            f"DraftEmbedder(EMBEDDER),  # your embedder {dict(policy.depends.get(EMBEDDER, {})).get('id', '')}"
+        )
+    if PROBER in components:
+        probe = dict(policy.depends.get(PROBER, {}))
+        imports += "from suffice_gates.models import ChainStates, TransformersModel\nfrom suffice_gates.probes import Probe, SettledProbe\n"
+        model = f"TransformersModel({probe.get('model')!r}, layers=({probe.get('layer')!r},))"
+        measures.append(
+            f'SettledProbe(Probe.load("probe"), ChainStates({model}, {prompt})),  # the folder of your probe'
+        )
+    listed = "".join(f"\n        {item}" for item in measures)
+    return imports, f"\n    enrichers=({listed}\n    )," if measures else ""
+
+
+def budget_lines(policy: Policy, path: str | Path) -> str:
+    """Return the lines that ask vLLM for a reply within the policy's budget of thought, and check that it kept to it.
+
+    Args:
+        policy: The policy, which is a budget of tokens.
+        path: The policy file that the lines load.
+
+    Raises:
+        DataError: The policy is not a budget of tokens, or was judged on other answers than those after a server's cut.
+    """
+    from suffice.hosts.budgets import budget_of
+    from suffice.loops.thinking_loop import THINKING_PROMPTS
+
+    budget, made_for = budget_of(policy), dict(policy.depends)
+    (prompt,) = (prompt for prompt in THINKING_PROMPTS.values() if prompt.prompt_id == made_for["prompt_id"])
+    own_turn = prompt.start.index("{system}") < prompt.start.index("{question}")
+    turns = _SYSTEM_FIRST if own_turn else _TASK_LAST
+    lines = _BUDGET.format(
+        budget=budget,
+        model=made_for["model"],
+        temperature=made_for["temperature"],
+        trial_tokens=made_for["trial_tokens"],
+        system=prompt.system,
+        messages=turns,
+    )
+    return _with_policy(lines, path)
 
 
 def attempt_lines(policy: Policy, path: str | Path, name: str = "python") -> str:

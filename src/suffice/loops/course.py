@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.policy.rounds import Passage, Reply, Round
 from suffice.policy.session import Policy
-from suffice.policy.signals import CRITIC
+from suffice.policy.signals import CRITIC, TRIAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,11 @@ class RoundResult:
     def is_answered(self) -> bool:
         """True if the round has its answer: a gate's decision alone has none yet, but a draft without critique does."""
         return self.rest is None or self.rest.call.part == CRITIC
+
+    @property
+    def is_answered_or_trial(self) -> bool:
+        """True if it can be measured: it has its answer, or is a checkpoint whose trial answer is the next call."""
+        return self.is_answered or (self.rest is not None and self.rest.call.part == TRIAL)
 
 
 Steps = Generator[Call, Reply, RoundResult]

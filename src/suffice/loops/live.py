@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from suffice.common.display import Displayed
 from suffice.common.tables import Column, Table
 from suffice.errors import AuthenticationFailedError, ConfigMismatchError, ModelError
 from suffice.loops.course import Call, Course, PendingCall, RoundResult, drive, send
-from suffice.loops.measuring import measure_lazily, needs_critique, unmeasured
+from suffice.loops.measuring import measure_lazily, needs_critique, unmeasured, with_trial
 from suffice.loops.models._wire import is_cut
 from suffice.loops.models.protocols import Answerer
 from suffice.loops.waves import SURPLUS, Surplus, Wave
@@ -239,14 +239,14 @@ class LiveLoop(ABC):
         try:
             while session.decision is None and await _has(course, session.next_round, blocking=blocking):
                 result = await wave.result(session.next_round)
-                observed, error = unanswered.observed(session, result), result.error
-                if error is not None:
-                    observed = unmeasured(session, observed)
-                elif self.enrichers and result.is_answered:
-                    observed, error = await measure_lazily(self.enrichers, session, question, result)
+                observed, error = await self._measure(session, question, result, unanswered, begin)
                 while (rest := unanswered.due(session, observed)) is not None:
-                    result = await make(rest.steps, first=rest.call)
-                    session, error = unanswered.answered(session, result), error or result.error
+                    earlier = await make(rest.steps, first=rest.call)
+                    session, error = unanswered.answered(session, earlier), error or earlier.error
+                    if error is None and rest.call.part == TRIAL:  # which may decide what else is measured
+                        asked = TRIAL in observed.costs
+                        result = replace(result, observed=observed, rest=None if asked else result.rest)
+                        observed, error = await self._measure(session, question, result, unanswered, begin)
                 yield observed, session.observe(observed)
                 if error is not None:  # the round counts without the failed call or measurement
                     break
@@ -261,6 +261,25 @@ class LiveLoop(ABC):
             result = await make(rest.steps, first=rest.call)
             session, error = unanswered.answered(session, result), error or result.error
         yield None, self._outcome(question, session, error, surplus)
+
+    async def _measure(
+        self,
+        session: Session,
+        question: str,
+        result: RoundResult,
+        unanswered: PendingAnswers,
+        ask: Callable[[Call], Awaitable[Reply]],
+    ) -> tuple[Round, ModelError | None]:
+        """Return a round with what the policy reads of it, and the error of a failed call."""
+        observed = unanswered.observed(session, result)
+        if result.error is not None:
+            return unmeasured(session, observed), result.error
+        if not self.enrichers or not result.is_answered_or_trial:
+            return observed, None
+        observed, error = await measure_lazily(self.enrichers, session, question, result, ask)
+        if TRIAL in observed.costs:
+            unanswered.drop(observed.index)
+        return observed, error
 
     def run(self, question: str, passages: Sequence[Passage] = ()) -> Outcome:
         """Answer one question; if a model fails, return the best answer so far instead of raising.
@@ -343,12 +362,14 @@ async def _sent_beside(session: Session, call: Call, *, blocking: bool) -> Reply
 
 
 def needed(session: Session, call: Call, *, measured: bool) -> bool:
-    """Return whether a live loop needs to make a call; the critic is called only once all else is `measured`."""
+    """Return whether a live loop needs to make a call; critic and trial are called only once all else is `measured`."""
     assert call.without is not None
     without = call.without.observed
     if call.part == CRITIC:
         return measured and needs_critique(session, without)
-    return _needs_trial(session, without) if call.part == TRIAL else _needs_answer(session, without)
+    if call.part == TRIAL:
+        return measured and _needs_trial(session, without)
+    return _needs_answer(session, without)
 
 
 def _needs_trial(session: Session, without: Round) -> bool:
@@ -405,11 +426,15 @@ class PendingAnswers:
         ends = session.decision is None if observed is None else session.would_stop(observed)
         return self._rest.pop(max(waiting)) if ends and max(waiting) > answered else None
 
+    def drop(self, index: int) -> None:
+        """Forget the pending answer of a round that has its answer by now."""
+        self._rest.pop(index, None)
+
     @staticmethod
     def answered(session: Session, result: RoundResult) -> Session:
         """Return the session with an answer added to one of its rounds; its decisions stay the same."""
         fresh = Session(session.policy, missing="ignore")  # its rounds were already checked
         for observed in session.rounds:
             is_answered = observed.index == result.observed.index
-            fresh.observe(unmeasured(session, result.observed) if is_answered else observed)
+            fresh.observe(unmeasured(session, with_trial(observed, result.observed)) if is_answered else observed)
         return fresh

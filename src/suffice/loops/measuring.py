@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from suffice.errors import ModelError
-from suffice.loops.course import RoundResult, drive
+from suffice.loops.course import Call, RoundResult, drive, send
 from suffice.policy.rounds import Cost, Reply, Round
 from suffice.policy.session import Session
-from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS, Enricher
+from suffice.policy.signals import CRITIC, CUMULATED, OF_ANSWERS, SIGNALS, TRIAL, ChainEnricher, Enricher
 
 
 def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
@@ -19,10 +19,12 @@ def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
     return {signal: enricher.name for enricher in enrichers for signal in getattr(enricher, "columns", ())}
 
 
-async def measured(enricher: Enricher, question: str, observed: Round) -> Reply:
-    """Measure a round with an enricher; any exception becomes a `ModelError`, which fails only the question."""
+async def measured(enricher: Enricher, question: str, rounds: Sequence[Round]) -> Reply:
+    """Measure the last round with an enricher; any exception becomes a `ModelError`, which fails only the question."""
     try:
-        return await enricher.measure(question, observed)
+        if isinstance(enricher, ChainEnricher):
+            return await enricher.measure_chain(question, rounds)
+        return await enricher.measure(question, rounds[-1])
     except ModelError:
         raise
     except Exception as error:
@@ -35,23 +37,31 @@ def needs_critique(session: Session, observed: Round) -> bool:
 
 
 async def measure_lazily(
-    enrichers: Sequence[Enricher], session: Session, question: str, result: RoundResult
+    enrichers: Sequence[Enricher],
+    session: Session,
+    question: str,
+    result: RoundResult,
+    ask: Callable[[Call], Awaitable[Reply]] = send,
 ) -> tuple[Round, ModelError | None]:
     """Return a round with the measurements that the policy reads, and the error if one of them failed.
 
     The members of the rule are evaluated in order, and signals of a member are measured only if earlier members leave
     the outcome open, so that a live policy spends exactly what replay charges.  If the rule did not read the critic and
-    the loop continues, the critic is called last, because the next draft reads its reply.
+    the loop continues, the critic is called last, because the next draft reads its reply.  At a checkpoint of a chain of
+    thought, the trial answer is asked in its place among the measurements; what was measured before is not measured again.
     """
     by_name, components = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
-    pending = {*by_name, *([CRITIC] if result.rest else [])}
+    pending = {name for name in by_name if name not in result.observed.costs}
+    if result.rest is not None:
+        pending.add(TRIAL if result.rest.call.part == TRIAL else CRITIC)
     observed = _with_undefined(
         result.observed, (s for s in _own(session) if _component_of_signal(s, components) in by_name)
     )
     try:
-        for name in [name for name in by_name if _is_unclaimed(name, session, components)]:
+        for name in [name for name in by_name if name in pending and _is_unclaimed(name, session, components)]:
             pending.discard(name)
-            observed = _added(observed, name, await measured(by_name[name], question, observed))
+            reply = await measured(by_name[name], question, [*session.rounds, observed])
+            observed = _added(observed, name, reply)
         while (request := _next(pending, by_name, components, session, observed)) is not None:
             name, back = request
             if name == CRITIC:
@@ -62,12 +72,18 @@ async def measure_lazily(
                 observed = replace(observed, feedback=criticised.feedback, costs={**criticised.costs, **observed.costs})
                 if result.error is not None:
                     return unmeasured(session, observed), result.error
+            elif name == TRIAL:
+                pending.discard(name)
+                assert result.rest is not None
+                call = replace(result.rest.call, without=RoundResult(observed=observed))
+                observed = with_trial(observed, (await drive(result.rest.steps, ask, first=call)).observed)
             elif back:
-                earlier = session.rounds[-back]
-                session.rounds[-back] = _added(earlier, name, await measured(by_name[name], question, earlier))
+                reply = await measured(by_name[name], question, session.rounds[: len(session.rounds) - back + 1])
+                session.rounds[-back] = _added(session.rounds[-back], name, reply)
             else:
                 pending.discard(name)
-                observed = _added(observed, name, await measured(by_name[name], question, observed))
+                reply = await measured(by_name[name], question, [*session.rounds, observed])
+                observed = _added(observed, name, reply)
     except ModelError as error:
         return unmeasured(session, observed), error
     return observed, None
@@ -97,6 +113,16 @@ def with_reply(observed: Round, reply: Reply) -> Round:
     )
 
 
+def with_trial(observed: Round, asked: Round) -> Round:
+    """Return a checkpoint with its trial answer, `asked`, and with what was measured before."""
+    return replace(
+        asked,
+        signals={**observed.signals, **asked.signals},
+        costs={**observed.costs, **asked.costs},
+        embedding=observed.embedding if asked.embedding is None else asked.embedding,
+    )
+
+
 def _added(observed: Round, name: str, reply: Reply) -> Round:
     """Add an enricher's reply to a round; its entry in the costs shows that the call was made."""
     return with_reply(observed, replace(reply, costs={name: Cost(), **reply.costs}))
@@ -116,14 +142,19 @@ def _next(
     session: Session,
     observed: Round,
 ) -> tuple[str, int] | None:
-    """Return the next component that the policy needs, and how many rounds back to measure: 0 or 1.
+    """Return the next component that the policy needs, and how many rounds back to measure.
 
-    A signal that looks back also needs the previous round, which is measured only then.
+    A signal that looks back also needs the rounds before, which are measured only then.  A trial answer is needed to stop,
+    where answers are compared, and where a signal of the answer is read.
     """
+    if TRIAL in pending and (session.policy.compares_answers or session.would_stop(observed)):
+        return TRIAL, 0
     for signal in session.reads(observed):
         name = _component_of_signal(signal, components)
         if name == CRITIC and name in pending:
             return name, 0
+        if TRIAL in pending and signal in SIGNALS and name in OF_ANSWERS:
+            return TRIAL, 0
         if name not in by_name:
             continue
         back = SIGNALS[signal].lookback if signal in SIGNALS else 0

@@ -19,7 +19,7 @@ from suffice.loops.models.streaming import StreamedCompletion
 from suffice.loops.models.token_ids import ids_of_text, with_ids
 from suffice.loops.waves import Surplus
 from suffice.policy.rounds import Passage, Reply, Round, added_costs
-from suffice.policy.signals import THINKING, TRIAL
+from suffice.policy.signals import EMBEDDER, THINKING, TRIAL, ChainEnricher
 from suffice.policy.signals.position import AnswerPosition
 
 GENERATOR = "generator"
@@ -119,7 +119,8 @@ class ThinkingLoop(LiveLoop):
             two requests at once. Decisions and answers are the same.
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
             model's own answer.
-        enrichers: Not supported.
+        enrichers: Components that measure the chain itself: an embedder of its stretches (`DraftEmbedder`), or a probe on the model's
+            states (`ChainEnricher`). A live run measures what the policy reads, before or after the trial as the rule's members ask.
     """
 
     independent_rounds: ClassVar[bool] = False
@@ -176,6 +177,12 @@ class ThinkingLoop(LiveLoop):
         """The text columns of a recording: model and template."""
         return {"model": self.model.name, "prompt_id": self.prompt.prompt_id}
 
+    @property
+    def pinned(self) -> dict[str, Any]:
+        """The configuration that a policy fitted on these recordings pins: `depends`, embedder, and probe."""
+        probes = {e.name: dict(e.fingerprint()) for e in self.enrichers if isinstance(e, ChainEnricher)}
+        return {**super().pinned, **probes}
+
     def configuration(self) -> Mapping[str, Any]:
         """Return the settings that affect chains and answers.
 
@@ -212,15 +219,16 @@ class ThinkingLoop(LiveLoop):
         """Check that the model continues raw text, and that the policy's rounds are checkpoints.
 
         Raises:
-            DataError: The policy's `start_round` is not 1, or there are enrichers.
+            DataError: The policy's `start_round` is not 1, or an enricher measures answers.
             ModelError: The model only takes chat messages.
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not provide.
         """
         check_first_round(self.policy, "checkpoints")
-        if self.enrichers:
+        others = [e.name for e in self.enrichers if not (e.name == EMBEDDER or isinstance(e, ChainEnricher))]
+        if others:
             raise DataError(
-                f"a thinking loop measures its own rounds, but enrichers were given: {[e.name for e in self.enrichers]}: "
-                "leave them out"
+                f"a thinking loop is measured by its chain, and these enrichers measure answers: {others}; allowed are an embedder "
+                "(DraftEmbedder) and those that read the chain (ChainEnricher): leave the others out"
             )
         if self.model.api != "completions":
             raise ModelError(

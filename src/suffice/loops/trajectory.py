@@ -62,7 +62,7 @@ class RecordedTrajectory:
         for enricher in self.loop.enrichers:
             payload = self.committed.get((r, enricher.name))
             if payload is None:
-                reply = await measured(enricher, self.question.question, observed)
+                reply = await measured(enricher, self.question.question, [*before, observed])
                 payload = self._commit({(r, enricher.name): reply})[r, enricher.name]
             observed = with_reply(observed, reply_from_payload(payload))
         self.rounds[r] = observed

@@ -17,7 +17,7 @@ from suffice.common.provided import provided
 from suffice.errors import DataError, ModelError
 from suffice.policy.normalizers import Grouping, register_normalizer
 from suffice.policy.rounds import Cost, Reply, Round
-from suffice.policy.signals import EMBEDDER
+from suffice.policy.signals import EMBEDDER, embedded_text
 
 Vectors = npt.NDArray[np.float32]
 
@@ -178,10 +178,10 @@ class PieceEmbedder(ABC):
 
 
 class DraftEmbedder:
-    """An enricher of a loop that embeds the draft of every round, for the signal `semantic_distance`.
+    """An enricher of a loop that embeds the draft of every round, for the signals `semantic_distance` and `semantic_novelty`.
 
     Use it as `RetrievalLoop(..., enrichers=(DraftEmbedder(MiniLM()),))`.  A missing draft (None) has no embedding, and
-    an empty draft has the zero vector.  Calls are charged to the component `embedder`.
+    an empty draft has the zero vector.  In a `ThinkingLoop` it embeds what was thought since the checkpoint before.  Calls are charged to the component `embedder`.
 
     Args:
         embedder: The model for the embeddings.
@@ -208,11 +208,12 @@ class DraftEmbedder:
             ModelError: The embedder failed, or the number or width of its vectors is wrong.
         """
         del question
-        if observed.answer is None:
+        text = embedded_text(observed)
+        if text is None:
             return Reply(costs={EMBEDDER: Cost()})
         import asyncio  # a tenth of the time that `import suffice` takes
 
-        rows, cost = await asyncio.to_thread(self.embedder.embed_costed, [observed.answer])
+        rows, cost = await asyncio.to_thread(self.embedder.embed_costed, [text])
         vectors = checked_vectors(self.embedder.id, rows, 1)
         width = vectors.shape[1]
         if self._width is None:

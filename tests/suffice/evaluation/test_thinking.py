@@ -8,14 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from suffice.errors import ConfigMismatchError
 from suffice.evaluation.replay import replay
 from suffice.evaluation.replay.baselines import fixed_budget, oracle_earliest, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.random_twins import random_stop
-from suffice.evaluation.search import search
+from suffice.evaluation.search import Block, Literal, Space, search
+from suffice.evaluation.search.data import Questions
+from suffice.evaluation.search.explore import Explorer
+from suffice.evaluation.search.space import FORMS
+from suffice.evaluation.search.sums import RuleSums
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.session import Policy
+from suffice.recordings import bundled_recording
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 
@@ -164,7 +168,55 @@ def test_replay_shows_the_price_of_asking_apart():
     assert [row.costs["output_tokens"] for row in result.rows if row.label == "fixed_k(4)"] == [305]
 
 
-def test_a_search_that_could_not_charge_trials_is_refused():
-    made = recording(*[chain(f"q{i}", ["5", "4", "4"]) for i in range(30)])
-    with pytest.raises(ConfigMismatchError, match="trial answers"):
-        search(made, "available")
+def literals(signals: dict[str, tuple[str, tuple[float, ...]]]) -> tuple[Literal, ...]:
+    return tuple(Literal(signal=name, comparison=sign, thresholds=values) for name, (sign, values) in signals.items())
+
+
+READ = literals(
+    {
+        "thinking_tokens": (">=", (200.0, 300.0)),
+        "answer_stable": (">=", (1.0,)),
+        "trial_hesitates": ("<", (1.0,)),
+        "round": ("<=", (3.0,)),
+    }
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(chains, st.sampled_from(FORMS), st.permutations(READ), st.sampled_from([(), (2, 9)]))
+def test_a_search_charges_each_rule_what_replay_does(drawn, form, order, highest):
+    made = recording(*[chain(f"q{i}", answers) for i, answers in enumerate([*drawn, ["5", "4", "4", None, "4", "5"]])])
+    block = Block(form=form, literals=tuple(order))
+    space = Space(name="all", blocks=(block,), patience=(1, 2, 3), max_rounds=highest)
+    reads_all = policy(" & ".join(f"({literal.signal} > 0)" for literal in READ))
+    questions = Questions.of({"": made}, {"": reads_all}, metric="em", baseline="fixed_k(3)")
+    explorer, numbers = Explorer(space, questions), np.arange(space.count)
+    means = explorer.means(numbers)
+    sums = RuleSums.zero(space.count, tokens=True)
+    sums.add_questions(space, questions)
+    prepared = PreparedRecording.of(made, metrics=("em",))
+    paid = {}
+    for number, rule, most in zip(numbers, explorer.rules(numbers), explorer.settings(numbers)[1], strict=True):
+        run, stopped = run_policy(prepared, Policy(rule=rule, max_rounds=most))
+        calls, tokens = (
+            sum(run.ledger.costs[c][kind] for c in ("generator", "trial")) for kind in ("calls", "output_tokens")
+        )
+        paid[stopped.position.tobytes(), calls.tobytes(), tokens.tobytes()] = number
+        assert means["calls"][number] == pytest.approx(calls.mean()), str(rule)
+        assert means["tokens"][number] == pytest.approx(tokens.mean()), str(rule)
+    for name in ("calls", "tokens"):
+        assert sums.means(numbers)[name] == pytest.approx(means[name])
+    assert len(explorer.distinct_by(sums.hashes)) == len(paid)
+
+
+def test_a_search_of_thoughts_reports_the_costs_of_replay():
+    made = bundled_recording("thoughts_test")
+    found = search(made, tune=bundled_recording("thoughts_tune"), budget=6.0, resampling=Resampling(n_resamples=20))
+    assert found.chosen is not None
+    baseline = Policy(rule="fixed_k(3)", max_rounds=found.chosen.policy.max_rounds)
+    replayed = replay(made, [found.chosen.policy, baseline], resampling=Resampling(n_resamples=20))
+    rows = {row.label: row for row in replayed.rows}
+    row = rows[found.chosen.policy.label]
+    assert found.chosen.estimate.calls == pytest.approx(row.costs["calls"])
+    ((_, calls),) = found.baselines.values()
+    assert calls == pytest.approx(rows["fixed_k(3)"].costs["calls"])

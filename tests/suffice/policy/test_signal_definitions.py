@@ -316,6 +316,7 @@ def test_every_signal_of_the_methods_page_is_declared():
         *("since_change", "checks_green_since_change", "context_tokens"),
         *("thinking_tokens", "thinking_ended", "thinking_hesitation", "thinking_novelty", "trial_hesitates"),
         *("round", "calls", "tokens", "seconds"),
+        *("semantic_novelty", "p_settled"),
         *("p_known", "p_retrieve", "p_enough", "sample_spread", "new_confidence", "critique_score"),
         *("answer_id", "vote_share", "vote_lead", "vote_entropy", "posterior_majority", "posterior_plurality"),
         *(f"window_agreement_{size}" for size in range(2, 11)),

@@ -151,14 +151,9 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
         exhausted = ~stopped.fired & (stopped.rounds < policy.max_rounds)
         needs[CRITIC] = _followed(visited) | visited & exhausted[:, None]
     for name, mask in reads:
-        raw, component = _component(name, policy, table.measured_by)
-        of_own = raw not in SIGNALS and raw not in table.measured_by  # nobody says that it needs no answer
-        if TRIAL in table.components and (component in OF_ANSWERS or of_own):
-            component = TRIAL  # the answers of a chain of thought, and what is known of them, come from trials
+        component, first, back = read_from(name, policy, table)
         if component not in table.components or (component in table.loop and component != CRITIC):
             continue
-        known = SIGNALS.get(raw)
-        first, back = (known.first_round, known.lookback) if known else (0, 0)
         read = mask & (view.index >= first)
         # A signal that looks back (overlap: one round) also needs the rounds before the one that reads it.
         for step in range(min(back, len(view) - 1) + 1):
@@ -166,6 +161,16 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
             earlier[:, : len(view) - step] = read[:, step:]
             needs[component] = needs[component] | earlier if component in needs else earlier
     return needs
+
+
+def read_from(name: str, policy: Policy, table: CostTable) -> tuple[str, int, int]:
+    """Return the component whose call a signal needs, the first round that has it, and how many rounds it looks back."""
+    raw, component = _component(name, policy, table.measured_by)
+    of_own = raw not in SIGNALS and raw not in table.measured_by  # nobody says that it needs no answer
+    if TRIAL in table.components and (component in OF_ANSWERS or of_own):
+        component = TRIAL  # the answers of a chain of thought, and what is known of them, come from trials
+    known = SIGNALS.get(raw)
+    return component, *((known.first_round, known.lookback) if known else (0, 0))
 
 
 def _followed(visited: Mask) -> Mask:

@@ -19,7 +19,7 @@ from suffice.recordings.recording import Recording
 
 _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
     {
-        "embedding": "embed the drafts (`suffice draft record --set embedder=minilm`)",
+        "embedding": "embed the drafts, or the stretches of a chain (`suffice draft record`, `suffice think record`; --set embedder=minilm)",
         "feedback": "record with a critic (`suffice draft record`)",
         "information_score": "let judges mark the drafts (`suffice judge drafts`)",
         "sufficiency": "let a judge decide on the evidence (`suffice judge drafts --set marks=context_sufficient`)",
@@ -29,6 +29,7 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
         "token_logprobs": "record with an endpoint that gives log-probabilities (`suffice doctor` tests one)",
         "complexity": "record round 0 behind a classifier of questions (`suffice record --round-zero --gate FOLDER`)",
         "p_enough": "record with probes that read the replies (enrichers=(ReplyProbes(...),))",
+        "p_settled": "record with a probe on the states of the chain (`suffice think record --probe FOLDER`)",
         "p_retrieve": "record round 0 behind a model with Self-RAG's tokens (gate=ReflectionGate(...))",
         "critique_score": "record with a model that has Self-RAG's tokens (`suffice record --local --set own-signal=critique_score`)",
         "sample_spread": "record with samples of a local model (`suffice record --local --set own-signal=sample_spread`)",

@@ -5,7 +5,7 @@ The integer is a byte for up to eight rounds, otherwise wider.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -131,58 +131,61 @@ def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
     return lambda codes: _normal_form(both, codes)
 
 
-def reader(family: FormFamily, view: Rounds, signals: Collection[str]) -> Callable[[RuleCodes], Mask]:
-    """Return a function from rules to a mask of questions in which they read a signal at the first round.
+def reader(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], list[Bits]]:
+    """Return a function from rules to the rounds at which they read each literal, as bits.
 
-    As in `Rule.reads`, literals are evaluated in order and skipped once the outcome is settled.
+    As in `Rule.reads`, literals are evaluated in order and skipped once the outcome of the round is settled.
 
     Args:
         family: The family.
         view: The signals that its literals read, shape ``(n_questions, n_rounds)``.
-        signals: The signals to look for.
 
     Returns:
-        A function that returns masks of shape ``(n_rules, n_questions)``.
+        A function that returns bits of shape ``(n_rules, n_questions)`` for each literal.
     """
-    first = [(rows & rows.dtype.type(1)).astype(np.bool_) for rows in LiteralBits(family.block.literals, view).rows]
-    wanted = [literal.signal in signals for literal in family.block.literals]
+    literals = LiteralBits(family.block.literals, view)
 
-    def read(codes: RuleCodes) -> Mask:
-        fired = [rows.take(codes.digits[:, i], axis=0) for i, rows in enumerate(first)]
+    def read(codes: RuleCodes) -> list[Bits]:
         present = codes.digits > 0
         if codes.labels is None:
             k = {"or": np.ones(len(present)), "and": present.sum(axis=1)}.get(family.block.form, codes.votes)
             assert k is not None
-            return _in_order(fired, present, k, wanted)[0]
-        read_it, settled = np.zeros((2, len(present), len(view.seen)), dtype=np.bool_)
+            return _in_order(literals, codes.digits, present, k)[0]
+        settled = np.repeat(literals.never, len(present), axis=0)
+        every: list[Bits] = [settled] * len(literals.rows)
         for label in range(1, int(codes.labels.max(initial=1)) + 1):
             term = codes.labels == label
-            comes, holds = _in_order(fired, term, term.sum(axis=1), wanted)
-            read_it |= comes & ~settled
-            settled |= holds & term.any(axis=1)[:, None]
-        return read_it
+            reads, holds = _in_order(literals, codes.digits, term, term.sum(axis=1))
+            every = [earlier | read_here & ~settled for earlier, read_here in zip(every, reads, strict=True)]
+            settled = settled | np.where(term.any(axis=1)[:, None], holds, literals.never)
+        return every
 
     return read
 
 
 def _in_order(
-    fired: list[Mask], member: Mask, k: npt.NDArray[Any], wanted: list[bool]
-) -> tuple[Mask, npt.NDArray[np.bool_]]:
+    literals: LiteralBits, digits: npt.NDArray[np.int64], member: Mask, k: npt.NDArray[Any]
+) -> tuple[list[Bits], Bits]:
     """Evaluate members in order until `k` have fired.
 
-    Return two masks: where a wanted member is evaluated, and where `k` members fire.
+    Return the rounds at which each literal is evaluated, and those at which `k` members fire.
     """
-    votes = np.zeros((len(member), fired[0].shape[1]), dtype=np.int64)
-    open_members, least = member.sum(axis=1)[:, None], k.astype(np.int64)[:, None]
-    comes: Mask = np.zeros(votes.shape, dtype=np.bool_)
-    for i, wants in enumerate(wanted):
-        here = member[:, i, None]
+    least, open_members, rules = k.astype(np.int64), member.sum(axis=1), np.arange(len(digits))
+    # fired[j] has the rounds at which at least j of the members so far have fired.
+    fired = np.zeros((int(least.max(initial=0)) + 1, len(digits), literals.n_questions), dtype=literals.never.dtype)
+    fired[0] = ~fired[0]
+    reads: list[Bits] = []
+    for i, rows in enumerate(literals.rows):
+        here = member[:, i]
         # A member is read only while the outcome is open: not yet enough votes, and enough members left.
-        if wants:
-            comes |= here & (votes < least) & (votes + open_members >= least)
-        votes += fired[i] & here
+        comes = ~fired[least, rules] & fired[np.maximum(least - open_members, 0), rules]
+        comes[~here] = 0
+        reads.append(comes)
+        fires = rows.take(np.where(here, digits[:, i], 0), axis=0)
+        for j in range(len(fired) - 1, 0, -1):
+            fired[j] |= fired[j - 1] & fires
         open_members = open_members - here
-    return comes, votes >= least
+    return reads, fired[least, rules]
 
 
 def _joined(

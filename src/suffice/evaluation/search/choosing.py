@@ -10,7 +10,7 @@ from suffice.evaluation.replay import reads_round_0
 from suffice.evaluation.search.data import find_prompt
 from suffice.evaluation.search.fitting import Defined
 from suffice.evaluation.search.optimism import Trials
-from suffice.evaluation.search.space import PRESETS, Space, available, preset, votes
+from suffice.evaluation.search.space import PRESETS, Space, available, preset, thoughts, votes
 from suffice.policy.rules import tasr
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
@@ -73,6 +73,8 @@ def _available(defined: Mapping[str, Defined]) -> Space:
             "(Recording.select), or describe a space whose blocks name their prompts"
         )
     there = next(iter(defined.values()))
+    if "thinking_tokens" in there.columns:
+        return thoughts(there.columns)
     return votes() if there.independent else available(there.columns)
 
 

@@ -12,11 +12,12 @@ import numpy.typing as npt
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, UnknownSignalError
 from suffice.evaluation.replay import CostTable, check_policy, policy_for, reads_round_0, selected_on
-from suffice.evaluation.replay.charging import answered_closed_book, loop_masks
+from suffice.evaluation.replay.charging import LIVE, answered_closed_book, loop_masks
 from suffice.evaluation.replay.costs import TOKEN_KINDS
 from suffice.evaluation.replay.outcomes import answers_by_stop, expected_by_stop, other_metrics
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.selected import Selected
+from suffice.evaluation.search.trials import TrialCosts
 from suffice.evaluation.statistics import Keys, keys_of
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.rounds import Floats, Mask, Rounds
@@ -28,6 +29,12 @@ from suffice.recordings.recording import Recording
 
 OUTCOMES = ("quality", "calls", "tokens")
 """The outcomes of a stop, in the order of every array that holds all three."""
+
+
+_TRIALS_COUNT = (
+    "a stretch of thought is a call, and so is each trial answer that a rule reads or returns; thresholds that stop alike may ask "
+    "for different trials"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +52,7 @@ class Side:
         baseline: The outcomes of the baseline by name in `OUTCOMES`, shape ``(n_questions,)``.
         paid: If rounds start at 0: mask of the stops that pay for the closed-book answer whether or not a rule reads
             it, shape of `view`.
+        trials: The trial answers of chains of thought, which `tables` leave out; None for other recordings.
         gated: The same questions from round 0 on, for rules that read a gate; None if no rule does.
     """
 
@@ -55,6 +63,7 @@ class Side:
     last: npt.NDArray[np.int64]
     baseline: Mapping[str, Floats]
     paid: Mask | None = None
+    trials: TrialCosts | None = None
     gated: Side | None = None
 
     def of(self, *, gated: bool) -> Side:
@@ -80,6 +89,7 @@ class Side:
             last=self.last[rows],
             baseline={name: values[rows] for name, values in self.baseline.items()},
             paid=None if self.paid is None else self.paid[rows],
+            trials=None if self.trials is None else self.trials.rows(rows),
             gated=None if self.gated is None else self.gated.rows(rows),
         )
 
@@ -145,6 +155,8 @@ class Questions:
             complete = prepared.recording
             if prepared.n_failed:
                 notes.append(f"{prepared.n_failed} questions failed while recording and are left out")
+            if TRIAL in prepared.costs.components:
+                notes.append(_TRIALS_COUNT)
             policy = replace(policies[prompt], max_rounds=max(1, int(complete.index[-1])))
             readers = _readers(policy, complete)
             policy_notes = {start: check_policy(reading, complete, part=True) for start, reading in readers.items()}
@@ -277,6 +289,11 @@ def _side(
         place = place + len(stopped.view) * answered_closed_book(prepared.costs, baseline, stopped)
     rows = np.arange(len(place))
     against = {name: table[rows, place] for name, table in tables.items()}
+    thinks = TRIAL in prepared.costs.components
+    if thinks:
+        asked = LIVE.demanded(prepared.costs, baseline, stopped)[TRIAL]
+        for name, column in _columns(prepared.costs, TRIAL):
+            against[name] = against[name] + np.where(asked, column, 0.0).sum(axis=1)
     sides = {
         start: Side(
             recording=prepared.recording,
@@ -286,6 +303,7 @@ def _side(
             last=views[start].seen.sum(axis=-1) - 1,
             baseline=against,
             paid=outcomes[start][1],
+            trials=TrialCosts.of(prepared, views[start], policy) if thinks else None,
         )
         for start, policy in readers.items()
     }
@@ -312,11 +330,6 @@ def _stop_tables(
 ) -> tuple[dict[str, Floats], Mask | None]:
     """Return the values of `Side.tables` and `Side.paid`."""
     recording, costs = prepared.recording, prepared.costs
-    if TRIAL in costs.components:
-        raise ConfigMismatchError(
-            "a search compares rules by the calls of the loop, but at checkpoints of a chain of thought each rule pays for other "
-            "trial answers: compare some rules with `suffice replay --rule`, or let `suffice decide` choose"
-        )
     ((metric, measured),) = prepared.metrics.items()
     selector = MajorityOfSamples() if recording.independent else Last()
     quality = expected_by_stop(selector, view, prepared.in_view(measured, view))

@@ -37,6 +37,8 @@ Hashes = npt.NDArray[np.uint64]
 class Distinct:
     """The distinct sets of stops, one row for each; every array has shape ``(n_distinct,)``.
 
+    On chains of thought, rules with the same stops are distinct if they pay for other trial answers.
+
     Attributes:
         number: The rule with the shortest text, by its number in the space; rows are in this order.
         members: Number of rules with these stops.
@@ -53,6 +55,19 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """The outcomes of rules on questions; every array has shape ``(n_rules, n_questions)``.
+
+    Attributes:
+        column: Columns in the side's tables.
+        trials: Bits of the trial answers that are paid besides; None except on chains of thought.
+    """
+
+    column: Numbers
+    trials: Bits | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
     """A family of rules in a space, combined with every patience and highest round.
 
@@ -64,6 +79,7 @@ class Section:
         bits: Maps rules to the rounds where they fire, see `evaluator`.
         answered: Maps rules to a mask of the questions whose closed-book answer they read and so pay for; None = no
             rule does.
+        reads: Maps rules to the rounds at which they read each literal, see `reader`; None if that does not matter.
     """
 
     family: FormFamily
@@ -73,6 +89,7 @@ class Section:
     variants: tuple[tuple[int, int], ...]
     bits: Callable[[RuleCodes], Bits]
     answered: Callable[[RuleCodes], Mask] | None
+    reads: Callable[[RuleCodes], list[Bits]] | None
 
     def stops(self, bits: Bits, variant: int, dtype: npt.DTypeLike = np.int64) -> Numbers:
         """Return the stops of rules that fire at `bits`, as positions in the view, shape ``(n_rules, n_questions)``."""
@@ -81,12 +98,16 @@ class Section:
         np.minimum(stopped, end, out=stopped)
         return stopped
 
-    def places(self, codes: RuleCodes) -> Callable[[Numbers], Numbers]:
-        """Return a function from stops of rules to columns in the side's tables, both ``(n_rules, n_questions)``."""
+    def places(self, codes: RuleCodes) -> Callable[[Numbers], Places]:
+        """Return a function from stops of rules, shape ``(n_rules, n_questions)``, to their outcomes."""
+        if self.reads is not None and self.side.trials is not None:
+            signals = [literal.signal for literal in self.family.block.literals]
+            reads, trials = [*zip(signals, self.reads(codes), strict=True)], self.side.trials
+            return lambda position: Places(column=position, trials=trials.paid(reads, position))
         if self.answered is None:
-            return lambda position: position
+            return lambda position: Places(column=position)
         beside = len(self.side.view) * self.answered(codes)
-        return lambda position: position + beside
+        return lambda position: Places(column=position + beside)
 
     def sizes(self, codes: RuleCodes, variant: int) -> Numbers:
         """Return the approximate text length of each rule, in characters."""
@@ -139,6 +160,7 @@ class Explorer:
             ),
             bits=evaluator(family, side.view),
             answered=_closed_book_reader(family, side),
+            reads=None if side.trials is None else reader(family, side.view),
         )
 
     @cached_property
@@ -152,6 +174,15 @@ class Explorer:
             for place, (prompt, side) in enumerate(sorted(self.questions.sides.items()))
             for gated in ((False, True) if side.gated is not None else (False,))
         }
+
+    def hash_of(self, prompt: str, places: Places, *, gated: bool = False) -> Hashes:
+        """Return a hash for each rule of a prompt and question, shape ``(n_rules, n_questions)``."""
+        hashes: Hashes = _gather(self.hashes[prompt, gated], places.column)
+        trials = self.questions.sides[prompt].of(gated=gated).trials
+        if trials is None or places.trials is None:
+            return hashes
+        number = sorted(self.questions.sides).index(prompt)
+        return hashes + trials.hashes(places.trials, self.questions.keys, 40_000 + number)
 
     @property
     def step(self) -> int:
@@ -192,7 +223,7 @@ class Explorer:
         for part, section, variant, within in self.where(numbers):
             codes = section.family.decode(within)
             place = section.places(codes)(section.stops(section.bits(codes), variant))
-            yield part, section.side, partial(_outcome_at, section.side, place)
+            yield part, section.side, partial(outcome_at, section.side, place)
 
     def means(self, numbers: Numbers) -> dict[str, Floats]:
         """Return the mean outcomes of the rules `numbers` (sorted), each of shape ``(n_rules,)``."""
@@ -227,11 +258,16 @@ class Explorer:
             highest += [asked[variant % len(asked)]] * n
         return prompts, highest
 
-    def of_rule(self, rule: Rule, prompt: str) -> tuple[Numbers, int]:
-        """Return the stops of a rule without a gate, shape ``(n_questions,)``, and their hash."""
+    def of_rule(self, rule: Rule, prompt: str) -> tuple[Places, int]:
+        """Return the outcomes of a rule without a gate, shape ``(1, n_questions)``, and the hash of its stops."""
         side = self.questions.sides[prompt]
-        position = first_bit(pack_bits(rule.fires(side.view) & side.view.seen), len(side.view) - 1)
-        return position, int(_gather(self.hashes[prompt, False], position[None]).sum(axis=1)[0])
+        position = first_bit(pack_bits(rule.fires(side.view) & side.view.seen), len(side.view) - 1)[None]
+        trials = None
+        if side.trials is not None:
+            reads = rule.reads(side.view, side.view.seen)
+            trials = side.trials.paid([(name, pack_bits(mask)[None]) for name, mask in reads.items()], position)
+        places = Places(column=position, trials=trials)
+        return places, int(self.hash_of(prompt, places).sum(axis=1)[0])
 
 
 def _check_highest(space: Space, side: Side) -> None:
@@ -252,8 +288,17 @@ def _closed_book_reader(family: FormFamily, side: Side) -> Callable[[RuleCodes],
     components = side.recording.signal_components
     answer = {literal.signal for literal in literals if reads_closed_book(literal.signal, side.policy, components)}
     backward = [i for i, one in enumerate(literals) if replace(side.policy, rule=one.threshold(0)).reads_every_answer]
-    comes = reader(family, side.view, answer)
-    return lambda codes: comes(codes) | (codes.digits[:, backward] > 0).any(axis=1, keepdims=True)
+    wanted, view = [i for i, literal in enumerate(literals) if literal.signal in answer], side.view
+    read = reader(family, view)
+
+    def of(codes: RuleCodes) -> Mask:
+        reads = read(codes)
+        answered: Mask = np.zeros(codes.digits.shape[:1] + view.seen.shape[:1], dtype=np.bool_)
+        for i in wanted:
+            answered |= (reads[i] & reads[i].dtype.type(1)) > 0
+        return answered | (codes.digits[:, backward] > 0).any(axis=1, keepdims=True)
+
+    return of
 
 
 def _random_table(side: Side, number: int, keys: Keys) -> Hashes:
@@ -269,8 +314,12 @@ def _random_table(side: Side, number: int, keys: Keys) -> Hashes:
     return table
 
 
-def _outcome_at(side: Side, place: Numbers, name: str) -> Floats:
-    return _gather(side.tables[name], place)
+def outcome_at(side: Side, places: Places, name: str) -> Floats:
+    """Return one outcome of rules on the questions of a side, shape ``(n_rules, n_questions)``."""
+    outcome: Floats = _gather(side.tables[name], places.column)
+    if side.trials is None or places.trials is None or name not in side.trials.costs:
+        return outcome
+    return outcome + side.trials.total(name, places.trials)
 
 
 def _gather(table: npt.NDArray[Any], position: Numbers) -> npt.NDArray[Any]:

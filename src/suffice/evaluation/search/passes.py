@@ -17,7 +17,7 @@ from suffice.evaluation.replay.recorded import Definedness
 from suffice.evaluation.replay.selected import Selected
 from suffice.evaluation.search.data import Questions, seen_before
 from suffice.evaluation.search.equivalent import ThresholdIntervals, equivalent_intervals
-from suffice.evaluation.search.explore import Explorer
+from suffice.evaluation.search.explore import Explorer, outcome_at
 from suffice.evaluation.search.facts import Facts, facts_of, questions_with_texts
 from suffice.evaluation.search.fitting import Defined
 from suffice.evaluation.search.reading import PlacedPiece, SearchReading
@@ -247,10 +247,10 @@ def _comparison_sums(
     hashes = []
     for prompt in comparisons.named:
         side = questions.sides[prompt]
-        position, number = explorer.of_rule(tasr(), prompt)
+        outcomes, number = explorer.of_rule(tasr(), prompt)
         hashes.append(number)
         for name in ("quality", "calls"):
-            every[name].append(side.tables[name][rows, position])
+            every[name].append(outcome_at(side, outcomes, name)[0])
         every["delta"].append(every["quality"][-1] - side.baseline["quality"])
     quality, calls, deltas = (np.array(values).reshape(-1, len(rows)) for values in every.values())  # or nothing
     return ComparisonSums(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
-from math import comb, isfinite
+from math import comb, isfinite, log
 from pathlib import Path
 from typing import Any, Literal as Choice, get_args
 
@@ -342,6 +342,30 @@ def votes() -> Space:
         Literal(signal="window_agreement_3", comparison=">=", thresholds=(1.0,)),
     )
     return Space(name="votes", blocks=(Block(form="and", literals=literals),))
+
+
+def thoughts(columns: Collection[str]) -> Space:
+    """Return the space for chains of thought: length, hesitation, and what trial answers say, alone and combined.
+
+    Signals of the chain come first, so that trials are only paid for where these hold.
+
+    >>> thoughts(["thinking_tokens", "answer_stable", "answer_logprob_mean"]).count
+    178
+
+    Args:
+        columns: The signals that a recording has, or that can be fitted on it.
+    """
+    probabilities = (0.8, 0.9, 0.95, 0.99)
+    literals = (
+        Literal(signal="thinking_tokens", comparison=">=", grid=8),
+        Literal(signal="thinking_hesitation", comparison=">", thresholds=(0.0,)),
+        Literal(signal="answer_stable", comparison=">=", thresholds=(1.0,)),
+        Literal(signal="trial_hesitates", comparison="<", thresholds=(1.0,)),
+        Literal(signal="answer_logprob_mean", comparison=">", thresholds=tuple(map(log, probabilities))),
+        Literal(signal="p_settled", comparison=">", thresholds=probabilities),
+    )
+    there = tuple(literal for literal in literals if literal.signal in columns)
+    return Space(name="thoughts", blocks=(Block(form="and", literals=there),), patience=(1, 2))
 
 
 def preset(name: str) -> Space:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.evaluation.search.data import Questions, Side
-from suffice.evaluation.search.explore import Explorer, Hashes, Section
+from suffice.evaluation.search.explore import Explorer, Hashes, Places, Section, outcome_at
 from suffice.evaluation.search.space import Space
 from suffice.evaluation.statistics import ROUNDING, DrawnSums, Keys, PairedResult, Resampling
 from suffice.policy.rounds import Floats, Positions
@@ -234,9 +234,12 @@ class RuleSums:
         size = sizes[place.reshape(-1)]
         at_once = max(_SLICE, _PAIRS // max(1, space.count))
         for number in np.unique(of).tolist():
-            for rows in slices(np.flatnonzero((of == number) & (size == 1)), at_once):
+            # Tables of stops have no place for trial answers, so those questions are added as units of one row.
+            thinks = any(side.trials is not None for side in questions.sides.values())
+            alone = (size == 1) & (not thinks)
+            for rows in slices(np.flatnonzero((of == number) & alone), at_once):
                 self._add_slice(space, questions.rows(rows), number)
-            several = np.flatnonzero((of == number) & (size > 1))
+            several = np.flatnonzero((of == number) & ~alone)
             several = several[np.argsort(place.reshape(-1)[several], kind="stable")]
             for rows in whole_units(several, questions.units, at_once):
                 self._add_units(space, questions.rows(rows), number)
@@ -250,12 +253,11 @@ class RuleSums:
         if errors and not self.repeats:
             self.repeats.update({name: np.zeros(len(self.hashes)) for name in FOLDED})
         for section in explorer.sections:
-            hashes = explorer.hashes[section.prompt, section.family.is_gated]
-            for whole, place in _rule_places(section, explorer.step):
-                at = place.astype(np.int64) + hashes.shape[1] * np.arange(len(questions))
-                self.hashes[whole] += np.ravel(hashes).take(at).sum(axis=1)
+            for whole, places in _rule_places(section, explorer.step):
+                hashes = explorer.hash_of(section.prompt, places, gated=section.family.is_gated)
+                self.hashes[whole] += hashes.sum(axis=1)
                 for name in (*FOLDED, *(self.more.keys() & {"tokens"})):
-                    values = np.ravel(section.side.tables[name]).take(at)
+                    values = outcome_at(section.side, places, name)
                     target = self.folds[name][fold] if name in FOLDED else self.more[name]
                     target[whole] += values.sum(axis=1)
                     if errors and name in FOLDED:
@@ -273,8 +275,8 @@ class RuleSums:
         }
         for section in explorer.sections:
             table = tables[section.prompt, section.family.is_gated]
-            for whole, place in _rule_places(section, explorer.step):
-                at = table.at(place)
+            for whole, places in _rule_places(section, explorer.step):
+                at = table.at(places.column.astype(np.uint8, copy=False))
                 self.hashes[whole] += table.hashes.take(at).sum(axis=1)
                 for target, values in zip(targets.values(), table.values, strict=True):
                     target[whole] += values.take(at).sum(axis=1)
@@ -296,16 +298,15 @@ def whole_units(rows: Positions, units: Keys, size: int) -> Iterator[Positions]:
             begin = end
 
 
-def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Positions]]:
-    """Yield the rules of a section in parts: their numbers in the space, and their columns in the side's tables."""
+def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Places]]:
+    """Yield the rules of a section in parts: their numbers in the space, and their outcomes on its questions."""
     for start in range(0, section.family.count, step):
         numbers = np.arange(start, min(start + step, section.family.count))
         codes = section.family.decode(numbers)
         bits, places = section.bits(codes), section.places(codes)
         for variant in range(len(section.variants)):
             first = section.number(variant) + start
-            place = places(section.stops(bits, variant, np.uint8))
-            yield slice(first, first + len(numbers)), place.astype(np.uint8, copy=False)
+            yield slice(first, first + len(numbers)), places(section.stops(bits, variant, np.uint8))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.errors import DataError, RuleSyntaxError
 from suffice.policy.rules.algebra import FirstOf, KOf, Patience, Threshold, Times, signal
-from suffice.policy.rules.published import automix, deer, dynasor, frugalgpt, thought_calibrated, token_budget
+from suffice.policy.rules.published import automix, deer, dynasor, frugalgpt, lynx, thought_calibrated, token_budget
 from suffice.policy.rules.rule import Rule
 
 WINDOWS = range(2, 11)
@@ -404,6 +404,9 @@ NAMED_RULES: Mapping[str, NamedRule] = {
         thought_calibrated,
         (0, 1),
         "thinking: the trial answer is right with a calibrated probability of 0.9, or as given",
+    ),
+    "lynx": NamedRule(
+        lynx, (0, 1), "thinking: a probe on the states finds the trial answer right with more than 0.9, or as given"
     ),
     "rasc": NamedRule(
         rasc, (0, 1, 2), "votes: 5 samples, or as many as given second, have reasoning with a score of 0.5, or as given"

@@ -1,4 +1,4 @@
-"""Published rules that stop a chain of thought (s1, Dynasor-CoT, DEER, thought calibration), or accept an answer of an escalation (FrugalGPT, AutoMix)."""
+"""Published rules that stop a chain of thought (s1, Dynasor-CoT, DEER, thought calibration, LYNX), or accept an answer of an escalation (FrugalGPT, AutoMix)."""
 
 from __future__ import annotations
 
@@ -62,6 +62,22 @@ def thought_calibrated(probability: float = 0.9) -> Rule:
             f"thought_calibrated takes a probability, above 0 and at most 1, not {probability!r}: certify chooses one"
         )
     return signal("p_correct") >= probability
+
+
+def lynx(probability: float = 0.9) -> Rule:
+    """Return LYNX's rule: a probe on the model's states finds the trial answer right with more than `probability` (Akgül et al., 2025).
+
+    No trial is asked before the stop.  The paper looks at words such as "wait", where checkpoints then have to be, and takes its
+    threshold from conformal prediction; here `suffice certify --path p_settled` tests thresholds.
+
+    >>> print(lynx(0.8))
+    p_settled > 0.8
+    """
+    if not 0 < probability < 1:
+        raise RuleSyntaxError(
+            f"lynx takes a probability between 0 and 1, both excluded, not {probability!r}: certify chooses one"
+        )
+    return signal("p_settled") > probability
 
 
 def frugalgpt(first: float, later: float | None = None) -> Rule:

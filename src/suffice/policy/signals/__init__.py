@@ -43,11 +43,12 @@ from suffice.policy.signals.known import (
     SAMPLE_SPREAD,
     SEAKR,
     SELF_RAG,
+    SETTLED,
 )
 from suffice.policy.signals.margins import LOGPROB_NEEDS, MAX_MARGIN, sequence_logprob, token_entropy, token_margin
-from suffice.policy.signals.measured import REMEDIES, Enricher, KnownDifficulty
+from suffice.policy.signals.measured import REMEDIES, ChainEnricher, Enricher, KnownDifficulty
 from suffice.policy.signals.position import AnswerPosition, Located
-from suffice.policy.signals.semantic import EMBEDDER, JUDGE, critic_praise, lexical_support
+from suffice.policy.signals.semantic import EMBEDDER, JUDGE, critic_praise, embedded_text, lexical_support
 from suffice.policy.signals.state import (
     Allocation,
     FittedState,
@@ -108,6 +109,7 @@ __all__ = [
     "SAMPLE_SPREAD",
     "SEAKR",
     "SELF_RAG",
+    "SETTLED",
     "SIGNALS",
     "STEPS",
     "THINKING",
@@ -115,6 +117,7 @@ __all__ = [
     "VOTES",
     "Allocation",
     "AnswerPosition",
+    "ChainEnricher",
     "Enricher",
     "FittedState",
     "Idf",
@@ -132,6 +135,7 @@ __all__ = [
     "cost_columns",
     "critic_praise",
     "declare",
+    "embedded_text",
     "lacking",
     "lexical_support",
     "member_component",

@@ -33,7 +33,9 @@ CRITIQUE = "critique_score"
 PROBER = "prober"
 """The component of Probing-RAG's probes of the reply."""
 ENOUGH = "p_enough"
-"""The signal of `PROBER`."""
+"""The signal of `PROBER` on replies."""
+SETTLED = "p_settled"
+"""The signal of `PROBER` on chains of thought."""
 
 declare(
     KNOWN,
@@ -62,6 +64,15 @@ declare(
     (0.0, 1.0),
     ENOUGH,
     source="Probing-RAG, section 3",
+    component=PROBER,
+)
+declare(
+    SETTLED,
+    "P(the trial answer is right), by a probe on the model's states at the checkpoint, before it is asked.",
+    "probability",
+    (0.0, 1.0),
+    SETTLED,
+    source="thought calibration (Wu et al., 2025); LYNX (2025)",
     component=PROBER,
 )
 declare(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol, runtime_checkable
 
@@ -27,6 +27,7 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
             "marks or more)"
         ),
         "p_enough": "Let probes read the replies of a local model (enrichers=(ReplyProbes(...),))",
+        "p_settled": "Let a probe read the states of the chain (suffice think answer --probe FOLDER, enrichers=(SettledProbe(...),))",
         "p_retrieve": "Put a model with Self-RAG's tokens in front (RetrievalLoop(gate=ReflectionGate(...)))",
         "critique_score": "Let a model with Self-RAG's tokens judge itself (--local --set own-signal=critique_score, enrichers=(SelfCritique(...),))",
         "sample_spread": "Sample a local model (--local --set own-signal=sample_spread, enrichers=(SampleSpread(...),))",
@@ -68,6 +69,23 @@ class Enricher(Protocol):
 
     async def measure(self, question: str, observed: Round) -> Reply:
         """Return the signals and costs of a round, and the embedding of its answer if the enricher is an embedder.
+
+        Raises:
+            ModelError: The call failed.
+        """
+        ...
+
+
+@runtime_checkable
+class ChainEnricher(Enricher, Protocol):
+    """Measures a checkpoint of a chain of thought by the whole chain up to there, without its trial answer."""
+
+    async def measure_chain(self, question: str, rounds: Sequence[Round]) -> Reply:
+        """Return the signals and costs of the last of these checkpoints.
+
+        Args:
+            question: The question.
+            rounds: The checkpoints of the chain so far, in order.
 
         Raises:
             ModelError: The call failed.

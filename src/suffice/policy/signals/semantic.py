@@ -18,7 +18,7 @@ from suffice.errors import DataError
 from suffice.policy.metrics import EQUAL_WEIGHTS, information_score as score_of
 from suffice.policy.rounds import Passage, Round
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
-from suffice.policy.signals.definitions import SIGNALS, declare, register_signal
+from suffice.policy.signals.definitions import EVERY_ROUND, SIGNALS, declare, register_signal
 from suffice.policy.signals.from_policy import CRITIC, WRITERS
 from suffice.policy.signals.text import strip_thinking
 
@@ -96,8 +96,22 @@ def _distance_back(back: int, rounds: Sequence[Round]) -> float:
     """Return the distance between the last draft's embedding and that of `back` rounds earlier; NaN if missing."""
     if len(rounds) <= back or rounds[-1 - back].index != rounds[-1].index - back:
         return math.nan
-    last, earlier = rounds[-1], rounds[-1 - back]
-    if last.embedding is None or earlier.embedding is None or last.answer is None or earlier.answer is None:
+    return _distance_between(rounds[-1], rounds[-1 - back])
+
+
+def embedded_text(observed: Round) -> str | None:
+    """Return the text that an embedding is of: the draft, or at a checkpoint of a chain what was thought since the one before.
+
+    >>> embedded_text(Round(index=1, answer="Oslo")), embedded_text(Round(index=1, answer="Oslo", thinking="Norway. Oslo?"))
+    ('Oslo', 'Norway. Oslo?')
+    """
+    draft, thought = observed.answer, observed.thinking
+    return draft if thought is None else thought or None
+
+
+def _distance_between(last: Round, earlier: Round) -> float:
+    """Return the distance between two rounds' embeddings; NaN if one is missing."""
+    if last.embedding is None or earlier.embedding is None or None in (embedded_text(last), embedded_text(earlier)):
         return math.nan
     now, then = np.asarray(last.embedding), np.asarray(earlier.embedding)  # a host may give lists of numbers
     if now.ndim != 1 or not now.size or now.shape != then.shape:
@@ -110,7 +124,7 @@ def _distance_back(back: int, rounds: Sequence[Round]) -> float:
     (0.0, 2.0),
     "embedding",
     name="semantic_distance",
-    reads={"answer", "embedding"},
+    reads={"answer", "embedding", "thinking"},
     source=_SEMANTIC_SOURCE,
     component=EMBEDDER,
     first_round=_FROM,
@@ -119,7 +133,8 @@ def _distance_back(back: int, rounds: Sequence[Round]) -> float:
 def draft_distance(rounds: Sequence[Round]) -> float:
     """Cosine distance between the embeddings of this draft and the previous one.
 
-    NaN at the first draft and where one is missing.
+    NaN at the first draft and where one is missing.  At checkpoints of a chain of thought the embeddings are of what was
+    thought since the checkpoint before.
 
     >>> drafts = [Round(index=i, answer=str(i), embedding=np.array(e)) for i, e in enumerate(([1, 0], [1, 1]), 1)]
     >>> round(draft_distance(drafts), 3)
@@ -136,11 +151,35 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
         (0.0, 2.0),
         "embedding",
         compute=partial(_distance_back, _back),
-        reads={"answer", "embedding"},
+        reads={"answer", "embedding", "thinking"},
         component=EMBEDDER,
         first_round=_back + 1,
         lookback=_back,
     )
+
+
+@register_signal(
+    "score",
+    (0.0, 2.0),
+    "embedding",
+    reads={"answer", "embedding", "thinking"},
+    component=EMBEDDER,
+    first_round=_FROM,
+    lookback=EVERY_ROUND,
+)
+def semantic_novelty(rounds: Sequence[Round]) -> float:
+    """Cosine distance from this draft, or stretch of thought, to the most similar earlier one.
+
+    It is low where a model says again what it said at any earlier round.  NaN at the first, without a text, and where one
+    was not embedded.
+
+    >>> thoughts = [Round(index=i, thinking="so", embedding=np.array(e)) for i, e in enumerate(([1, 0], [0, 1], [2, 0]), 1)]
+    >>> semantic_novelty(thoughts[:2]), semantic_novelty(thoughts)
+    (1.0, 0.0)
+    """
+    *earlier, last = rounds
+    distances = [_distance_between(last, other) for other in earlier if embedded_text(other) is not None]
+    return min(distances) if distances and not any(map(math.isnan, distances)) else math.nan
 
 
 @register_signal(

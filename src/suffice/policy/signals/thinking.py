@@ -24,6 +24,9 @@ HESITATION = frozenset(
 )
 """Words with which a model turns back.  Those of Dynasor's program, and the transitions at which DEER looks."""
 
+DOUBT = frozenset({"but", "hmm", "hold", "okay", "wait"})
+"""Words with which a trial answer doubts itself: those of Dynasor's program, without "no", which answers many questions."""
+
 NOVELTY_WORDS = 4
 """Length of the sequences of words that `thinking_novelty` compares."""
 
@@ -92,16 +95,17 @@ def thinking_hesitation(rounds: Sequence[Round]) -> float:
     source="Dynasor-CoT (Fu et al., 2025)",
 )
 def trial_hesitates(rounds: Sequence[Round]) -> float:
-    """1 if the reply with the trial answer contains a word such as "wait", else 0.
+    """1 if the reply with the trial answer contains a word such as "wait" or "but", else 0.
 
-    NaN if it has no words, or without a chain.
+    NaN without a reply, or without a chain.
 
     >>> trial_hesitates([Round(index=1, text="42. Wait, no", thinking="6 times 7")])
     1.0
     """
     last = rounds[-1]
-    share = share_of_words(last.text) if last.thinking is not None else math.nan
-    return share if math.isnan(share) else float(share > 0)
+    if last.thinking is None or not last.text.strip():
+        return math.nan
+    return float(not DOUBT.isdisjoint(_words(last.text)))
 
 
 @register_signal("ratio", (0.0, 1.0), THINKING, component="")

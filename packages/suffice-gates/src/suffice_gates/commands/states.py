@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import typer
 
 from suffice.cli import models, options
@@ -23,8 +24,10 @@ from suffice.loops.retrieval import BUNDLED_QUESTIONS, PoolBM25, Question, load_
 from suffice.policy.rounds import Passage
 from suffice.recordings import Recording, is_recording, read_recording
 from suffice_gates.models import EncoderStates, EndpointStates
+from suffice_gates.models.chain_states import THOUGHTS, ChainStates
 from suffice_gates.models.embedding_states import RAW
 from suffice_gates.models.states import StateSource
+from suffice_gates.probes.chains import collect_chain_states, prompt_of_recording
 from suffice_gates.probes.collect import CollectionSummary, StatePrompt, collect_states
 
 _CHUNK = 8
@@ -124,7 +127,8 @@ def states_command(
     cluster: ClusterOptions,
     output: Output,
     prompt: Annotated[
-        Literal["qa", "rag"], typer.Option("--prompt", help="The question alone, or with its passages.")
+        Literal["qa", "rag", "thoughts"],
+        typer.Option("--prompt", help="The question alone, with its passages, or recorded chains at every checkpoint."),
     ] = "qa",
     passages: Annotated[
         int, Setting("gate", "passages", min=1, help="With --prompt rag: passages, in the rounds' order.")
@@ -147,6 +151,9 @@ def states_command(
         output.show(*_states_shown(_sum_of([outcome.data for outcome in run[0]], out, run[1].seconds), then))
         return
     reader.check(local)
+    if prompt == THOUGHTS:
+        output.show(*_states_shown(_of_chains(data, out, reader, local, limit, shard, output), then))
+        return
     n_passages = passages if prompt == "rag" else 0
     prompted = _prompted(data, dataset, n_passages, limit)
     with progress_bar(f"reading {data}", quiet=output.as_json) as progress:
@@ -161,6 +168,26 @@ def states_command(
             shard=shard,
         )
     output.show(*_states_shown(_as_json(collected, source, prompt), then if shard is None else ""))
+
+
+def _of_chains(
+    data: str, out: Path, reader: _Reader, local: LocalModel, limit: int | None, shard: Any, output: Output
+) -> dict[str, Any]:
+    """Read the chains of a recording, and return the summary, JSON-ready."""
+    if not is_recording(data):
+        raise DataError(f"--prompt thoughts reads recorded chains of thought, and {data!r} is not a recording")
+    if reader.model is None or reader.base_url is not None or shard is not None:
+        raise DataError(
+            "--prompt thoughts reads the model that thought, here and in one process: give --model, without --base-url and --shard"
+        )
+    recording = read_recording(data)
+    if limit is not None:
+        recording = recording.select(np.arange(len(recording.question_ids)) < limit)
+    with progress_bar(f"reading {data}", quiet=output.as_json) as progress:
+        model: Any = reader.source(local)
+        source = ChainStates(model, prompt_of_recording(recording))
+        collected = collect_chain_states(source, recording, out, on_progress=progress)
+    return _as_json(collected, source, THOUGHTS)
 
 
 def _encoder_states(name: str, device: str | None) -> EncoderStates:

@@ -14,8 +14,9 @@ from suffice.cli.parameters import Setting, from_file
 from suffice.common.files import json_lines, quoted
 from suffice.errors import DataError
 from suffice.recordings import is_recording, read_recording
+from suffice_gates.models.chain_states import THOUGHTS
 from suffice_gates.models.state_files import read_states
-from suffice_gates.probes import closed_book_labels
+from suffice_gates.probes import checkpoint_labels, closed_book_labels
 from suffice_gates.training.examples import split_by_hash
 from suffice_gates.training.probe import CALIBRATIONS, HIDDEN, ProbeSettings
 from suffice_gates.training.probe_run import LabelledStates, ProbeRun, run_training
@@ -109,17 +110,20 @@ def train_probe_command(
     """
     settings = training.settings()
     states_read = read_states(states)
-    known, about = _labels_of(labels, rule, least, 0)
+    thinks = states_read.header.get("prompt") == THOUGHTS
+    known, about, questions = _checkpoints_of(labels, rule) if thinks else (*_labels_of(labels, rule, least, 0), {})
     texts = _question_texts(labels)
     other = None
     if rag_states is not None:
         other = LabelledStates(states=read_states(rag_states), labels=_labels_of(labels, rule, least, rag_round)[0])
-    split = split_by_hash(
-        [q for q in states_read.ids if q in known], dev=dev_share, test=test_share, salt=salt, texts=texts
-    )
+    labelled = [q for q in states_read.ids if q in known]
+    names = [*dict.fromkeys(questions.get(q, q) for q in labelled)]
+    split = split_by_hash(names, dev=dev_share, test=test_share, salt=salt, texts=texts)
+    if thinks:
+        split = split.expanded({q: questions[q] for q in labelled})
     with status("training", quiet=output.as_json) as report:
         run = run_training(
-            LabelledStates(states=states_read, labels=known, texts=texts),
+            LabelledStates(states=states_read, labels=known, texts=texts, questions=questions),
             split,
             kind=kind,
             layers=_layers(layer, layers),
@@ -146,6 +150,15 @@ def _labels_of(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, 
         raise DataError(f"{str(path)!r} contains labels of one prompt: for rag-states give a recording as --labels")
     labels = dict(_label_of_line(row, where) for where, row in json_lines(path, _LABEL_LINE))
     return labels, {"questions": len(labels), "known": sum(labels.values()), "rule": path.name}
+
+
+def _checkpoints_of(path: Path, rule: str) -> tuple[dict[str, float], dict[str, Any], dict[str, str]]:
+    """Read the label of each checkpoint, facts about their source for the card, and the question of each checkpoint."""
+    if not is_recording(path):
+        raise DataError(f"these are states of chains of thought: give their recording as --labels, not {str(path)!r}")
+    result, questions = checkpoint_labels(read_recording(path), rule)
+    about = {"rule": result.rule, "failed": result.n_failed, "unlabelled": result.n_unlabelled}
+    return result.known, {"questions": len(result.shares), "known": sum(result.known.values()), **about}, questions
 
 
 def _question_texts(path: Path) -> dict[str, str]:
@@ -185,8 +198,11 @@ def _probe_screen(run: ProbeRun, out: Path, about: dict[str, Any]) -> Screen:
     card = run.probe.card
     where = f"layer {card.layer} of {card.model}" if card.layer is not None else card.model
     then = f"suffice record DATASET -o gated.parquet --round-zero --gate {quoted(out)}"
-    if card.layer is not None:
+    if THOUGHTS in card.prompts:
+        then = f"suffice think record DATASET -o t.parquet --model M --base-url URL --probe {quoted(out)}"
+    elif card.layer is not None:
         then = f"suffice record DATASET -o gated.parquet --round-zero --gate {quoted(out)} --local --model {card.model}"
+    what = "trial answers right" if THOUGHTS in card.prompts else "questions known"
     return Screen(
         sentences=[
             (
@@ -195,6 +211,6 @@ def _probe_screen(run: ProbeRun, out: Path, about: dict[str, Any]) -> Screen:
             )
         ],
         tables=run.tables(),
-        notes=[f"labels: {about['known']:.0f} of {about['questions']} questions known, by {about['rule']}"],
+        notes=[f"labels: {about['known']:.0f} of {about['questions']} {what}, by {about['rule']}"],
         then=then,
     )

@@ -1,5 +1,6 @@
 """Local models, and readings of their passes: hidden states, attention, reflection tokens."""
 
+from suffice_gates.models.chain_states import ChainStates
 from suffice_gates.models.embedding_states import EncoderStates, EndpointStates
 from suffice_gates.models.monitor import ConfidenceMonitor, fit_directions
 from suffice_gates.models.reflection import CritiqueWeights, ReflectionGate, SelfCritique
@@ -11,6 +12,7 @@ from suffice_gates.models.states import State, StateSource
 from suffice_gates.models.transformers_model import LoadedModel, TransformersModel, load_model
 
 __all__ = [
+    "ChainStates",
     "ConfidenceMonitor",
     "CritiqueWeights",
     "EncoderStates",

@@ -1,12 +1,14 @@
 """Probes: from a model's hidden state to the probability that it knows the answer; they need only numpy at run time."""
 
 from suffice_gates.probes.card import Calibration, ProbeCard, pinned_of
+from suffice_gates.probes.chains import checkpoint_labels, collect_chain_states
 from suffice_gates.probes.confidence import ProbeConfidence
 from suffice_gates.probes.enough import ReplyProbes
 from suffice_gates.probes.gate import ProbeGate
 from suffice_gates.probes.labels import LabelRule, QuestionLabels, closed_book_labels, is_right
 from suffice_gates.probes.measures import MEASURES, ProbeFigure, ProbeMeasures, measure_probe
 from suffice_gates.probes.probe import Probe
+from suffice_gates.probes.settled import SettledProbe
 
 __all__ = [
     "MEASURES",
@@ -20,7 +22,10 @@ __all__ = [
     "ProbeMeasures",
     "QuestionLabels",
     "ReplyProbes",
+    "SettledProbe",
+    "checkpoint_labels",
     "closed_book_labels",
+    "collect_chain_states",
     "is_right",
     "measure_probe",
     "pinned_of",

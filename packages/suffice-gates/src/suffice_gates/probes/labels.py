@@ -134,7 +134,7 @@ def closed_book_labels(
     if at not in recording.index:
         advice = "record with --round-zero" if at == 0 else "record more rounds"
         raise DataError(f"the recording has no round {at} for the labels: {advice}")
-    marks = _marks(recording, parsed, int(np.searchsorted(recording.index, at)))
+    marks = marks_of(recording, parsed, int(np.searchsorted(recording.index, at)))
     failed = (recording.ends == "failed") | ~recording.seen[:, int(np.searchsorted(recording.index, at))]
     by_question: dict[str, list[float]] = {}
     for cluster, mark, has_failed in zip(recording.clusters.tolist(), marks, failed.tolist(), strict=True):
@@ -158,7 +158,7 @@ def closed_book_labels(
     )
 
 
-def _marks(recording: Recording, rule: LabelRule, position: int) -> list[float]:
+def marks_of(recording: Recording, rule: LabelRule, position: int) -> list[float]:
     """Return 1.0 or 0.0 for each trajectory, by whether its answer is right; NaN where that is undefined."""
     if rule.measure not in METRICS:
         column = recording.column(rule.measure)[:, position]

@@ -150,6 +150,15 @@ class Split:
             )
         return subset
 
+    def expanded(self, questions: Mapping[str, str]) -> Split:
+        """Return the sets of the states of these questions, given the question of each state."""
+        return Split(
+            **{
+                name: frozenset(state for state, question in questions.items() if question in getattr(self, name))
+                for name in ("train", "dev", "test")
+            }
+        )
+
 
 def split_by_hash(
     ids: Sequence[str],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
@@ -39,11 +40,13 @@ class LabelledStates:
         states: The stored states.
         labels: 0 or 1, by question.
         texts: Question texts by id, where known; the probe's card keeps hashes of those it was fitted on.
+        questions: The question of each state, where a question has several: the checkpoints of its chain.
     """
 
     states: StoredStates
     labels: Mapping[str, float]
     texts: Mapping[str, str] = field(default_factory=dict)
+    questions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def layers(self) -> tuple[int | None, ...]:
@@ -52,7 +55,7 @@ class LabelledStates:
 
     @property
     def prompt(self) -> str:
-        """`qa` or `rag`."""
+        """`qa`, `rag` or `thoughts`."""
         return str(self.states.header.get("prompt", QA))
 
 
@@ -221,20 +224,21 @@ def run_training(
     layer = best.probe.card.layer
     dev, test = fit.part("dev", layer), fit.part("test", layer)
     calibrated = calibrate_probe(best.probe, dev, calibration)
-    figures = [_on(calibrated, test, f"{kind}, {calibration}", fit.size)]
+    measure = partial(_on, questions=data.questions)
+    figures = [measure(calibrated, test, f"{kind}, {calibration}", fit.size)]
     if calibration != "none":
-        figures.append(_on(best.probe, test, f"{kind}, uncalibrated", fit.size))
+        figures.append(measure(best.probe, test, f"{kind}, uncalibrated", fit.size))
     if kind == "mlp":
         baseline = calibrate_probe(fit.fit("logistic", layer, 0).probe, dev, calibration)
-        figures.append(_on(baseline, test, f"logistic baseline, {calibration}", fit.size))
+        figures.append(measure(baseline, test, f"logistic baseline, {calibration}", fit.size))
     if other is not None:
         other_test = split.of(Examples.of(other.states, other.labels, layer), "test")
-        figures.append(_on(calibrated, other_test, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
+        figures.append(measure(calibrated, other_test, f"{kind}, {calibration}, prompt {other.prompt}", fit.size))
     points = []
     for size in curve:
         report(f"{kind}, layer {layer}, {size} questions")
         smaller = replace(fit, train_size=size).fit(kind, layer, best.seed)
-        points.append(_on(calibrate_probe(smaller.probe, dev, calibration), test, kind, size))
+        points.append(measure(calibrate_probe(smaller.probe, dev, calibration), test, kind, size))
     notes = _training_notes(test, Examples.of(data.states, data.labels, layer), calibration, settings)
     provenance = {
         "kind": kind,
@@ -251,7 +255,7 @@ def run_training(
 
 def _seen(data: LabelledStates, split: Split) -> dict[str, Any]:
     """Return the hashes of the questions that the probe was fitted or chosen on."""
-    ids = split.train | split.dev
+    ids = {data.questions.get(name, name) for name in split.train | split.dev}
     return Seen.of(ids, map(data.texts.get, ids)).to_dict()
 
 
@@ -317,8 +321,9 @@ def _check_same(data: LabelledStates, other: LabelledStates) -> None:
         raise DataError(f"both sets of states have the prompt {data.prompt!r}: give states of {RAG!r} as the second")
 
 
-def _on(probe: Probe, examples: Examples, what: str, size: int) -> ProbeFigures:
-    measured = measure_probe(probe.predict(examples.states), examples.labels, names=examples.ids)
+def _on(probe: Probe, examples: Examples, what: str, size: int, *, questions: Mapping[str, str]) -> ProbeFigures:
+    names = [questions.get(name, name) for name in examples.ids]  # the states of a question are drawn together
+    measured = measure_probe(probe.predict(examples.states), examples.labels, names=names)
     return ProbeFigures(what=what, size=size, measures=measured)
 
 

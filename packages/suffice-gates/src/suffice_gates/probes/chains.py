@@ -1,0 +1,164 @@
+"""Recorded chains of thought: the states at their checkpoints, and whether each trial answer is right."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from suffice.errors import DataError
+from suffice.loops.thinking_loop import THINKING_PROMPTS, ThinkingPrompt
+from suffice.policy.rounds import Round
+from suffice.recordings.recording import Recording
+from suffice_gates.models.chain_states import THOUGHTS, ChainStates
+from suffice_gates.models.state_files import StateWriter
+from suffice_gates.probes.collect import CollectionSummary
+from suffice_gates.probes.labels import LabelRule, QuestionLabels, marks_of
+
+
+def checkpoint_id(question_id: str, r: int) -> str:
+    """Return the name of a question's checkpoint in a folder of states.
+
+    >>> checkpoint_id("q1", 3)
+    'q1@3'
+    """
+    return f"{question_id}@{r}"
+
+
+def recorded_chains(recording: Recording) -> list[tuple[str, str, list[Round]]]:
+    """Return the id, the question and the checkpoints of each recorded chain; the model's own answer is not a checkpoint.
+
+    Raises:
+        DataError: The recording has no chains of thought, or not the words of a question.
+    """
+    lacking = {"thinking", "question"} - set(recording.table.column_names)
+    if lacking:
+        raise DataError(
+            f"the recording has no column {min(lacking)!r}, so the chains cannot be read: record them with `suffice think record`"
+        )
+    texts, thoughts = recording.per_question("question", ()).tolist(), recording.objects("thinking")
+    known = "thinking_ids" in recording.table.column_names
+    ids = recording.objects("thinking_ids") if known else np.full(thoughts.shape, None, dtype=object)
+    chains = []
+    for name, text, row, numbers in zip(recording.question_ids, texts, thoughts, ids, strict=True):
+        if not text:
+            raise DataError(f"the recording has no words of question {name!r}: record the chains again")
+        rounds = [
+            Round(index=int(r), thinking=thought, thinking_ids=None if own is None else tuple(map(int, own)))
+            for r, thought, own in zip(recording.index, row, numbers, strict=True)
+            if thought
+        ]
+        chains.append((name, str(text), rounds))
+    return chains
+
+
+def prompt_of_recording(recording: Recording) -> ThinkingPrompt:
+    """Return the template of the recorded chains, which must be a built-in one.
+
+    Raises:
+        DataError: The chains have another template, or several.
+    """
+    names = sorted({str(name) for name in recording.per_question("prompt_id", ("",)).tolist()})
+    built_in = {prompt.prompt_id: prompt for prompt in THINKING_PROMPTS.values()}
+    if len(names) != 1 or names[0] not in built_in:
+        raise DataError(
+            f"the chains have the template {', '.join(map(repr, names))}; built in are {', '.join(built_in)}: give your own ThinkingPrompt "
+            "to ChainStates in Python"
+        )
+    return built_in[names[0]]
+
+
+def collect_chain_states(
+    source: ChainStates,
+    recording: Recording,
+    path: str | Path,
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> CollectionSummary:
+    """Read the states at every checkpoint of recorded chains and store them; the same call resumes.
+
+    Args:
+        source: The source of the states.
+        recording: Recorded chains of thought.
+        path: Folder of the states, whose ids are those of `checkpoint_id`.
+        on_progress: Called after each chain with the number of chains done and their total.
+
+    Raises:
+        ConfigMismatchError: The folder was begun with another model, layer or template.
+        DataError: The recording has no chains, or not the words of their questions.
+        ModelError: A pass failed, or a chain exceeds the context.
+    """
+    began = time.perf_counter()
+    fingerprint = source.fingerprint()
+    header = {
+        "model": source.id,
+        "revision": source.revision,
+        **{key: value for key, value in fingerprint.items() if key == "content"},
+        "layers": list(source.layers),
+        "prompt": THOUGHTS,
+        "source": dict(fingerprint),
+    }
+    chains, writer = recorded_chains(recording), StateWriter(path, header)
+    done, read, undefined = writer.done, 0, 0
+    for number, (name, question, rounds) in enumerate(chains, start=1):
+        ids = [checkpoint_id(name, observed.index) for observed in rounds]
+        if rounds and ids[-1] not in done:
+            states = source.of_checkpoints(question, rounds)
+            writer.append(
+                ids, states, [_digest(source.prompt.text(question), rounds[: r + 1]) for r in range(len(ids))]
+            )
+            read += len(ids)
+            undefined += int((~np.isfinite(states)).any(axis=(1, 2)).sum())
+        if on_progress is not None:
+            on_progress(number, len(chains))
+    return CollectionSummary(
+        path=writer.path,
+        stored=len(writer.done),
+        read=read,
+        undefined=undefined,
+        clipped=writer.clipped,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def checkpoint_labels(recording: Recording, rule: LabelRule | str = "em") -> tuple[QuestionLabels, dict[str, str]]:
+    """Label the checkpoints of recorded chains by whether their trial answers are right; one that was cut is wrong.
+
+    Returns:
+        The labels by `checkpoint_id`, and the question of each.
+
+    Raises:
+        DataError: The recording has no chains, or no checkpoint has a label.
+        UnknownSignalError: The rule reads a missing column.
+    """
+    parsed = LabelRule.parse(rule) if isinstance(rule, str) else rule
+    columns = [marks_of(recording, parsed, place) for place in range(len(recording.index))]
+    places = {int(r): place for place, r in enumerate(recording.index)}
+    shares: dict[str, float] = {}
+    questions: dict[str, str] = {}
+    unlabelled, failed = 0, int((recording.ends == "failed").sum())
+    for row, (name, _, rounds) in enumerate(recorded_chains(recording)):
+        for observed in rounds if recording.ends[row] != "failed" else ():
+            mark = columns[places[observed.index]][row]
+            unlabelled += bool(np.isnan(mark))
+            if not np.isnan(mark):
+                own = checkpoint_id(name, observed.index)
+                shares[own], questions[own] = mark, name
+    if not shares:
+        raise DataError(
+            f"no checkpoint has a label: {failed} chains failed, {unlabelled} checkpoints have no usable gold answer"
+        )
+    labels = QuestionLabels(
+        shares=shares, rule=str(parsed), least=1.0, answers=len(shares), n_failed=failed, n_unlabelled=unlabelled
+    )
+    return labels, questions
+
+
+def _digest(start: str, rounds: Sequence[Round]) -> str:
+    """Return 16 hexadecimal digits that identify a chain up to a checkpoint."""
+    chain = [[observed.thinking, observed.thinking_ids] for observed in rounds]
+    return hashlib.sha256(json.dumps([start, chain]).encode()).hexdigest()[:16]

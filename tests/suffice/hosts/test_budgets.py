@@ -1,0 +1,136 @@
+"""Budgets of thought as a server keeps them: the lines ask for one, and notice a server that ignores it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from suffice import ChatModel, Policy
+from suffice.errors import DataError, ModelError
+from suffice.hosts import check_thinking_budget
+from suffice.hosts.budgets import budget_of
+from suffice.loops.thinking_loop import THINKING_PROMPTS
+from tests.support.cli_tools import cli
+from tests.support.endpoint import FAULTS, Endpoint
+
+LONG = "so " * 100
+
+
+def made_for(prompt: str = "chatml_thinking_continued@1", **more) -> dict:
+    return {"model": "m", "temperature": 0.6, "prompt_id": prompt, "every": 16, "trial_tokens": 64} | more
+
+
+def reply(thoughts: str, *, counted: bool) -> dict:
+    """Return a chat completion with so many thoughts, which the server counts or not."""
+    n = len(thoughts.split())
+    details = {"completion_tokens_details": {"reasoning_tokens": n}} if counted else {}
+    message = {"role": "assistant", "content": "Answer: Oslo", "reasoning": thoughts}
+    usage = {"prompt_tokens": 8, "completion_tokens": n + 2, **details}
+    return {"model": "m", "choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+
+
+def honours(body: dict, *, counted: bool = True) -> dict:
+    words = LONG.split()[: body["thinking_token_budget"]]
+    return reply(" ".join(words), counted=counted)
+
+
+def asked(policy: Policy, folder, endpoint: Endpoint, monkeypatch) -> tuple:
+    """Ask a question by the lines that deploy prints."""
+    policy.save(folder / "judged.json")
+    done = cli("deploy", folder / "judged.json", "-o", folder / "policy.json", "--to", "vllm", "--json")
+    assert done.code == 0, done
+    monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    monkeypatch.setenv("OPENAI_API_KEY", "key")
+    names: dict = {}
+    exec(compile(json.loads(done.out)["lines"], "lines", "exec"), names)
+    return names["ask"]("Where is the harbour?")
+
+
+@pytest.mark.parametrize(
+    ("rule", "tokens"),
+    [
+        ("token_budget(20)", 32),
+        ("thinking_tokens > 32", 48),
+        ("fixed_k(3)", 48),
+        ("round > 2", 48),
+        ("never()", 128),
+        ("token_budget(9000)", 128),
+        ("token_budget(0)", 16),
+    ],
+)
+def test_a_budget_ends_at_the_checkpoint_where_the_policy_stops(rule, tokens):
+    assert budget_of(Policy(rule=rule, max_rounds=8, depends=made_for())) == tokens
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_lines_ask_a_server_that_keeps_to_the_budget(tmp_path, monkeypatch, counted):
+    policy = Policy(rule="token_budget(20)", max_rounds=8, depends=made_for())
+    with Endpoint(lambda body: honours(body, counted=counted), tokenizer=str.split) as endpoint:
+        answer, _ = asked(policy, tmp_path, endpoint, monkeypatch)
+        (request,) = endpoint.requests
+    assert answer == "Oslo"
+    assert request.body["thinking_token_budget"] == 32
+    assert request.body["max_tokens"] == 32 + 64
+    system = THINKING_PROMPTS["chatml_continued"].system
+    assert request.body["messages"] == [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "Where is the harbour?"},
+    ]
+
+
+def test_the_template_without_a_system_turn_puts_its_task_last(tmp_path, monkeypatch):
+    policy = Policy(rule="fixed_k(2)", max_rounds=2, depends=made_for("deepseek_r1_thinking_continued@1"))
+    with Endpoint(honours) as endpoint:
+        asked(policy, tmp_path, endpoint, monkeypatch)
+        (message,) = endpoint.requests[0].body["messages"]
+    assert message["role"] == "user"
+    assert message["content"].startswith("Where is the harbour?\n\nEnd with")
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_the_lines_notice_a_server_that_ignores_the_budget(tmp_path, monkeypatch, counted):
+    policy = Policy(rule="token_budget(20)", max_rounds=8, depends=made_for())
+    with (
+        Endpoint(
+            lambda _: reply(LONG, counted=counted), tokenizer=lambda text: [*range(len(text.split()))]
+        ) as endpoint,
+        pytest.raises(ModelError, match="ignores thinking_token_budget"),
+    ):
+        asked(policy, tmp_path, endpoint, monkeypatch)
+
+
+def test_thoughts_that_nobody_counts_are_an_error():
+    unparsed = reply("", counted=False)
+    unparsed["choices"][0]["message"] = {"role": "assistant", "content": f"{LONG}</think>Answer: Oslo"}
+    unparsed["usage"]["completion_tokens"] = 102
+    with Endpoint(lambda _: unparsed, tokenizer=lambda _: FAULTS["404"]) as endpoint:
+        model = ChatModel("m", base_url=endpoint.url, api_key="key", max_retries=0)
+        completion = model.complete([{"role": "user", "content": "x"}])
+        with pytest.raises(ModelError, match="cannot be checked"):
+            check_thinking_budget(model, completion, 20)
+        assert check_thinking_budget(model, completion, 200) == 102
+
+
+@pytest.mark.parametrize(
+    ("rule", "more", "key"),
+    [
+        ("dynasor(2)", {}, "number of tokens"),
+        ("(thinking_tokens >= 20) & (answer_stable >= 1)", {}, "number of tokens"),
+        ("thinking_tokens < 20", {}, "number of tokens"),
+        ("token_budget(20)", {"boundary": "words"}, "number of tokens"),
+        ("token_budget(20)", {"prompt_id": "chatml_thinking@1"}, "chatml_continued"),
+        ("token_budget(20)", {"prompt_id": "mine@1"}, "chatml_continued"),
+    ],
+)
+def test_what_a_server_cannot_keep_to_is_refused(tmp_path, rule, more, key):
+    Policy(rule=rule, max_rounds=8, depends=made_for(**more)).save(tmp_path / "p.json")
+    refused = cli("deploy", tmp_path / "p.json", "--to", "vllm")
+    assert refused.code == 1
+    assert key in refused.err
+    assert "leave out --to" in refused.err
+
+
+def test_a_policy_of_other_rounds_has_no_budget_of_thought():
+    with pytest.raises(DataError, match="recorded chains"):
+        budget_of(Policy(rule="fixed_k(3)"))

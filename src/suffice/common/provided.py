@@ -36,16 +36,19 @@ def installed(group: str) -> EntryPoints:
     The metadata of all packages is read again only where a folder of `sys.path` has changed: it takes 30 ms.
     """
     folders = tuple((folder, Path(folder).stat().st_mtime_ns) for folder in sys.path if Path(folder).exists())
-    return _read(folders).get(group, EntryPoints())
+    return _of_group(group, folders)
+
+
+@lru_cache(maxsize=16)
+def _of_group(group: str, folders: tuple[tuple[str, int], ...]) -> EntryPoints:
+    """Return the entry points of a group; selecting them looks at those of every package."""
+    found: EntryPoints = _read(folders).select(group=group)
+    return found
 
 
 @lru_cache(maxsize=1)
-def _read(folders: tuple[tuple[str, int], ...]) -> dict[str, EntryPoints]:  # noqa: ARG001 - what the answer depends on
-    """Return all entry points by group: selecting a group looks at every one of them."""
-    found: dict[str, list[EntryPoint]] = {}
-    for entry in entry_points():
-        found.setdefault(entry.group, []).append(entry)
-    return {group: EntryPoints(entries) for group, entries in found.items()}
+def _read(folders: tuple[tuple[str, int], ...]) -> Any:  # noqa: ARG001 - what the answer depends on
+    return entry_points()
 
 
 def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:

@@ -21,29 +21,33 @@ venv="$work/venv"
 step() { # step NAME COMMAND...
   local name="$1" began=$SECONDS
   shift
+  if [[ -e "$work/besides.failed" ]]; then joined; fi
   printf '\n== %s\n' "$name"
   "$@"
   timings+="$(printf '%5d s  %s' "$((SECONDS - began))" "$name")"$'\n'
 }
 
-beside() { # beside NAME COMMAND...: begin a step on the other core; `joined` waits for it and prints what it said
-  beside_name="$1"
+besides() { # besides FUNCTION: begin the steps of a function on the other core; `joined` waits for them and prints what they said
+  "$1" &
+  besides_job=$!
+}
+
+beside() { # beside NAME COMMAND...: one of these steps
+  local name="$1" began=$SECONDS code=0
   shift
-  (
-    SECONDS=0
-    "$@"
-    printf '%5d s  %s, beside the others\n' "$SECONDS" "$beside_name" >"$work/beside.s"
-  ) >"$work/beside.log" 2>&1 &
-  beside_job=$!
+  ("$@") >"$work/beside.log" 2>&1 & # before `||` no command would end it
+  wait $! || code=$?
+  { printf '\n== %s, beside the others\n' "$name" && cat "$work/beside.log"; } >>"$work/besides.log"
+  printf '%5d s  %s, beside the others\n' "$((SECONDS - began))" "$name" >>"$work/besides.s"
+  if ((code)); then touch "$work/besides.failed" && return "$code"; fi
 }
 
 joined() {
   local code=0
-  wait "$beside_job" || code=$?
-  printf '\n== %s\n' "$beside_name"
-  cat "$work/beside.log"
-  if ((code)); then return "$code"; fi
-  timings+="$(<"$work/beside.s")"$'\n'
+  wait "$besides_job" || code=$?
+  cat "$work/besides.log"
+  timings+="$(<"$work/besides.s")"$'\n'
+  return "$code"
 }
 
 target() { make --no-print-directory PYTHON="$python" VENV="$venv" "$@"; }

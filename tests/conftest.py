@@ -207,6 +207,14 @@ def no_collecting():
         yield
 
 
+@pytest.fixture(scope="module")
+def quick_runs(no_collecting):
+    """Let `suffice run` write empty pictures: `tests/suffice_papers/test_paper_tasr.py` draws those that it writes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("suffice.common.display.chart.picture", quick.picture)
+        yield
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     """Let only tests that are marked `whole` start processes and load torch: `make check` leaves those out."""

@@ -20,6 +20,8 @@ from suffice_papers.experiments.space import passages_in
 from tests.support.cli_tools import cli, dataset, question
 from tests.support.endpoint import Endpoint
 
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 HEAD = """

@@ -19,6 +19,8 @@ from suffice_reader.minilm import MiniLM
 from tests.support.cli_tools import CITIES, cli, dataset, question, reply
 from tests.support.endpoint import Endpoint, prompt_of
 
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
 WAYS = """
 seeds = [1, 2]
 round-zero = true

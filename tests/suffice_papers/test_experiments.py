@@ -46,6 +46,8 @@ from suffice_retrieval.indexes import CachedRetriever
 from tests.support.cli_tools import cli, dataset, question, reply
 from tests.support.endpoint import Endpoint, prompt_of
 
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
 SMALL = """
 seeds = [1, 2]
 max-rounds = 4

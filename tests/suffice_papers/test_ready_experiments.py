@@ -25,6 +25,8 @@ from suffice_retrieval.question_sets.sources import _HUB_ID
 from tests.suffice_retrieval.test_convert import authors_rows, columns_of
 from tests.support.cli_tools import cli
 
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 LINE = re.compile(r"^# +suffice (convert .*?)(?: +#.*)?$", re.MULTILINE)

@@ -18,6 +18,8 @@ from tests.suffice_papers.test_ready_experiments import EXAMPLES, LINE
 from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
 SMALL = """
 protocol = "thinking"
 max-rounds = 6

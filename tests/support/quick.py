@@ -46,3 +46,8 @@ def _words() -> Any:
 def mean(encoder: Any, ids: Any) -> Any:
     """Embed a piece as the sum of its words, each in a direction of its own."""
     return _words()[ids % N_WORDS].mean(axis=0)
+
+
+def picture(spec: Any) -> str:
+    """Draw an empty picture in place of a chart."""
+    return '<svg xmlns="http://www.w3.org/2000/svg"></svg>\n'

@@ -36,6 +36,12 @@ def installed(group: str) -> EntryPoints:
     The metadata of all packages is read again only where a folder of `sys.path` has changed: it takes 30 ms.
     """
     folders = tuple((folder, Path(folder).stat().st_mtime_ns) for folder in sys.path if Path(folder).exists())
+    return _of_group(group, folders)
+
+
+@lru_cache(maxsize=16)
+def _of_group(group: str, folders: tuple[tuple[str, int], ...]) -> EntryPoints:
+    """Return the entry points of a group; selecting them looks at those of every package."""
     found: EntryPoints = _read(folders).select(group=group)
     return found
 

@@ -213,10 +213,9 @@ def _with_match(table: pa.Table, normalizer: str) -> pa.Table:
 def _complete(part: Path | pa.Table, schema: pa.Schema) -> pa.Table:
     """Return a part with all columns of a recording."""
     table = _table_of(part)
-    for name in schema.names:
-        if name not in table.column_names:
-            table = table.append_column(name, pa.nulls(len(table), schema.field(name).type))
-    return table.select(schema.names).cast(schema)
+    own = {*table.column_names}
+    columns = [table[item.name] if item.name in own else pa.nulls(len(table), item.type) for item in schema]
+    return pa.table(columns, names=schema.names).cast(schema)
 
 
 def _names_of(part: Path | pa.Table) -> list[str]:

@@ -14,7 +14,7 @@ import pytest
 
 import suffice
 from tests.suffice.evaluation.test_search_parts import write_parts
-from tests.support.cli_tools import dataset, reply
+from tests.support.cli_tools import cli, dataset, reply
 from tests.support.endpoint import Endpoint
 from tests.support.report_tools import recording, rows
 from tests.support.serving import ending
@@ -70,12 +70,6 @@ def test_an_index_is_built_without_importing_from_the_folder(program, folder):
     lines = [json.dumps({"id": f"p{i}", "title": "", "text": f"The tower {i}."}) for i in range(3500)]
     (folder / "passages.jsonl").write_text("\n".join(lines))
     assert "3500" in run(program, folder, "index", "passages.jsonl", "-o", "i", "--json").replace(",", "")
-
-
-@pytest.mark.whole
-def test_parts_are_worked_on_by_processes_that_import_nothing_from_the_folder(program, folder):
-    replayed = run(program, folder, "replay", "parts", "--rule", "answer_stable", "--jobs", 2, "--json")
-    assert json.loads(replayed)
 
 
 @pytest.mark.whole
@@ -151,13 +145,12 @@ def test_the_package_run_as_a_module_imports_nothing_more_from_the_folder(progra
 
 
 @pytest.mark.whole
-def test_a_module_named_in_a_command_is_imported_by_path_in_processes(program, folder):
+def test_processes_import_a_named_module_and_nothing_else_from_the_folder(program, folder, monkeypatch):
     (folder / "rising.py").write_text(RISING)
+    monkeypatch.chdir(folder)
     rule = ("--rule", "(rising(p_correct)) & (round >= 3)")
     words = ("--extension", "rising.py", "replay", "parts", *rule, "--json")
-    assert json.loads(run(program, folder, *words, "--jobs", 2)) == json.loads(
-        run(program, folder, *words, "--jobs", 1)
-    )
+    assert json.loads(run(program, folder, *words, "--jobs", 2)) == cli(*words, "--jobs", 1).json
 
 
 RISING = """

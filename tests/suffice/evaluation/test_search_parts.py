@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import Phase, given, settings, strategies as st
 
 from suffice.errors import CensoredError, ConfigMismatchError, DataError, SchemaError, UnknownSignalError
 from suffice.evaluation.replay import replay
@@ -189,9 +188,9 @@ def prompted(rows):
     return both
 
 
-@pytest.mark.parametrize("kind", ["questions", "texts", "clusters", "prompts", "gates"])
-@given(seed=st.integers(0, 100))
-@settings(max_examples=2, deadline=None, phases=[Phase.explicit, Phase.generate])
+@pytest.mark.parametrize(
+    ("kind", "seed"), [("questions", 1), ("texts", 2), ("clusters", 3), ("prompts", 4), ("gates", 5)]
+)
 def test_any_division_and_order_gives_the_same_search(tmp_path_factory, kind, seed):
     rng = np.random.default_rng(seed)
     rows = rows_of(30, 3, seed=seed, lengths=True)

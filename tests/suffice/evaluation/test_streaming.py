@@ -63,7 +63,7 @@ def varied(draw, table: pa.Table) -> tuple[list[dict], dict]:
     return data, metadata
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     drawn.recorded(start=1, ends=("max_rounds", "exhausted", "rule", "failed"), max_questions=6),
     st.data(),

@@ -56,7 +56,7 @@ def in_row_groups(path, rows: list[dict], cuts: list[int]) -> None:
     assert pq.ParquetFile(path).metadata.num_row_groups == len(pieces)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(1, 9), st.lists(st.integers(1, 30), max_size=6), st.integers(1, 12), st.integers(1, 40))
 def test_pieces_of_a_file_whose_questions_straddle_row_groups_are_the_file(
     tmp_path_factory, n, cuts, block_rows, piece_rows

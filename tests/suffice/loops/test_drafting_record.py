@@ -264,7 +264,7 @@ def whims(tmp_path_factory):
         yield endpoint, read_recording(path)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(drawn.rules(READ), st.sampled_from(SELECTED), st.integers(1, ROUNDS), st.booleans())
 def test_a_live_run_pays_what_replay_charges_component_by_component(whims, rule, selector, max_rounds, whole):
     endpoint, recording = whims

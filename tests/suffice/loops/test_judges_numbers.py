@@ -8,7 +8,6 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
-from rouge_score import rouge_scorer
 from scipy.optimize import minimize
 from scipy.stats import gmean
 
@@ -26,7 +25,14 @@ from suffice.loops.judges import (
 )
 from suffice.policy.metrics import f1, information_score
 
-SCORER = rouge_scorer.RougeScorer(["rougeL"])
+
+@pytest.fixture(scope="module")
+def scorer():
+    from rouge_score import rouge_scorer
+
+    return rouge_scorer.RougeScorer(["rougeL"])
+
+
 WORDS = st.lists(st.sampled_from(["the", "cat", "Cat", "sat", "on", "a", "mat.", "é", "3rd"]), max_size=12).map(
     " ".join
 )
@@ -35,9 +41,9 @@ WORDS = st.lists(st.sampled_from(["the", "cat", "Cat", "sat", "on", "a", "mat.",
 
 
 @given(WORDS, WORDS)
-def test_rouge_l_is_that_of_the_reference_implementation(draft, gold):
+def test_rouge_l_is_that_of_the_reference_implementation(scorer, draft, gold):
     found = rouge_l(draft, [gold])
-    expected = SCORER.score(gold, draft)["rougeL"].fmeasure
+    expected = scorer.score(gold, draft)["rougeL"].fmeasure
     if math.isnan(found):
         assert expected == 0
     else:

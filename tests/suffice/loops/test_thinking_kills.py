@@ -13,6 +13,7 @@ import pytest
 
 from suffice import read_recording
 from tests.suffice.loops.test_boundaries import CHAIN, reply
+from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 
 N, KILLS, AT_ONCE = 8, 3, 2
@@ -25,13 +26,15 @@ def table_of(path):
     return table.select(names).to_pylist()
 
 
-def started(command, log, out, url):
+def words(command, log, out, url):
     settings = [f"--set={text}" for text in ("every=4", "boundary=words", f"concurrency={AT_ONCE}")]
     yes = ["--yes"] if command == "ask" else []
-    words = ["think", command, str(log), "-o", str(out), "--model", "m", "--base-url", url, "--json", *settings, *yes]
-    return subprocess.Popen(
-        [sys.executable, "-m", "suffice", *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    return ["think", command, str(log), "-o", str(out), "--model", "m", "--base-url", url, "--json", *settings, *yes]
+
+
+def started(*asked):
+    command = [sys.executable, "-m", "suffice", *words(*asked)]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 @pytest.mark.whole
@@ -58,10 +61,10 @@ def test_killed_recordings_of_chains_resume_without_paying_twice(tmp_path, monke
                 endpoint.allow = None
                 time.sleep(0.002)
         endpoint.allow = None
-        assert started(command, log, tmp_path / "killed.parquet", endpoint.url).wait() == 0
+        assert cli(*words(command, log, tmp_path / "killed.parquet", endpoint.url)).code == 0
         sent = Counter(json.dumps(request.body, sort_keys=True) for request in endpoint.requests)
         began = len(endpoint.requests)
-        assert started(command, log, tmp_path / "whole.parquet", endpoint.url).wait() == 0
+        assert cli(*words(command, log, tmp_path / "whole.parquet", endpoint.url)).code == 0
         needed = len(endpoint.requests) - began
     assert len(sent) == needed
     assert 0 <= sum(sent.values()) - needed <= KILLS * AT_ONCE

@@ -9,6 +9,7 @@ import re
 import subprocess
 import unicodedata
 from collections import Counter
+from functools import cache
 
 import pytest
 
@@ -54,7 +55,7 @@ def close(one: dict, other: dict) -> bool:
 
 
 def test_node_decides_every_random_trajectory_as_python_does():
-    drawn = cases(4000, 42)
+    drawn = cases(2000, 42)
     seen = Counter()
     for case, theirs in zip(drawn, decided_by_node(drawn), strict=True):
         ours = decided_here(case)
@@ -67,13 +68,13 @@ def test_node_decides_every_random_trajectory_as_python_does():
         assert ours["decision"] == theirs["decision"], told
         seen[ours["decision"]["reason"]] += 1
         seen["errors"] += bool(ours["errors"])
-    assert all(seen[reason] > 150 for reason in ("rule", "max_rounds", "exhausted", "failed", "errors")), seen
+    assert all(seen[reason] > 75 for reason in ("rule", "max_rounds", "exhausted", "failed", "errors")), seen
 
 
 def test_node_refuses_every_policy_that_python_refuses():
     rng = random.Random(5)
     whole = [value for kind, value in (*made(), *held()) if kind == "policy"]
-    drawn = [mutated(rng.choice([whole[0], rng.choice(whole)]), rng) for _ in range(3000)]
+    drawn = [mutated(rng.choice([whole[0], rng.choice(whole)]), rng) for _ in range(1200)]
     everything = sorted(set(SIGNALS) | {"my_quality"})
     told = decided_by_node([{"policy": value, "given": everything} for value in (*whole, *drawn)])
     seen = Counter()
@@ -86,8 +87,8 @@ def test_node_refuses_every_policy_that_python_refuses():
         assert ours is None or theirs["refused"], (ours, value)
         assert ours or theirs["refused"] in (None, "UnsupportedError"), (theirs, value)
         seen[ours is None, theirs["refused"]] += 1
-    assert seen[False, "SchemaError"] > 1000
-    assert seen[True, None] > 300, seen
+    assert seen[False, "SchemaError"] > 400
+    assert seen[True, None] > 120, seen
 
 
 WORDS = (
@@ -111,7 +112,7 @@ def a_text(rng: random.Random) -> str:
 
 def test_node_reads_the_texts_of_rules_and_selectors_as_python_does():
     rng = random.Random(11)
-    texts = [a_text(rng) for _ in range(8000)]
+    texts = [a_text(rng) for _ in range(3000)]
     plain = Policy(rule="answer_stable").to_dict()
     values = [{**plain, field: text} for text in texts for field in ("rule", "selector")]
     given = sorted(set(SIGNALS) | {"my_quality"})
@@ -129,7 +130,7 @@ def test_node_reads_the_texts_of_rules_and_selectors_as_python_does():
         else:
             assert ours == (None, theirs["rule"], theirs["selector"]), (value, ours, theirs)
             read += 1
-    assert read > 1000
+    assert read > 400
 
 
 def test_the_lines_of_the_page_run_in_node(tmp_path):
@@ -168,6 +169,7 @@ PIECES = (
 )  # fmt: skip
 
 
+@cache
 def random_texts(n: int, seed: int) -> list[str]:
     """Return texts of numbers, words and signs, and of any characters that all releases of Unicode have."""
     rng = random.Random(seed)
@@ -182,7 +184,7 @@ def random_texts(n: int, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("name", ["qa", "exact", "number", "percent", "boolean", "letter", "abstained"])
 def test_node_reads_every_text_as_python_does(name):
-    texts = random_texts(12_000, 7)
+    texts = random_texts(4_000, 7)
     ours = map(abstained_by(ABSTAIN_PATTERNS) if name == "abstained" else NORMALIZERS[name], texts)
     ours = [None if isinstance(key, float) and math.isnan(key) else key for key in ours]
     (theirs,) = decided_by_node([{"normalizer": name, "texts": texts}])

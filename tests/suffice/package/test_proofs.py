@@ -37,7 +37,7 @@ def _small_bounds(monkeypatch):
     for module, name, bound in (
         (rules, "MEMBERS", 3),
         (rules, "PATIENCE", 3),
-        (rules, "TERMS", 2),
+        (rules, "TERMS", 1),
         (sessions, "ROUNDS", 5),
         (sessions, "PATTERNS", 4),
     ):

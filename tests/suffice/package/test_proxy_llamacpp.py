@@ -1,6 +1,5 @@
 """The recording proxy in front of llama.cpp's server, whose model needs PyTorch, asked by both official clients."""
 
-import anthropic
 import httpx
 import openai
 import pytest
@@ -28,6 +27,8 @@ def test_both_clients_talk_to_llamacpp_through_the_proxy(taught_model, tmp_path)
             direct = httpx.post(f"{server.url}/chat/completions", json=given, timeout=60).json()
             assert turn == 2 or text == direct["choices"][0]["message"]["content"]
             history += [{"role": "assistant", "content": text}, {"role": "user", "content": "Sure?"}]
+        import anthropic  # a second, which only this test takes
+
         with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0).messages.stream(
             model="tiny", max_tokens=16, messages=[{"role": "user", "content": "Where is the new bridge?"}]
         ) as events:

@@ -58,7 +58,7 @@ def test_golds_and_missing_answers_count_as_labels_do_on_average():
 
 def test_a_declared_share_keeps_the_risk_where_labels_are_wrong():
     rng, noise, loss, n = np.random.default_rng(3), 0.1, 0.1, 2000
-    true = rng.choice([1.0, -1.0, 0.0], (500, n), p=[0.3, 0.2, 0.5])  # a mean of exactly the largest loss
+    true = rng.choice([1.0, -1.0, 0.0], (250, n), p=[0.3, 0.2, 0.5])  # a mean of exactly the largest loss
     seen = np.where(rng.random(true.shape) < noise, -true, true)
     rates = [
         Wealth.start(bound, "below", len(true)).bet(seen).shown(0.05).mean()
@@ -106,7 +106,7 @@ def test_figures_are_those_of_the_true_change_where_labels_are_wrong():
 
 def test_the_interval_holds_for_the_true_change_where_labels_are_wrong():
     rng, noise, n, missed = np.random.default_rng(4), 0.2, 1500, []
-    for _ in range(8):
+    for _ in range(4):
         differs, loses = rng.random(n) < 0.4, rng.random(n) < 0.9  # a loss of 32 points, of which labels show 19
         answers = np.where(differs & ~loses, WRONG, RIGHT)[:, None].repeat(2, axis=1)
         answers[differs, 0] = np.where(loses, WRONG, RIGHT)[differs]

@@ -62,8 +62,8 @@ class Loaded:
     def part(self, kind: str, key: Any, load: Callable[[], Any]) -> Any:
         """Return the last part of a kind if it was loaded for the same key; otherwise load it."""
         if kind not in self._parts or self._parts[kind][0] != key:
-            self._parts.pop(kind, None)
-            gc.collect()  # models hold cycles
+            if self._parts.pop(kind, None):
+                gc.collect()  # models hold cycles
             self._parts[kind] = key, load()
         return self._parts[kind][1]
 

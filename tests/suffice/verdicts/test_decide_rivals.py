@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
-from suffice.evaluation.replay.charts import spread_labels
+from suffice.evaluation.replay.chart_labels import spread_labels
 from suffice.evaluation.replay.front import Mixture
 from suffice.evaluation.replay.rivals import _cheapest, _Point
 from suffice.policy.rules import fixed_k

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from suffice.common.tables import figure
+from suffice.evaluation.replay.chart_labels import label_layers, spread_labels
 from suffice.evaluation.replay.replayed_rows import Replayed, Row
 from suffice.policy.calibration import CalibrationReport
 
@@ -29,9 +30,6 @@ KIND_MARKS: Mapping[str, tuple[str, str, str]] = {
     "oracle": ("oracle (not reachable)", "var(--good)", "diamond"),
 }
 """The name, colour and shape of each kind of row."""
-
-_BELOW, _ABOVE = 16, (-14, -30, -46, -62, -78)
-"""Where labels are, pixels from their point."""
 
 _BUDGET = re.compile(r"fixed_k\((?P<k>\d+)\)(?P<selector>.*)")
 
@@ -403,47 +401,6 @@ def _merge_points(points: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         else:
             merged[place] = point
     return list(merged.values())
-
-
-def spread_labels(points: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
-    """Set the distance of each label from its point, in pixels: budgets below, others above, without overlaps.
-
-    Args:
-        points: Each with `short` ("" = no label), `kind` ("fixed" for a budget), `cost`, and the figure on the vertical axis.
-        value: The field of that figure; a point without one is not drawn.
-    """
-    drawn = [point for point in points if point[value] is not None]
-    width, height = (
-        max(1e-9, max((p[field] for p in drawn), default=0.0) - min((p[field] for p in drawn), default=0.0))
-        for field in ("cost", value)
-    )
-    above: list[dict[str, Any]] = []
-    for point in sorted(drawn, key=lambda p: p["cost"]):
-        point["offset"] = _BELOW if point["kind"] == "fixed" else _ABOVE[0]
-        if not point["short"] or point["kind"] == "fixed":
-            continue
-        near = {
-            other["offset"]
-            for other in above
-            if abs(other["cost"] - point["cost"]) < width / 4 and abs(other[value] - point[value]) < height / 8
-        }
-        point["offset"] = next((offset for offset in _ABOVE if offset not in near), _ABOVE[-1])
-        above.append(point)
-    return drawn
-
-
-def label_layers(
-    points: Iterable[Mapping[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any], limit: int
-) -> list[dict[str, Any]]:
-    """Return the layers with the labels of points that `spread_labels` placed: one for each distance, at most `limit` pixels wide."""
-    return [
-        {
-            "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],
-            "mark": {"type": "text", "dy": offset, "fontSize": 12, "color": "var(--text)", "limit": limit},
-            "encoding": {"x": x, "y": y, "text": {"field": "short"}},
-        }
-        for offset in sorted({point["offset"] for point in points})
-    ]
 
 
 def accent_shades(n: int, palest: float = _PALEST) -> list[str]:

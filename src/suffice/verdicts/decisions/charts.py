@@ -7,16 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from suffice.common.display import Chart
+from suffice.evaluation.replay.chart_labels import label_layers, spread_labels
 from suffice.evaluation.replay.charts import (
     COST_TITLES,
     axis_of,
     bound_layer,
     by_state,
     chart_of,
-    label_layers,
     legend_entry,
     point_layer,
-    spread_labels,
 )
 from suffice.verdicts.decisions.figures import CandidateFigures
 from suffice.verdicts.decisions.rivals import budgets_hull

@@ -116,11 +116,9 @@ def train_probe_command(
     other = None
     if rag_states is not None:
         other = LabelledStates(states=read_states(rag_states), labels=_labels_of(labels, rule, least, rag_round)[0])
-    labelled = [q for q in states_read.ids if q in known]
-    names = [*dict.fromkeys(questions.get(q, q) for q in labelled)]
-    split = split_by_hash(names, dev=dev_share, test=test_share, salt=salt, texts=texts)
-    if thinks:
-        split = split.expanded({q: questions[q] for q in labelled})
+    labelled = {q: questions.get(q, q) for q in states_read.ids if q in known}
+    split = split_by_hash([*dict.fromkeys(labelled.values())], dev=dev_share, test=test_share, salt=salt, texts=texts)
+    split = split.expanded(labelled) if thinks else split
     with status("training", quiet=output.as_json) as report:
         run = run_training(
             LabelledStates(states=states_read, labels=known, texts=texts, questions=questions),

@@ -56,7 +56,10 @@ class _Reading:
     panel: ClassVar[str] = "How the file is read"
 
     column: Annotated[
-        list[str] | None, typer.Option("--column", help="For tabular files: OURS=THEIRS, for instance round=step.")
+        list[str] | None,
+        typer.Option(
+            "--column", help="For tabular files: OURS=THEIRS, as round=step; THEIRS:thousands reads 1,234 as 1234."
+        ),
     ] = None
     metric_column: Annotated[
         list[str] | None,

@@ -52,6 +52,9 @@ from suffice.recordings.runs import is_of_judge
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 _SHOWN, _MARKS = 6, 6
+_OWN_TEXTS = 0.9
+"""The least share of the questions that have a text of their own if it asks them."""
+
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 """Columns about a single round; beside a list of rounds, the record's own columns of these names are not."""
 
@@ -208,7 +211,10 @@ class _Guess(CostGuess):
         is_guess = columns.get("text") == "text" and "text" not in self.said and columns.get("answer", "text") != "text"
         if is_guess and self.table.constant_in("text", ids) and self.table.changing_in(columns["answer"], ids):
             self.result.drop("text")
-            if self.lacks("question") and len({*self.table.column("text")}) > 1:
+            texts, names = {*map(str, self.table.column("text"))}, {*map(str, ids)}
+            if self.lacks("question") and len(texts) >= _OWN_TEXTS * len(
+                names
+            ):  # else it is a passage or an instruction
                 self.read("question", "text", "the same in all rows of a question, while answers change")
 
     def _golds(self, ids: Sequence[Any]) -> None:
@@ -376,8 +382,8 @@ class _Guess(CostGuess):
         """Find metrics, not named by the user, that are said of a whole run in each of its rows."""
         columns, ids = self.result.columns, self._ids_of_rows()
         found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}
-        for name, theirs in found.items() if "answer" in columns else ():
-            if name not in self.said and is_of_runs(self.table, theirs, ids, columns["answer"]):
+        for name, theirs in found.items():
+            if name not in self.said and is_of_runs(self.table, theirs, ids, columns.get("answer", "")):
                 self.result.of_runs.add(name)
                 ours = name if name in columns else f"{name} (metric)"
                 self.result.readings[:] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -29,7 +30,7 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
         table: The columns.
         name: The column of the score.
         ids: The question of each row.
-        answer: The column of answers.
+        answer: The column of answers; "" if there is none, so that every question of several rows counts.
     """
     key_of = normalizer_of(DEFAULT_NORMALIZER)
     said: dict[str, set[object]] = {}
@@ -45,7 +46,9 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
     values = {score for own in scores.values() for score in own}
     if len(values) < len(("lowest", "highest")) or any(len(own) > 1 for own in scores.values()):
         return False
-    changing = [own for own, texts in said.items() if len(texts - {None}) > 1 and own in scores]
+    n_rows = Counter(map(str, ids))
+    changes = {own: len(texts - {None}) > 1 if answer else n_rows[own] > 1 for own, texts in said.items()}
+    changing = [own for own in scores if changes[own]]
     good = sum(scores[own] != {min(values)} for own in changing)
     return len(changing) >= _CHANGING and good >= _GOOD
 

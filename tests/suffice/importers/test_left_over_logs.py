@@ -146,6 +146,12 @@ def test_the_success_of_a_run_counts_for_its_last_round(tmp_path):
     assert column(tmp_path, "success")[:6] == [0, 0, 0, 1, 1, 1]
 
 
+def test_the_success_of_a_run_without_answers_counts_at_its_end(tmp_path):
+    made = [{"id": q, "step": r, "tool": f"t{(q + r) % 3}", **succeeded(q)} for q in range(N) for r in ROUNDS]
+    assert imported(tmp_path, made, "--column", "answer=").code == 0
+    assert column(tmp_path, "success")[:6] == [None, None, 0, None, None, 1]
+
+
 def test_scores_that_follow_the_answers_count_in_all_rounds(tmp_path):
     assert imported(tmp_path, rows(lambda q, r: {"success": town(q, r) == TOWNS[q % 4]})).code == 0
     assert None not in column(tmp_path, "success")

@@ -194,6 +194,13 @@ def test_a_probe_refuses_another_template_and_another_kind_of_states(folder, sou
     with pytest.raises(DataError, match="no place"):
         source.read("What?", [object()])
     assert source.read("What is 2 plus 2?").values.shape == source.read_batch(["What is 2 plus 2?"]).shape[1:]
+    train = ("gate", "train", folder / "tune.states", "--labels", folder / "tune.parquet", "-o", folder / "other")
+    refused = cli(*train, "--set=least=0.7")
+    assert refused.code == 1
+    assert "leave out least" in refused.err
+    refused = cli(*train[:4], folder / "test.jsonl", *train[5:])
+    assert refused.code == 1
+    assert "give their recording" in refused.err
     states = ("gate", "states", folder / "test.jsonl", "-o", folder / "no.states", "--prompt", "thoughts")
     refused = cli(*states, "--model", thinker.directory)
     assert refused.code == 1

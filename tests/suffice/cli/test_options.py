@@ -42,6 +42,7 @@ FOREIGN = {
     "--repeats": r"benchmarks\.gpu",
     "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures|checked_loops|escalation|which_loops)",
     **dict.fromkeys(("--job-name", "--array", "--requeue", "--cpus-per-task", "--mem"), "sbatch"),
+    **dict.fromkeys(("--reasoning-parser", "--reasoning-config"), "vllm serve"),
     "--only": "which_loops",
     "--source": "scripts/similar_drafts.py",
     "--write": "scripts.public_names",

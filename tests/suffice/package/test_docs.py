@@ -36,7 +36,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
-NOT_RUN = 34
+NOT_RUN = 35
 """Blocks of all pages that cannot run here: installing, downloading, and starting servers."""
 
 

@@ -21,6 +21,9 @@ from suffice_gates.training.examples import split_by_hash
 from suffice_gates.training.probe import CALIBRATIONS, HIDDEN, ProbeSettings
 from suffice_gates.training.probe_run import LabelledStates, ProbeRun, run_training
 
+_LEAST = 0.5
+"""Least share of a question's answers that must be right, if nothing else is given."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class _ProbeTraining:
@@ -74,7 +77,7 @@ def train_probe_command(
     least: Annotated[
         float,
         Setting("gate", "least", help="Least share of a question's several answers that must be right, in (0, 1]."),
-    ] = 0.5,
+    ] = _LEAST,
     kind: Annotated[Literal["mlp", "logistic"], typer.Option("--kind", help="The network, or a linear one.")] = "mlp",
     layer: Annotated[int | None, typer.Option("--layer", help="Only this layer.")] = None,
     layers: Annotated[
@@ -113,12 +116,12 @@ def train_probe_command(
     thinks = states_read.header.get("prompt") == THOUGHTS
     known, about, questions = _checkpoints_of(labels, rule) if thinks else (*_labels_of(labels, rule, least, 0), {})
     texts = _question_texts(labels)
-    other = None
-    if rag_states is not None:
-        other = LabelledStates(states=read_states(rag_states), labels=_labels_of(labels, rule, least, rag_round)[0])
-    labelled = {q: questions.get(q, q) for q in states_read.ids if q in known}
-    split = split_by_hash([*dict.fromkeys(labelled.values())], dev=dev_share, test=test_share, salt=salt, texts=texts)
-    split = split.expanded(labelled) if thinks else split
+    other = None if rag_states is None else _with_passages(rag_states, labels, rule, least, rag_round)
+    if thinks and (least != _LEAST or other is not None):
+        raise DataError("states of chains have one label each and one prompt: leave out least and rag-states")
+    question_of = {name: questions.get(name, name) for name in states_read.ids if name in known}
+    names = [*dict.fromkeys(question_of.values())]
+    split = split_by_hash(names, dev=dev_share, test=test_share, salt=salt, texts=texts).expanded(question_of)
     with status("training", quiet=output.as_json) as report:
         run = run_training(
             LabelledStates(states=states_read, labels=known, texts=texts, questions=questions),
@@ -148,6 +151,11 @@ def _labels_of(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, 
         raise DataError(f"{str(path)!r} contains labels of one prompt: for rag-states give a recording as --labels")
     labels = dict(_label_of_line(row, where) for where, row in json_lines(path, _LABEL_LINE))
     return labels, {"questions": len(labels), "known": sum(labels.values()), "rule": path.name}
+
+
+def _with_passages(states: Path, labels: Path, rule: str, least: float, at: int) -> LabelledStates:
+    """Read the states of the prompt with passages, and the labels of its answers."""
+    return LabelledStates(states=read_states(states), labels=_labels_of(labels, rule, least, at)[0])
 
 
 def _checkpoints_of(path: Path, rule: str) -> tuple[dict[str, float], dict[str, Any], dict[str, str]]:

@@ -374,7 +374,7 @@ def test_a_damaged_part_is_named_and_the_others_are_read_without_it(log):
             play(recorder, f"Who is {q}?", question_id=f"q{q}")
     part = part_paths(log)[1]
     intact = part.read_bytes()
-    values = intact.index(b"\x28\xb5\x2f\xfd") + 8  # in the first page, compressed by zstd
+    values = intact.index(b"q1")  # in the first page
     for content in (intact[:-20], b"", intact[:values] + bytes([intact[values] ^ 0xFF]) + intact[values + 1 :]):
         part.write_bytes(content)
         with pytest.raises(SchemaError, match=part.name) as raised:

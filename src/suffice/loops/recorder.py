@@ -24,7 +24,7 @@ from suffice.policy.session.policy import Missing
 from suffice.policy.session.sources import PolicySource, is_rule, shadow_policies
 from suffice.policy.signals import AnswerPosition
 from suffice.recordings.amending import StoredRun
-from suffice.recordings.parts_writing import LARGE_BYTES, recorded_at, size_of
+from suffice.recordings.parts_writing import LARGE_BYTES, recorded_at
 from suffice.recordings.round_journal import Changes, RoundJournal
 from suffice.recordings.schema import PINNED_LABELS
 
@@ -256,7 +256,7 @@ class Recorder:
         """
         checked = [{name: checked_metric(name, value) for name, value in own.items()} for own in metrics]
         journal = self._log.take(stored.amended(checked, end))
-        if size_of(journal) >= LARGE_BYTES:  # a journal is slow to look for the next run in
+        if journal.size >= LARGE_BYTES:  # a journal is slow to look for the next run in
             self._log.save()
 
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:

@@ -167,7 +167,7 @@ class RecordedFolder:
 
     def _is_full(self, journal: RoundJournal) -> bool:
         questions, size = self._limits
-        return self._begun >= questions or size_of(journal) >= size
+        return self._begun >= questions or journal.size >= size
 
     def _seal_soon(self) -> None:
         """Seal the full parts in a thread, so that no question waits for it; call this with the lock held."""
@@ -255,20 +255,12 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
         journal.move(write, unfinished=unfinished)
 
 
-def size_of(journal: RoundJournal) -> int:
-    """Return the size of a journal in bytes; 0 if it is gone."""
-    try:
-        return journal.path.stat().st_size
-    except OSError:
-        return 0
-
-
 def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
     """Seal large parts in a separate process, so that questions here need not wait.
 
     This process seals the parts that the other one could not.
     """
-    large = [str(journal.recording) for journal in journals if size_of(journal) >= LARGE_BYTES]
+    large = [str(journal.recording) for journal in journals if journal.size >= LARGE_BYTES]
     if large and can_start_python():
         nothing = subprocess.DEVNULL
         try:

@@ -114,12 +114,12 @@ class _Reading:
 
     Attributes:
         place: The end of the last record that was read.
-        torn: Bytes of a torn tail after `place`, known once all records were read; 0 if there is none.
+        torn: Bytes of a torn tail after `place`, known once all records were read, as is the file's `size`; 0 if there is none.
     """
 
     def __init__(self, file: IO[bytes], path: Any, place: Place = BEGINNING) -> None:
         self._file, self._path, self._begun = file, path, place
-        self.place, self.torn = place, 0
+        self.place, self.torn, self.size = place, 0, 0
 
     def __iter__(self) -> Iterator[tuple[Place, Any]]:
         """Yield each record's value after its place: the end of the previous record."""
@@ -150,7 +150,7 @@ class _Reading:
             raise SchemaError(
                 f"{str(self._path)!r} is not a journal, or its first line is damaged: move it away, or record to another file"
             )
-        self.torn = len(rest)
+        self.torn = self.size = len(rest)
         return False
 
     def _size_of_torn(self, rest: bytes) -> int:
@@ -166,7 +166,8 @@ class _Reading:
                 f"was written, and {len(rest):,} bytes from there on are not read. Restore the file from a copy, or move it away "
                 "and record to another file"
             )
-        return len(rest) if written else 0
+        self.size = self.place.offset + len(rest)
+        return len(written)
 
     def _lacks_sectors(self, written: bytes) -> bool:
         """Return whether the last write lacks sectors, of which the system, or a copy, had later ones before earlier ones."""
@@ -225,7 +226,7 @@ def read_records(path: Any) -> Iterator[Any]:
             reading = _Reading(file, path)
             for _, value in reading:
                 yield value
-            if reading.torn and (is_url(path) or _is_left(path, reading.place.offset + reading.torn)):
+            if reading.torn and (is_url(path) or _is_left(path, reading.size)):
                 _log.warning(_torn_text(path, reading.place.offset, reading.torn, "are left out"))
     except FileNotFoundError:
         raise
@@ -330,15 +331,12 @@ class LockedJournal:
         return open(self._file.fileno(), "rb", closefd=False)
 
     def append(self, values: Iterable[Any], *, sync: bool = True, reserve: bool = False) -> list[Place]:
-        """Write values as one group with one sync, all or none.
+        """Write values as one group with one sync, all or none; return the end of the record before each value.
 
         Args:
             values: The values of the records.
             sync: Whether to wait for the disk.
             reserve: Whether to reserve space for further records, with which a sync takes a fraction of the time.
-
-        Returns:
-            The end of the record before each value.
         """
         place, befores, data = self.place, list[Place](), b""
         if place == BEGINNING:

@@ -30,6 +30,7 @@ from suffice.recordings.round_journal import Changes, JournalContent, RoundJourn
 _log = logging.getLogger(__name__)
 _WRITER = re.compile(r"-([0-9a-f]{8})-(\d+)-[0-9a-f]{6}\.parquet$")
 _HOST_LENGTH = 24
+_LOW_PRIORITY = 10
 IDLE_S = 24 * 3600.0
 """Seconds without a write after which a compaction seals a journal."""
 
@@ -260,21 +261,22 @@ def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
 
     This process seals the parts that the other one could not.
     """
-    large = [str(journal.recording) for journal in journals if journal.size >= LARGE_BYTES]
+    large = [journal for journal in journals if journal.size >= LARGE_BYTES]
     if large and can_start_python():
-        nothing = subprocess.DEVNULL
+        nothing, paths = subprocess.DEVNULL, [str(journal.recording) for journal in large]
+        # Rounds of open questions may wait for the locks that it holds.
+        low = not any(journal.n_open for journal in large)
         try:
-            code = f"import sys; from {__name__} import seal_parts; seal_parts(sys.argv[1:])"
-            start_python("-c", code, *large, stdin=nothing, stdout=nothing, stderr=nothing).wait()
+            code = f"import sys; from {__name__} import seal_parts; seal_parts(sys.argv[1:], low={low})"
+            start_python("-c", code, *paths, stdin=nothing, stdout=nothing, stderr=nothing).wait()
         except OSError as error:
             _log.info("no process could be started to seal full parts: %s", error)
 
 
-def seal_parts(paths: Sequence[str]) -> None:
-    """Seal parts; this runs in a separate process.
-
-    The process keeps its priority, since it holds locks for which rounds of open questions may wait.
-    """
+def seal_parts(paths: Sequence[str], *, low: bool = False) -> None:
+    """Seal parts; this runs in a separate process, with a low priority if nobody waits for it."""
+    if low and hasattr(os, "nice"):
+        os.nice(_LOW_PRIORITY)
     for journal in (RoundJournal(path, is_part=True) for path in paths):
         move_ended(journal.recording, journal)
         journal.seal()

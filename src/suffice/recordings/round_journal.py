@@ -135,10 +135,11 @@ class RoundJournal(RoundWriter):
 
     Attributes:
         size: The size of its records in bytes, after the last write by this object.
+        n_open: The number of its questions that had not ended then.
     """
 
     def __init__(self, path: str | Path, *, is_part: bool = False) -> None:
-        self.size = 0
+        self.size = self.n_open = 0
         self.recording = place(path)
         self.path = self.recording.with_name(self.recording.name + ROUNDS_SUFFIX)
         self._is_part = is_part
@@ -286,7 +287,7 @@ class RoundJournal(RoundWriter):
                 yield file, known
                 if not known.is_gone:
                     known.place, writers.known = file.place, known
-                    self.size = file.place.offset
+                    self.size, self.n_open = file.place.offset, len(known.open)
 
 
 @dataclass(slots=True)

@@ -61,7 +61,6 @@ def test_a_torn_write_is_cut_at_the_last_whole_record(tmp_path, caplog, zeros):
     for size in range(len(data) + 1):
         kept = sum(end <= size for end in ends)
         torn = size - (ends[kept - 1] if kept else 0)
-        torn += zeros if torn else 0  # zeros after a whole record are reserved space
         for read in (lambda: list(read_records(path)), lambda: read_locked(path)):
             caplog.clear()
             path.write_bytes(data[:size] + bytes(zeros))

@@ -745,3 +745,26 @@ def test_an_audit_that_ended_on_another_machine_is_not_lost(log, monkeypatch):
     assert replay_in_blocks(log, "full", metrics=(), baseline="fixed_k(1)").rows[0].stop_rounds == {2: 1.0}
     compact_recording(log, idle_s=0)
     assert read_recording(log).ends.tolist() == ["exhausted"]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("low", [False, True])
+def test_a_process_that_seals_waits_for_others_unless_a_question_is_open(log, low):
+    recorder = Recorder(log)
+    play(recorder, "Who is 0?")
+    (part,) = part_paths(log)
+    code = f"import os, sys; from suffice.recordings import parts_writing as w; w.seal_parts(sys.argv[1:], low={low}); print(os.nice(0))"
+    done = subprocess.run([sys.executable, "-c", code, part], check=True, capture_output=True, text=True)
+    assert int(done.stdout) - os.nice(0) == (10 if low else 0)
+    assert not journals(log)
+    recorder.close()
+
+
+def test_a_journal_knows_how_many_questions_are_open(tmp_path):
+    journal = RoundJournal(tmp_path / "log.parquet")
+    for number in range(2):
+        journal.begin(f"run{number}", {"cluster": "q"})
+    assert journal.n_open == 2
+    journal.end("run0", {"end": "rule", "inferred": False, "why": ""})
+    assert journal.n_open == 1
+    assert journal.size == len(journal.path.read_bytes().rstrip(b"\0"))

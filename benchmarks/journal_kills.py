@@ -35,14 +35,14 @@ def dying(path: Path, committed: Path, name: str, seed: int) -> None:
     numbers = random.Random(seed)
     left = numbers.randrange(5, 60)
 
-    def torn(file: LockedJournal, data: bytes) -> None:
+    def torn(file: LockedJournal, data: bytes, reserve: bool) -> None:
         nonlocal left
         left -= 1
         if left:
-            whole(file, data)
+            whole(file, data, reserve)
             return
         zeros = bytes(numbers.choice([0, 0, 1, 600]))
-        whole(file, data[: numbers.randrange(len(data))] + zeros)
+        whole(file, data[: numbers.randrange(len(data))] + zeros, reserve)
         os.kill(os.getpid(), signal.SIGKILL)
 
     whole = LockedJournal._write

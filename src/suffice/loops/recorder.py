@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import hashlib
 import json
+import logging
 import uuid
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from suffice.common.recent import RecentTexts
 from suffice.errors import DataError, NotFittedError, SchemaError, UnknownSignalError
 from suffice.loops.open_question import Ending, OpenQuestion, checked_golds, checked_labels, checked_metric
 from suffice.loops.retrieval import Question
@@ -24,9 +26,11 @@ from suffice.policy.session.policy import Missing
 from suffice.policy.session.sources import PolicySource, is_rule, shadow_policies
 from suffice.policy.signals import AnswerPosition
 from suffice.recordings.amending import StoredRun
-from suffice.recordings.parts_writing import LARGE_BYTES, recorded_at, size_of
+from suffice.recordings.parts_writing import LARGE_BYTES, recorded_at
 from suffice.recordings.round_journal import Changes, RoundJournal
 from suffice.recordings.schema import PINNED_LABELS
+
+_LOG = logging.getLogger(__name__)
 
 
 class Recorder:
@@ -129,6 +133,8 @@ class Recorder:
         self.samples = samples
         self.normalizer = self._compared_by(normalizer)
         self.audit, self.shadow = audit, self._checked_following(audit, shadow)
+        self._ids = RecentTexts()
+        self._has_repeated_id = False
         self._log.check(self._metadata())
         atexit.register(self._log.close)
 
@@ -256,7 +262,7 @@ class Recorder:
         """
         checked = [{name: checked_metric(name, value) for name, value in own.items()} for own in metrics]
         journal = self._log.take(stored.amended(checked, end))
-        if size_of(journal) >= LARGE_BYTES:  # a journal is slow to look for the next run in
+        if journal.size >= LARGE_BYTES:  # a journal is slow to look for the next run in
             self._log.save()
 
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
@@ -358,6 +364,7 @@ class Recorder:
         index = self.start_round + len(seen)
         if isinstance(response, Reply):
             return Round.of(index, response, **fields)
+        self._note_id(response)
         if self._falls_back:
             observed = read_reply(response, self._position, seen, index=index, seconds=seconds, **fields)
         else:
@@ -370,3 +377,15 @@ class Recorder:
             stacklevel=3,
         )
         return observed
+
+    def _note_id(self, response: Any) -> None:
+        """Log once that two responses have one id, as where a proxy or cache sends an earlier one again."""
+        name = response.get("id") if isinstance(response, Mapping) else getattr(response, "id", None)
+        if isinstance(name, str) and name and self._ids.add(name) and not self._has_repeated_id:
+            self._has_repeated_id = True
+            _LOG.warning(
+                "two responses recorded to %s have the id %.80r: a cache or proxy may have sent an earlier one again, for another request, or "
+                "your loop gave one response to two rounds. Record again what was affected",
+                self.path,
+                name,
+            )

@@ -49,11 +49,13 @@ def check_decoded(
     size = largest = numbers
     if texts and size <= most:
         with _referring(path, file.metadata, texts) as referring:
-            for batch in referring.iter_batches(rows or _ROWS, row_groups=list(groups), columns=texts):
-                size = (size if rows is None else numbers) + sum(map(_size_of, batch.columns))
-                largest = max(size, largest)
-                if largest > most:
-                    break
+            # Group by group: each has a dictionary of its own, and arrow cannot read lists of references to two of them.
+            for group in groups:
+                for batch in referring.iter_batches(rows or _ROWS, row_groups=[group], columns=texts):
+                    size = (size if rows is None else numbers) + sum(map(_size_of, batch.columns))
+                    largest = max(size, largest)
+                    if largest > most:
+                        break
     if largest > most:
         raise SchemaError(
             f"{str(path)!r} has rows of more than {most:,} bytes in memory, although it is smaller on disk, as a file that is made to exhaust "

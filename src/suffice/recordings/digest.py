@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from suffice.errors import SchemaError
 
@@ -24,6 +24,9 @@ DIGEST_KEY = b"suffice.digest"
 
 _PARQUET_PREFIX = b"PARQUET:"
 _POLYNOMIAL = 0xEDB88320
+_RECENT: deque[tuple[pa.Schema, bytes, str]] = deque(maxlen=1)
+"""The header of the file before, which is that of all parts of most folders, with its checksum."""
+_EMPTY = (0, 0)
 _NONE = np.zeros(0, dtype=np.int64)
 
 
@@ -66,9 +69,10 @@ class ColumnDigest:
     @property
     def value(self) -> str:
         """The checksum of all values so far, eight hexadecimal digits."""
-        items = None if self._items is None else self._items.value
-        sums = {what: checksum for what, (checksum, _) in self._sums.items()}
-        return _crc(json.dumps([self._rows, self._kind, sums, items], sort_keys=True).encode())
+        # As json.dumps(..., sort_keys=True) writes it, which takes longer than the checksum of a small part.
+        items = "null" if self._items is None else f'"{self._items.value}"'
+        sums = ", ".join(f'"{what}": {checksum}' for what, (checksum, _) in sorted(self._sums.items()))
+        return _crc(f'[{self._rows}, "{self._kind}", {{{sums}}}, {items}]'.encode())
 
     def update(self, values: pa.Array | pa.ChunkedArray) -> None:
         """Add the next rows."""
@@ -77,52 +81,77 @@ class ColumnDigest:
                 self._update(chunk)
 
     def _update(self, values: pa.Array) -> None:
-        if pa.types.is_dictionary(values.type):
+        kind = values.type
+        if pa.types.is_dictionary(kind):
             values = values.dictionary_decode()
-        rows, kind = len(values), values.type
-        missing = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else _NONE
-        if len(missing):
-            self._add("nulls", missing + self._after + self._rows)
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            kind = values.type
+        rows, n_missing = len(values), values.null_count
+        missing = _NONE
+        if n_missing == rows:
+            missing = np.arange(rows, dtype=np.int64)
+        elif n_missing:
+            missing = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
+        if n_missing:
+            self._add("nulls", missing + (self._after + self._rows))
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+            self._kind = str(kind)
+            self._numbers(values, missing)
+        elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
             self._kind = "text"
             self._text(values, missing)
         elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
             self._kind = "list"
-            self._add("lengths", pc.list_value_length(values).fill_null(0).cast(pa.int64()).to_numpy())
+            lengths = _lengths(values)
+            lengths[missing] = 0
+            self._add("lengths", lengths)
             self._items = self._items or ColumnDigest()
             self._items.update(values.flatten())
         elif pa.types.is_boolean(kind):
             self._kind = "bool"
             self._add("values", values.fill_null(False).to_numpy(zero_copy_only=False))
-        elif pa.types.is_integer(kind) or pa.types.is_floating(kind):
-            self._kind = str(kind)
-            _, data = values.buffers()
-            numbers = np.frombuffer(data, dtype=kind.to_pandas_dtype())[values.offset : values.offset + rows]
-            if len(missing):
-                numbers = numbers.copy()
-                numbers[missing] = 0
-            self._add("values", numbers)
         else:  # such as dates in other tables
             self._kind = "other"
             self._add("values", "".join(f"{value!r}\n" for value in values.to_pylist()).encode())
         self._rows += rows
 
+    def _numbers(self, values: pa.Array, missing: npt.NDArray[np.int64]) -> None:
+        width = values.type.bit_width // 8
+        if len(missing) == len(values):
+            self._add("values", bytes(width * len(values)))
+            return
+        data = memoryview(values.buffers()[1])[width * values.offset : width * (values.offset + len(values))]
+        if len(missing):
+            numbers = np.frombuffer(data, dtype=f"u{width}").copy()
+            numbers[missing] = 0
+            data = numbers.data
+        self._add("values", data)
+
     def _text(self, values: pa.Array, missing: npt.NDArray[np.int64]) -> None:
-        # Read from the buffers: functions of arrow take longer than the checksum of a small part.
-        _, starts, data = values.buffers()
-        width = np.int64 if pa.types.is_large_string(values.type) else np.int32
-        offsets = np.frombuffer(starts, dtype=width)[values.offset : values.offset + len(values) + 1]
-        lengths = np.diff(offsets).astype(np.int64, copy=False)
-        if lengths[missing].any():  # text under a missing value, which does not count
+        offsets = _offsets(values)
+        lengths = _lengths(values)
+        if len(missing) and lengths[missing].any():  # text under a missing value, which does not count
             self._text(values.fill_null(""), _NONE)
             return
+        data = values.buffers()[2]
         self._add("lengths", lengths)
         self._add("values", b"" if data is None else memoryview(data)[int(offsets[0]) : int(offsets[-1])])
 
     def _add(self, what: str, data: Any) -> None:
         raw = np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data
-        checksum, length = self._sums.get(what, (0, 0))
+        checksum, length = self._sums.get(what, _EMPTY)
         self._sums[what] = zlib.crc32(raw, checksum), length + (raw.nbytes if isinstance(raw, memoryview) else len(raw))
+
+
+def _offsets(values: pa.Array) -> npt.NDArray[Any]:
+    """Return where texts or lists start, from the buffer: functions of arrow take longer than the checksum of a small part."""
+    is_large = pa.types.is_large_string(values.type) or pa.types.is_large_list(values.type)
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int64 if is_large else np.int32)
+    return offsets[values.offset : values.offset + len(values) + 1]
+
+
+def _lengths(values: pa.Array) -> npt.NDArray[np.int64]:
+    offsets = _offsets(values)
+    return (offsets[1:] - offsets[:-1]).astype(np.int64)
 
 
 class TableDigest:
@@ -145,6 +174,15 @@ class TableDigest:
 
 def header_digest(schema: pa.Schema, header: bytes) -> str:
     """Return the checksum of a header with the names and metadata of the columns."""
+    for known, same_header, digest in _RECENT:
+        if same_header == header and known.equals(schema, check_metadata=True):
+            return digest
+    digest = _header_digest(schema, header)
+    _RECENT.append((schema, header, digest))
+    return digest
+
+
+def _header_digest(schema: pa.Schema, header: bytes) -> str:
     fields = [
         [
             field.name,

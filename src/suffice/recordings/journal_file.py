@@ -9,8 +9,9 @@ hexadecimal digits each, then the value as JSON::
 The checksum continues that of the previous record, so that a missing or moved record is detected like a changed one.
 JSON text contains neither line breaks nor zero bytes. So three cases can be told apart:
 
-- A file that ends within a record, or in zero bytes after one: a torn tail, since the process was killed or the power failed while
-  the record was written. Its write was never confirmed; it is cut off, and the log names it.
+- Zero bytes to the end of the file after a record: space that was reserved for further records, so that a sync need not store a new size.
+- A last record that is cut off, or that zero bytes replace in whole or in part: a torn tail, since the process was killed, the power
+  failed, or the file was copied while the record was written. Its write was never confirmed; it is cut off, and the log names it.
 - A whole record with a wrong checksum or length: damage, an error that names the file and the byte.
 - Any beginning of the file: a valid journal of the commits up to there, so the file may be copied at any time.
 """
@@ -45,6 +46,10 @@ _PREFIX_SIZE = 18
 _OLD_HEADER = b"SQLite format 3\0"
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.02
+_RESERVED = 1 << 16
+_GROWTH = 8
+_SECTOR = 512
+_LARGEST_RESERVE = 1 << 22
 _sync_file = getattr(os, "fdatasync", os.fsync)
 
 _locked: WeakSet[io.FileIO] = WeakSet()
@@ -109,21 +114,24 @@ class _Reading:
 
     Attributes:
         place: The end of the last record that was read.
-        torn: Bytes of a torn tail after `place`, known once all records were read; 0 if there is none.
+        torn: Bytes of a torn tail after `place`, known once all records were read, as is the file's `size`; 0 if there is none.
     """
 
     def __init__(self, file: IO[bytes], path: Any, place: Place = BEGINNING) -> None:
-        self._file, self._path = file, path
-        self.place, self.torn = place, 0
+        self._file, self._path, self._begun = file, path, place
+        self.place, self.torn, self.size = place, 0, 0
 
     def __iter__(self) -> Iterator[tuple[Place, Any]]:
         """Yield each record's value after its place: the end of the previous record."""
         self._file.seek(self.place.offset)
         if self.place == BEGINNING and not self._has_header():
             return
-        for line in self._file:
+        while first := self._file.read(1):
             before = self.place
+            line = first + (b"" if first == b"\0" else self._file.readline())
             found = _decoded(line, before.seal)
+            if line == b"\0" and self._begun != BEGINNING:
+                return  # everything before was read by this process, so only reserved space follows
             if found is None:
                 self.torn = self._size_of_torn(line + self._file.read())
                 return
@@ -142,18 +150,35 @@ class _Reading:
             raise SchemaError(
                 f"{str(self._path)!r} is not a journal, or its first line is damaged: move it away, or record to another file"
             )
-        self.torn = len(rest)
+        self.torn = self.size = len(rest)
         return False
 
     def _size_of_torn(self, rest: bytes) -> int:
-        """Return the size of a torn tail; raise if these bytes are damage."""
-        if b"\n" in rest.rstrip(b"\0") or _lacks_only_its_end(rest, self.place.seal):
+        """Return the size of a torn tail, 0 if there is only reserved space; raise if these bytes are damage."""
+        written = rest.rstrip(b"\0")
+        if b"\0" in written:
+            is_damage = not self._lacks_sectors(written)
+        else:
+            is_damage = b"\n" in written or _lacks_only_its_end(rest, self.place.seal)
+        if is_damage:
             raise SchemaError(
                 f"{str(self._path)!r} is damaged at byte {self.place.offset:,}: the record there has another checksum or length than "
                 f"was written, and {len(rest):,} bytes from there on are not read. Restore the file from a copy, or move it away "
                 "and record to another file"
             )
-        return len(rest)
+        self.size = self.place.offset + len(rest)
+        return len(written)
+
+    def _lacks_sectors(self, written: bytes) -> bool:
+        """Return whether the last write lacks sectors, of which the system, or a copy, had later ones before earlier ones."""
+        begun = written.split(b"\0", 1)[0]
+        prefix = _PREFIX.match(begun)
+        length = _PREFIX_SIZE + int(prefix[1], 16) + 1 if prefix else 0
+        if b"\n" in begun or (len(begun) >= _PREFIX_SIZE and len(written) > length):
+            return False
+        n_zeros = len(written) - len(begun) - len(written[len(begun) :].lstrip(b"\0"))
+        first = self.place.offset + len(begun)
+        return (not begun or first % _SECTOR == 0) and (first + n_zeros) % _SECTOR == 0
 
 
 def _lacks_only_its_end(rest: bytes, seal: int) -> bool:
@@ -201,7 +226,7 @@ def read_records(path: Any) -> Iterator[Any]:
             reading = _Reading(file, path)
             for _, value in reading:
                 yield value
-            if reading.torn and (is_url(path) or _is_left(path, reading.place.offset + reading.torn)):
+            if reading.torn and (is_url(path) or _is_left(path, reading.size)):
                 _log.warning(_torn_text(path, reading.place.offset, reading.torn, "are left out"))
     except FileNotFoundError:
         raise
@@ -305,8 +330,14 @@ class LockedJournal:
     def _buffered(self) -> IO[bytes]:
         return open(self._file.fileno(), "rb", closefd=False)
 
-    def append(self, values: Iterable[Any], *, sync: bool = True) -> list[Place]:
-        """Write values as one group with one sync, all or none; return the end of the record before each value."""
+    def append(self, values: Iterable[Any], *, sync: bool = True, reserve: bool = False) -> list[Place]:
+        """Write values as one group with one sync, all or none; return the end of the record before each value.
+
+        Args:
+            values: The values of the records.
+            sync: Whether to wait for the disk.
+            reserve: Whether to reserve space for further records, with which a sync takes a fraction of the time.
+        """
         place, befores, data = self.place, list[Place](), b""
         if place == BEGINNING:
             data, place = _HEADER, Place(len(_HEADER), 0, 0)
@@ -317,7 +348,7 @@ class LockedJournal:
             pieces.append(record)
             place = Place(place.offset + len(record), seal, place.offset)
         try:
-            self._write(b"".join(pieces))
+            self._write(b"".join(pieces), reserve)
             if sync:
                 self.sync()
             if self.place == BEGINNING:
@@ -331,13 +362,17 @@ class LockedJournal:
         self.place = place
         return befores
 
-    def _write(self, data: bytes) -> None:
-        if os.fstat(self._file.fileno()).st_size != self.place.offset:  # an append was interrupted
+    def _write(self, data: bytes, reserve: bool) -> None:
+        size, end = os.fstat(self._file.fileno()).st_size, self.place.offset + len(data)
+        if not reserve and size != self.place.offset:  # an append was interrupted
             self._file.truncate(self.place.offset)
         self._file.seek(self.place.offset)
         left = memoryview(data)
         while left:
             left = left[self._file.write(left) :]
+        if reserve and end > size:
+            with suppress(OSError):  # a disk that is almost full has space for the records alone
+                self._file.write(bytes(max(_RESERVED, min(_GROWTH * end, end + _LARGEST_RESERVE)) - end))
 
     def sync(self) -> None:
         """Sync the written records to the disk."""

@@ -169,6 +169,8 @@ def joint_schema(schemas: Sequence[pa.Schema], is_blank: Callable[[int, str], bo
         schemas: The columns of each table.
         is_blank: Called with a table's position and a column; returns whether it has no value, so that its type is only a guess.
     """
+    if all(schema is schemas[0] or schema.equals(schemas[0]) for schema in schemas):
+        return schemas[0].remove_metadata()
     fields: dict[str, list[tuple[int, pa.Field]]] = {}
     for i, schema in enumerate(schemas):
         for field in schema:
@@ -193,6 +195,8 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
     Costs that it lacks are 0 in rows with recorded calls, since a component without a column was not called.
     """
+    if table.schema.equals(schema):
+        return pa.Table.from_arrays(table.columns, schema=schema)
     given = dict(zip(table.column_names, table.columns, strict=True))  # arrow builds its names anew at each look
     called = [name for name in (cost_column(item, "calls") for item in LOOP_COMPONENTS) if name in given]
     free = None

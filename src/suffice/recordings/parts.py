@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -18,14 +19,12 @@ import pyarrow.parquet as pq
 
 from suffice._version import __version__
 from suffice.common.files import is_url
-from suffice.common.provided import provided
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.recordings.journal import differences
 from suffice.recordings.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
 from suffice.recordings.opened import OpenFile, OpenRecording, PartGoneError, check_moved, header_text, open_file
 from suffice.recordings.part_questions import PartQuestions, part_questions
-from suffice.recordings.recording_files import is_sharded
 from suffice.recordings.round_journal import RoundJournal
 from suffice.recordings.schema import META_KEY, ROUNDS_SUFFIX
 from suffice.recordings.shards import ANY_PART, Shard
@@ -36,6 +35,7 @@ _LISTINGS = 100
 _LISTED = 3
 _GATHERED_ROWS = 1 << 11
 _SMALL_ROWS = 1 << 12
+_SMALL_BYTES = 1 << 22
 
 
 def part_paths(folder: Path) -> list[Path]:
@@ -147,6 +147,12 @@ class OpenFolder(OpenRecording):
         """Return the rows of all parts, sorted by the time of their question's first round."""
         return _in_order_of_time(pa.concat_tables(self.tables()))
 
+    def keep_rows(self) -> None:
+        """Join the rows of many small parts in one file for later reads."""
+        from suffice.recordings.parts_joined import keep_joined
+
+        keep_joined(self)
+
     def close(self) -> None:
         """Close the files."""
         for part in self.parts:
@@ -215,11 +221,26 @@ class OpenPart(OpenFile):
     Attributes:
         is_final: True if it will not change.
         closes_itself: True if its file is closed after each use, since the number of open files is limited.
+        checksum: The checksum of the file's bytes when it was first opened; None unless it is small.
     """
 
     is_final = False
     closes_itself = False
+    checksum: str | None = None
     _kept: pa.Table | None = None
+    _n_uses = 0
+
+    def _source(self) -> Any:
+        if self._buffer is not None or is_url(self.path) or self.path.stat().st_size > _SMALL_BYTES:
+            return super()._source()
+        content = self.path.read_bytes()  # one call of the system instead of several
+        self.checksum = self.checksum or checksum_of(content)
+        return pa.BufferReader(content)
+
+    @property
+    def n_rows(self) -> int:
+        """The number of its rows."""
+        return super().n_rows if self._kept is None else int(self._kept.num_rows)
 
     def close_itself(self, *, keep: bool = False) -> None:
         """Close the file now, and after each use; read the rows of a small one before, to keep them."""
@@ -240,13 +261,30 @@ class OpenPart(OpenFile):
     def used(self) -> Iterator[pq.ParquetFile]:
         """Yield the opened file for one use, which may contain others; the error for a damaged part contains advice."""
         was_closed = self._opened is None
+        self._n_uses += 1
         try:
             yield self.file
         except SchemaError as error:
-            raise damaged_part(self.path, error) from None
+            if self._n_uses > 1:
+                raise
+            raise self.damage(error) from None
         finally:
+            self._n_uses -= 1
             if self.closes_itself and was_closed:
                 self.close()
+
+    def damage(self, error: SchemaError) -> SchemaError:
+        """Return an error with advice on what to do."""
+        return damaged_part(self.path, error)
+
+
+def checksum_of(content: bytes) -> str:
+    """Return the checksum of a small file's bytes.
+
+    >>> checksum_of(b"Oslo")
+    '4-a0c1191c'
+    """
+    return f"{len(content)}-{zlib.crc32(content):08x}"
 
 
 def damaged_part(path: Path, error: SchemaError) -> SchemaError:
@@ -260,14 +298,6 @@ def damaged_part(path: Path, error: SchemaError) -> SchemaError:
         f"{error}. It is a part of the recording {str(path.parent)!r}: if it cannot be had again, move it away, with its {ROUNDS_SUFFIX} file if "
         "there is one, and the others are read without it"
     )
-
-
-def open_folder(path: Path, *, keep: bool = False) -> OpenRecording:
-    """Open a folder of parts; the package `suffice-scale` opens one of shards."""
-    if is_sharded(path):
-        opened: OpenRecording = provided("scale.open_shards", f"reading {str(path)!r}, a recording in shards,")(path)
-        return opened
-    return OpenFolder(path, opened_parts(path, keep=keep))
 
 
 def _part_with_rows(path: Path) -> OpenPart | None:

@@ -30,6 +30,7 @@ from suffice.recordings.round_journal import Changes, JournalContent, RoundJourn
 _log = logging.getLogger(__name__)
 _WRITER = re.compile(r"-([0-9a-f]{8})-(\d+)-[0-9a-f]{6}\.parquet$")
 _HOST_LENGTH = 24
+_LOW_PRIORITY = 10
 IDLE_S = 24 * 3600.0
 """Seconds without a write after which a compaction seals a journal."""
 
@@ -167,7 +168,7 @@ class RecordedFolder:
 
     def _is_full(self, journal: RoundJournal) -> bool:
         questions, size = self._limits
-        return self._begun >= questions or size_of(journal) >= size
+        return self._begun >= questions or journal.size >= size
 
     def _seal_soon(self) -> None:
         """Seal the full parts in a thread, so that no question waits for it; call this with the lock held."""
@@ -255,34 +256,27 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
         journal.move(write, unfinished=unfinished)
 
 
-def size_of(journal: RoundJournal) -> int:
-    """Return the size of a journal in bytes; 0 if it is gone."""
-    try:
-        return journal.path.stat().st_size
-    except OSError:
-        return 0
-
-
 def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
     """Seal large parts in a separate process, so that questions here need not wait.
 
     This process seals the parts that the other one could not.
     """
-    large = [str(journal.recording) for journal in journals if size_of(journal) >= LARGE_BYTES]
+    large = [journal for journal in journals if journal.size >= LARGE_BYTES]
     if large and can_start_python():
-        nothing = subprocess.DEVNULL
+        nothing, paths = subprocess.DEVNULL, [str(journal.recording) for journal in large]
+        # Rounds of open questions may wait for the locks that it holds.
+        low = not any(journal.n_open for journal in large)
         try:
-            code = f"import sys; from {__name__} import seal_parts; seal_parts(sys.argv[1:])"
-            start_python("-c", code, *large, stdin=nothing, stdout=nothing, stderr=nothing).wait()
+            code = f"import sys; from {__name__} import seal_parts; seal_parts(sys.argv[1:], low={low})"
+            start_python("-c", code, *paths, stdin=nothing, stdout=nothing, stderr=nothing).wait()
         except OSError as error:
             _log.info("no process could be started to seal full parts: %s", error)
 
 
-def seal_parts(paths: Sequence[str]) -> None:
-    """Seal parts; this runs in a separate process.
-
-    The process keeps its priority, since it holds locks for which rounds of open questions may wait.
-    """
+def seal_parts(paths: Sequence[str], *, low: bool = False) -> None:
+    """Seal parts; this runs in a separate process, with a low priority if nobody waits for it."""
+    if low and hasattr(os, "nice"):
+        os.nice(_LOW_PRIORITY)
     for journal in (RoundJournal(path, is_part=True) for path in paths):
         move_ended(journal.recording, journal)
         journal.seal()

@@ -132,9 +132,14 @@ class RoundJournal(RoundWriter):
     Args:
         path: The recording; the journal is `path` with ``.rounds`` at its end.
         is_part: Whether the recording is a part of a folder.
+
+    Attributes:
+        size: The size of its records in bytes, after the last write by this object.
+        n_open: The number of its questions that had not ended then.
     """
 
     def __init__(self, path: str | Path, *, is_part: bool = False) -> None:
+        self.size = self.n_open = 0
         self.recording = place(path)
         self.path = self.recording.with_name(self.recording.name + ROUNDS_SUFFIX)
         self._is_part = is_part
@@ -154,7 +159,7 @@ class RoundJournal(RoundWriter):
             stored = known.metadata
             if stored is None:
                 known.metadata = json.loads(json.dumps(metadata))
-                file.append([[[_METADATA, metadata]]])
+                file.append([[[_METADATA, metadata]]], reserve=True)
         changed = [] if stored is None else differences(stored, json.loads(json.dumps(metadata)))
         if changed:
             raise ConfigMismatchError(
@@ -180,7 +185,9 @@ class RoundJournal(RoundWriter):
                     known.accept(write.value)
                 except DataError as error:
                     write.error = error
-            file.append([write.value for write in writes if write.error is None])
+            changes = [change for write in writes if write.error is None for change in write.value]
+            if changes:
+                file.append([changes], reserve=True)
 
     def content(self) -> JournalContent | None:
         """Return all committed changes, even while processes write; None if there is no file."""
@@ -280,6 +287,7 @@ class RoundJournal(RoundWriter):
                 yield file, known
                 if not known.is_gone:
                     known.place, writers.known = file.place, known
+                    self.size, self.n_open = file.place.offset, len(known.open)
 
 
 @dataclass(slots=True)

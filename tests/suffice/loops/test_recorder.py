@@ -82,6 +82,23 @@ def test_a_loop_is_recorded_response_by_response(path):
     assert run.decision.answer == "The Tempest"
 
 
+def test_a_response_whose_id_came_before_is_noted_once(path, caplog):
+    def response(name, text):
+        return {"id": name, "object": "chat.completion", "choices": [{"message": {"content": text}}]}
+
+    recorder = Recorder(path)
+    for names, n_noted in ((["1", "2"], 0), (["3", "2", "2"], 1)):
+        with recorder.question(f"Who is {names}?") as run:
+            for name in names:
+                run.observe(response(name, "Oslo"))
+            assert len(caplog.messages) == n_noted
+            run.observe("a text has no id")
+            run.observe({"role": "assistant", "content": "nor has this message"})
+    (warning,) = caplog.messages
+    assert "have the id '2'" in warning
+    assert read_recording(path).table.num_rows == 9  # all of it is recorded
+
+
 def test_a_recording_is_replayed_calibrated_and_decided_on(path):
     rng = np.random.default_rng(0)
     with Recorder(path, max_rounds=3) as recorder:

@@ -10,7 +10,9 @@ import pytest
 from suffice import read_recording
 from suffice.errors import DataError, SchemaError
 from suffice.recordings import decoded, write_recording
+from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import open_recording
+from suffice.recordings.schema import build_table
 
 
 def bomb(path, n=200, size=10_000, lists=False):
@@ -39,6 +41,20 @@ def test_a_file_that_is_huge_in_memory_alone_is_refused(tmp_path, monkeypatch, l
             [*opened.tables(rows=50)]
     monkeypatch.setenv(decoded.VARIABLE, str(2 * size))
     assert read_recording(path).table.equals(expected)
+
+
+def test_lists_in_several_row_groups_are_read_whole(tmp_path, monkeypatch):
+    groups = [
+        build_table([{"question_id": f"q{group}-{i}", "round": 1, "passage_ids": ["p" * 1000]} for i in range(50)])
+        for group in range(3)
+    ]
+    path = tmp_path / "groups.parquet"
+    write_tables(path, groups[0].schema, groups)
+    monkeypatch.setenv(decoded.VARIABLE, "180000")  # more than the texts, and less than they could be by the metadata
+    assert read_recording(path).table.num_rows == 150
+    monkeypatch.setenv(decoded.VARIABLE, "120000")  # less than the texts of three groups, and more than those of two
+    with pytest.raises(SchemaError, match="exhaust the memory"):
+        read_recording(path)
 
 
 def test_numbers_without_end_are_refused_by_the_metadata_alone(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import subprocess
@@ -59,7 +60,7 @@ def test_a_torn_write_is_cut_at_the_last_whole_record(tmp_path, caplog, zeros):
     whole = list(read_records(path))
     for size in range(len(data) + 1):
         kept = sum(end <= size for end in ends)
-        torn = size + zeros - (ends[kept - 1] if kept else 0)
+        torn = size - (ends[kept - 1] if kept else 0)
         for read in (lambda: list(read_records(path)), lambda: read_locked(path)):
             caplog.clear()
             path.write_bytes(data[:size] + bytes(zeros))
@@ -68,7 +69,7 @@ def test_a_torn_write_is_cut_at_the_last_whole_record(tmp_path, caplog, zeros):
                 (message,) = caplog.messages
                 assert str(path) in message
                 assert f"{torn:,} bytes from byte {ends[kept - 1]:,} on" in message
-        assert path.read_bytes() == data[: ends[kept - 1] if kept else 0]
+        assert path.read_bytes().rstrip(b"\0") == data[: ends[kept - 1] if kept else 0]
         with opened(path) as file:
             list(file.records())
             file.append(["next"])
@@ -89,6 +90,46 @@ def test_every_changed_bit_is_an_error_that_names_the_byte(tmp_path):
                 read(path)
             assert str(path) in str(raised.value)
         assert path.read_bytes() == changed
+
+
+@pytest.mark.parametrize("reserve", [False, True])
+def test_a_power_cut_in_the_last_write_loses_nothing_before_it(tmp_path, caplog, reserve):
+    path = tmp_path / "j"
+    with opened(path) as file:
+        for value in ("first", "x" * 3000, "y" * 3000):
+            file.append([value], reserve=reserve)
+            before, last = file.place.start, file.place.offset
+    data = path.read_bytes()
+    sectors = range(before // 512, -(-last // 512))
+    for stored in itertools.product([False, True], repeat=len(sectors)):
+        changed = bytearray(data)
+        for sector, is_stored in zip(sectors, stored, strict=True):
+            if not is_stored:
+                for at in range(max(before, 512 * sector), min(last, 512 * (sector + 1))):
+                    changed[at] = 0
+        path.write_bytes(changed)
+        expected = ["first", "x" * 3000, *(["y" * 3000] if all(stored) else [])]
+        assert list(read_records(path)) == expected
+    assert read_locked(path) == expected
+    changed[1024:1536] = bytes(512)  # a sector of an earlier write
+    path.write_bytes(changed)
+    with pytest.raises(SchemaError, match="damaged at byte"):
+        list(read_records(path))
+
+
+def test_a_write_after_another_needs_no_new_size(tmp_path):
+    path = tmp_path / "j"
+    with opened(path) as file:
+        file.append(["first"], reserve=True)
+        size = path.stat().st_size
+        for number in range(100):
+            file.append([number], reserve=True)
+        assert path.stat().st_size == size
+        file.append(["x" * size], reserve=True)
+        assert 2 * size < path.stat().st_size < 20 * size
+        end = file.place.offset
+    assert read_locked(path) == ["first", *range(100), "x" * size]
+    assert path.read_bytes()[end:].strip(b"\0") == b""
 
 
 @pytest.mark.parametrize("change", ["removed", "repeated", "swapped"])

@@ -374,7 +374,7 @@ def test_a_damaged_part_is_named_and_the_others_are_read_without_it(log):
             play(recorder, f"Who is {q}?", question_id=f"q{q}")
     part = part_paths(log)[1]
     intact = part.read_bytes()
-    values = intact.index(b"\x28\xb5\x2f\xfd") + 8  # in the first page, compressed by zstd
+    values = intact.index(b"q1")  # in the first page
     for content in (intact[:-20], b"", intact[:values] + bytes([intact[values] ^ 0xFF]) + intact[values + 1 :]):
         part.write_bytes(content)
         with pytest.raises(SchemaError, match=part.name) as raised:
@@ -745,3 +745,26 @@ def test_an_audit_that_ended_on_another_machine_is_not_lost(log, monkeypatch):
     assert replay_in_blocks(log, "full", metrics=(), baseline="fixed_k(1)").rows[0].stop_rounds == {2: 1.0}
     compact_recording(log, idle_s=0)
     assert read_recording(log).ends.tolist() == ["exhausted"]
+
+
+@pytest.mark.whole
+@pytest.mark.parametrize("low", [False, True])
+def test_a_process_that_seals_waits_for_others_unless_a_question_is_open(log, low):
+    recorder = Recorder(log)
+    play(recorder, "Who is 0?")
+    (part,) = part_paths(log)
+    code = f"import os, sys; from suffice.recordings import parts_writing as w; w.seal_parts(sys.argv[1:], low={low}); print(os.nice(0))"
+    done = subprocess.run([sys.executable, "-c", code, part], check=True, capture_output=True, text=True)
+    assert int(done.stdout) - os.nice(0) == (10 if low else 0)
+    assert not journals(log)
+    recorder.close()
+
+
+def test_a_journal_knows_how_many_questions_are_open(tmp_path):
+    journal = RoundJournal(tmp_path / "log.parquet")
+    for number in range(2):
+        journal.begin(f"run{number}", {"cluster": "q"})
+    assert journal.n_open == 2
+    journal.end("run0", {"end": "rule", "inferred": False, "why": ""})
+    assert journal.n_open == 1
+    assert journal.size == len(journal.path.read_bytes().rstrip(b"\0"))

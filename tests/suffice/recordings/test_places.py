@@ -136,7 +136,8 @@ def test_a_file_at_a_url_is_written_whole_and_checked(shards, bucket):
     assert read_recording(path).table.equals(source.table)
     assert [item.name for item in place(bucket).iterdir()] == ["one.parquet"]
     content = place(path).read_bytes()
-    for damaged in (content[:-30], content[:300] + bytes([content[300] ^ 1]) + content[301:]):
+    value = content.index(source.question_ids[0].encode())
+    for damaged in (content[:-30], content[:value] + bytes([content[value] ^ 1]) + content[value + 1 :]):
         write_file(path, damaged)
         with pytest.raises(SchemaError, match=r"one\.parquet"):
             read_recording(path)

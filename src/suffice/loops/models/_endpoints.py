@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from suffice.common.recent import RecentTexts
 from suffice.loops.models._wire import Asked, are_ids
 from suffice.loops.models.limits import RequestLimits, pause
 
@@ -30,7 +31,6 @@ _TOO_MANY = 429
 _FAILED_STATUS = frozenset({408, _TOO_MANY})
 _FIRST_SERVER_ERROR = 500
 _REMEMBERED_QUESTIONS = 1 << 16
-_REMEMBERED_IDS = 1 << 16
 _AFFINITY_CHARACTERS = 200
 _VERSION = re.compile(r"[-@:_.](?:\d{3,}|latest|preview|q\d|gguf|b?f16|fp\d|int\d|awq|gptq)")
 """The beginning of what may follow a model's name in a reply: a date, the form of the weights, or the type of the file."""
@@ -128,7 +128,7 @@ class Endpoints:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _by_question: OrderedDict[str, _EndpointHealth] = field(default_factory=OrderedDict)
     _models: dict[str, str] = field(default_factory=dict)
-    _ids: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _ids: RecentTexts = field(default_factory=RecentTexts)
     _noted: set[str] = field(default_factory=set)
     _turns: int = 0
     refused: int = field(default=0, init=False)
@@ -199,11 +199,7 @@ class Endpoints:
             completion_id: The id of the reply; None if it has none.
         """
         with self._lock:
-            is_repeated = completion_id is not None and completion_id in self._ids
-            if completion_id is not None:
-                self._ids[completion_id] = None
-            while len(self._ids) > _REMEMBERED_IDS:
-                self._ids.popitem(last=False)
+            is_repeated = completion_id is not None and self._ids.add(completion_id)
             is_other = model is not None and not _may_be_one_model(asked, model)
             new = {kind for kind, is_so in (("id", is_repeated), ("model", is_other)) if is_so} - self._noted
             self._noted |= new

@@ -1,0 +1,31 @@
+"""A bounded memory of what came last, to notice what comes twice."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+_REMEMBERED = 1 << 16
+
+
+class RecentTexts:
+    """The texts that were added last, about 65,536 of them.
+
+    Any number of threads may add some.  There is no lock, which a forked process could inherit while it is held: single
+    operations of a dictionary are safe.
+
+    >>> recent = RecentTexts()
+    >>> recent.add("chatcmpl-1"), recent.add("chatcmpl-2"), recent.add("chatcmpl-1")
+    (False, False, True)
+    """
+
+    def __init__(self) -> None:
+        self._texts: dict[str, object] = {}
+
+    def add(self, text: str) -> bool:
+        """Remember a text; return whether it was remembered already."""
+        mine = object()
+        is_repeated = self._texts.setdefault(text, mine) is not mine
+        if len(self._texts) > _REMEMBERED:
+            with suppress(KeyError, RuntimeError):  # another thread has removed the oldest one meanwhile
+                del self._texts[next(iter(self._texts))]
+        return is_repeated

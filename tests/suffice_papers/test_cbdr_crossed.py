@@ -19,6 +19,7 @@ from tests.support.cli_tools import cli
 
 pytestmark = [
     pytest.mark.whole,
+    pytest.mark.usefixtures("quick_runs"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning:torch.*"),
 ]

@@ -132,14 +132,14 @@ def check(folder, trajectories: list[Trajectory], recording: Recording, text: st
 
 
 @pytest.mark.parametrize("text", TEXTS)
-@settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_a_named_or_gated_rule_stops_alike_whichever_way_in(folder, text, data):
     rule = parse_rule("never()" if text == "full" else text)
     check(folder, *data.draw(questions(rule)), text)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_rule_text_stops_alike_whichever_way_in(folder, data):
     rule = data.draw(rules((*RULE_SIGNALS, *MORE)))
@@ -162,7 +162,7 @@ def spaces(draw) -> Space:
     )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_every_searched_rule_stops_and_costs_as_live(data):
     space = data.draw(spaces())

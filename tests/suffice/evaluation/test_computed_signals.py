@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from suffice import Policy, register_signal, replay
 from suffice.errors import UnknownSignalError
@@ -61,6 +61,7 @@ def without(recording, names):
     return Recording(recording.table.drop_columns([*names]), recording.metadata)
 
 
+@settings(max_examples=50)
 @given(drawn.recorded())
 def test_a_computed_column_equals_the_recorded_one(recorded):
     recording = drawn.record(recorded.trajectories, names=ANSWERED)

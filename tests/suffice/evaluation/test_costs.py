@@ -25,7 +25,7 @@ from suffice.recordings.schema import build_table
 from tests.support import reference
 from tests.support.strategies import policies, recorded, reference_rows
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PRICE = Price(uncached=1.0, cached=0.1, output=4.0)
 
 
@@ -80,7 +80,7 @@ def test_the_ledger_equals_plain_loops(data):
             assert index[masks[f"judge:{judge}"][q]].tolist() == sorted(int(rows[t]["round"]) for t in called)
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=20)
 @given(st.data())
 def test_operational_and_evaluation_costs_add_up_to_what_was_recorded(data):
     drawn = data.draw(recorded(start=1))

@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from suffice.cli.main import run
 from suffice.errors import DataError
@@ -123,6 +123,7 @@ def test_rounds_are_billed_without_reuse_and_with_shared_prefixes_cached():
     assert any("judge:own" in note for note in result.notes)
 
 
+@settings(max_examples=40)
 @given(drawn.recorded(start=1, complete=True))
 def test_rounds_as_recorded_add_up_to_the_full_budget(data):
     rows = [row for row in round_costs(data.recording, PRICE).rows if row.billing == "as recorded"]

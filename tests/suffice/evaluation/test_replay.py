@@ -32,7 +32,7 @@ from tests.support import reference
 from tests.support.shared import recording_of
 from tests.support.strategies import MEASURED, Trajectory, policies, record, recorded, reference_rows, rules
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def prepared_for(recording: Recording, *policies_: Policy) -> PreparedRecording:
@@ -167,7 +167,7 @@ def test_oracles_equal_plain_loops(data):
         assert best.values["f1"][q] == max(row["f1"] for row in rows)
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=20)
 @given(st.data())
 def test_the_dominated_verdict_equals_a_plain_comparison(data):
     drawn = data.draw(recorded(complete=True, start=1))
@@ -195,7 +195,7 @@ def test_the_dominated_verdict_equals_a_plain_comparison(data):
             assert points[row.cheapest_match][1] == min(points[label][1] for label in good)
 
 
-@settings(SETTINGS, max_examples=30)
+@settings(SETTINGS, max_examples=20)
 @given(st.data())
 def test_a_rule_compared_with_itself_has_delta_exactly_zero(data):
     drawn = data.draw(recorded(start=1))
@@ -506,7 +506,7 @@ def _same(value, other):
     return json.dumps(value.to_dict()) == json.dumps(other.to_dict())
 
 
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=15)
 @given(st.data())
 def test_a_replayer_says_what_replay_says_whatever_it_replayed_before(data):
     drawn = data.draw(recorded())

@@ -130,8 +130,13 @@ def test_numbered_columns_of_any_spelling_are_rounds(name, tmp_path):
     assert read(lines(tmp_path / "log.jsonl", records), tmp_path) == plain(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["generated_answer", "pred_answer", "ans", "generated", "output_text", "llm_response"])
-@pytest.mark.parametrize("gold", ["gt", "groundtruth", "gold_label", "answer_key", "refs"])
+@pytest.mark.parametrize(
+    ("name", "gold"),
+    [
+        *(("generated_answer", "gt"), ("pred_answer", "groundtruth"), ("ans", "gold_label")),
+        *(("generated", "answer_key"), ("output_text", "refs"), ("llm_response", "gt")),
+    ],
+)
 def test_usual_names_of_answers_and_golds_are_known(name, gold, tmp_path):
     records = [{"id": row["id"], "round": row["round"], name: row["answer"], gold: row["gold"]} for row in rows()]
     assert read(lines(tmp_path / "log.jsonl", records), tmp_path) == plain(tmp_path)

@@ -11,7 +11,7 @@ from suffice.policy.rules import parse_rule
 from suffice.policy.session import Policy, Session, stops
 from tests.support.cascade import EPSILONS, ROUNDS, TOGGLES, Drafts, cascade, drafts, rule_of
 
-CHUNKS, CHUNK = 10, 10_000
+CHUNKS, CHUNK = 10, 2_500
 SAMPLE = 60
 MEMBERS = ("critic_approved", "converged", "no_gain")
 

@@ -88,7 +88,7 @@ def plain_stop(answers, allocated):
 
 def test_dsc_stops_where_a_plain_reading_of_its_paper_does():
     rng = np.random.default_rng(1)
-    n = 100_000
+    n = 20_000
     likely = rng.random(n)
     size = (n, WIDTH)
     drawn = np.where(rng.random(size) < likely[:, None], 0, rng.integers(1, 4, size))

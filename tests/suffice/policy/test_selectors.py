@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from suffice.errors import RuleSyntaxError
 from suffice.evaluation.replay import policy_for
@@ -75,6 +75,7 @@ def key(rounds, r):
 
 
 @pytest.mark.parametrize("text", SELECTORS)
+@settings(max_examples=50)
 @given(questions=QUESTIONS)
 def test_many_questions_are_answered_as_a_plain_loop_answers_each(text, questions):
     x = np.array([[value for _, value in rounds] for rounds, _, _ in questions])

@@ -52,7 +52,7 @@ def loops(draw):
     return [Round(index=start + i, **{name: getattr(r, name) for name in fields}) for i, r in enumerate(rounds)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(loops())
 def test_no_data_raises_and_every_value_is_in_range_or_undefined(rounds):
     for name, value in compute_signals(rounds, state=STATE).items():

@@ -99,7 +99,7 @@ def test_the_wealth_is_that_of_gamblers_sharing_a_stake(losses, side):
 @pytest.mark.parametrize("spread", ["sparse", "coin", "skewed"])
 @pytest.mark.parametrize("side", ["below", "above"])
 def test_repeated_looks_keep_false_claims_within_the_stated_risk(spread, side):
-    rng, bound, n, populations = np.random.default_rng(5), 0.02, 600, 1500
+    rng, bound, n, populations = np.random.default_rng(5), 0.02, 400, 800
     shape = (populations, n)
     losses = {
         "sparse": lambda: (rng.random(shape) < bound).astype(float),

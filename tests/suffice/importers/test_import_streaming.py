@@ -439,3 +439,12 @@ def test_merged_cells_of_a_large_sheet_are_filled_down(tmp_path, in_parts):
     parts = import_recording(path, out=tmp_path / "parts.parquet")
     assert (parts.clusters, parts.rounds, parts.by_round) == (40, 3, whole.by_round)
     assert any("merged cells" in note for note in parts.notes)
+
+
+def test_ids_that_look_alike_far_apart_are_asked_about(tmp_path, in_parts):
+    table = [{**row, "qid": f"{int(row['qid'][1:]):0{1 + 3 * (row['attempt'] > 0)}}", "query": None} for row in rows()]
+    path = write(tmp_path / "log.jsonl", table)
+    for every in (True, False):
+        in_parts(every)
+        with pytest.raises(UnsettledError, match="leading zeros"):
+            import_recording(path, out=tmp_path / "r.parquet")

@@ -37,7 +37,9 @@ def budget_of(policy: Policy) -> int:
 
     every, boundary = policy.depends.get("every"), policy.depends.get("boundary", TOKENS)
     if "trial_tokens" not in policy.depends or not isinstance(every, int):
-        raise DataError("a budget of thought is for policies of recorded chains (suffice think record): leave out --to")
+        raise DataError(
+            "a budget of thought is for policies of recorded chains: leave out --to, or record chains (suffice think record)"
+        )
     stretches = _stretches(policy, every)
     if stretches is None or boundary != TOKENS or policy.selector != Last():
         raise DataError(
@@ -96,13 +98,20 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
 
 
 def _counted(model: ChatModel, reply: Completion) -> float:
-    """Return the tokens of a reply's thoughts, as the endpoint divides them."""
+    """Return the tokens of a reply's thoughts, as the endpoint divides them; of hidden ones, those that the reply does not show."""
     before, end, _ = reply.text.partition(_END_OF_THINKING)
     thoughts = reply.reasoning or (before if end or reply.finish_reason == "length" else "")
     try:
-        return float(len(model.tokenize(thoughts, begins=False))) if thoughts else 0.0
+        shown = float(len(model.tokenize(thoughts or reply.text, begins=False)))
     except ModelError as error:
-        raise ModelError(
-            f"it cannot be checked whether {model.name!r} kept to the budget of thought: it counts no reasoning tokens, and does not divide "
-            f"texts into tokens ({error})"
-        ) from error
+        raise ModelError(f"{_unchecked(model)} does not divide texts into tokens ({error})") from error
+    counted = shown if thoughts else reply.cost.output_tokens - shown
+    if math.isnan(counted):
+        raise ModelError(f"{_unchecked(model)} neither shows thoughts nor reports its output tokens")
+    return max(counted, 0.0)
+
+
+def _unchecked(model: ChatModel) -> str:
+    return (
+        f"it cannot be checked whether {model.name!r} kept to the budget of thought: it counts no reasoning tokens, and"
+    )

@@ -112,6 +112,17 @@ def test_thoughts_that_nobody_counts_are_an_error():
         assert check_thinking_budget(model, completion, 200) == 102
 
 
+@pytest.mark.parametrize(("output", "key"), [(102, "ignores"), (None, "cannot be checked")])
+def test_hidden_thoughts_are_what_the_reply_does_not_show(output, key):
+    hidden = reply("", counted=False)
+    hidden["usage"] = None if output is None else {"prompt_tokens": 8, "completion_tokens": output}
+    with Endpoint(lambda _: hidden, tokenizer=lambda text: [*range(len(text.split()))]) as endpoint:
+        model = ChatModel("m", base_url=endpoint.url, api_key="key", max_retries=0)
+        completion = model.complete([{"role": "user", "content": "x"}])
+        with pytest.raises(ModelError, match=key):
+            check_thinking_budget(model, completion, 20)
+
+
 @pytest.mark.parametrize(
     ("rule", "more", "key"),
     [

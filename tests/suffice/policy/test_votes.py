@@ -24,6 +24,7 @@ from suffice.policy.rounds import Rounds
 from suffice.policy.rules import MajorityOfSamples, Selector, error_of_lead
 from suffice.policy.session import stops
 from suffice.policy.signals import answer_ids, member_component, vote_signal
+from suffice.policy.signals.votes import VOTES, RunningVotes
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from tests.support.strategies import NAN
@@ -722,3 +723,34 @@ def test_a_selector_of_ones_own_is_certain_by_default():
 
 def test_each_model_of_a_panel_has_a_component_of_its_own():
     assert member_component("gpt-4o-mini") == "generator:gpt-4o-mini"
+
+
+RUNNING = sorted(VOTES - {"weighted_vote_share", "weighted_vote_lead"})
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "The", None, "d e"]), max_size=40), st.integers(0, 40))
+@settings(max_examples=150, deadline=None)
+def test_votes_that_are_counted_once_are_those_of_all_answers(answers, n_before):
+    normalizer = normalizer_of("qa")
+    votes = RunningVotes({f"{name}.qa": name for name in RUNNING}, normalizer)
+    votes.columns(["something", "else"][: n_before % 3])  # a question that began otherwise
+    votes.columns(answers[:n_before])
+    for n in (min(n_before, len(answers)), len(answers)):
+        running = votes.columns(answers[:n])
+        ids = answer_ids(np.array(answers[:n], dtype=object), normalizer) if n else np.empty(0)
+        for name in RUNNING if n else ():
+            np.testing.assert_array_equal(running[f"{name}.qa"], vote_signal(name, ids), err_msg=name)
+
+
+def test_each_answer_of_a_session_is_compared_once():
+    compared = []
+
+    @register_normalizer("counted")
+    def key(text):
+        compared.append(text)
+        return text
+
+    session = Session(policy("vote_share > 2", 50, selector="last", normalizer="counted"))
+    for r in range(1, 51):
+        session.observe(Round(index=r, answer=f"answer {r}"))
+    assert len(compared) == 50

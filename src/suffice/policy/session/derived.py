@@ -17,7 +17,7 @@ from suffice.policy.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer
 from suffice.policy.rounds import Floats, Rounds
 from suffice.policy.signals import CUMULATED, SIGNALS, abstained_by, clean_column, cost_columns
 from suffice.policy.signals.state import DIFFICULTY, Allocation, FittedState, RationaleScore, ZScore
-from suffice.policy.signals.votes import VOTES, answer_ids, vote_signal, weights_of
+from suffice.policy.signals.votes import VOTES, RunningVotes, answer_ids, vote_signal, weights_of
 
 
 class Derivation:
@@ -87,6 +87,11 @@ class Derivation:
         """The signals in `VOTES` that the policy reads, by the raw columns in which a caller may cache them."""
         read = sorted(VOTES & self._from_answers)
         return {self._shared_column(name): name for name in read if not weights_of([name])}
+
+    def running_votes(self) -> RunningVotes:
+        """Return the counter of one question's votes, which gives `answer_column` and `vote_columns` round by round."""
+        ids = {} if self.answer_column is None else {self.answer_column: ANSWER_ID}
+        return RunningVotes({**self.vote_columns, **ids}, normalizer_of(self.normalizer))
 
     def _shared_column(self, name: str) -> str:
         return f"{name}.{self.normalizer}"

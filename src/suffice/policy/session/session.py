@@ -99,6 +99,7 @@ class Session:
         self._columns = {name: np.empty(0) for name in policy.raw_columns}
         self._derived = {name: np.empty(0) for name in policy.signals}
         self._answers = np.empty(0, dtype=object)
+        self._votes = policy.running_votes()
         self._widen(min(policy.max_rounds - policy.start_round + 1, _FIRST_WIDTH))
         if not isinstance(audit, Audit | None):
             raise DataError(f"an audit is an Audit, such as Audit(rate=0.05, seed=...), not {audit!r}")
@@ -408,13 +409,12 @@ class Session:
         warnings.warn(str(error), stacklevel=3)
 
     def _view(self, n: int) -> Rounds:
-        """Return the view of the first `n` rounds; only the last one is computed, the others are cached.
-
-        The last round is computed without the others, unless the policy compares its answer with all earlier ones.
-        """
+        """Return the view of the first `n` rounds; only the last one is computed, the others and the votes are cached."""
         if n:
             last = slice(0 if self.policy.answer_column else n - 1, n)
-            raw = {name: column[last] for name, column in self._columns.items()}
+            raw = {name: column[last] for name, column in self._columns.items()} | self._votes.columns(
+                self._answers[last]
+            )
             latest = self.policy.view(Rounds(raw, self._index[last], self._seen[last], self._answers[last]))
             for name, column in latest.columns.items():
                 value = float(column[-1])

@@ -8,15 +8,16 @@ same code, live and in replays.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from suffice.policy.normalizers import ANSWER_ID, Grouping, Normalizer
-from suffice.policy.rounds import Floats, Mask, Positions
+from suffice.policy.rounds import Floats, Positions
 from suffice.policy.rules.named import DSC_WINDOW, WINDOWS
 from suffice.policy.signals.definitions import declare
 from suffice.policy.signals.state import DIFFICULTY
@@ -73,28 +74,27 @@ class _VoteTally:
         total: Votes of all answers, same shape.
     """
 
-    def __init__(self, ids: Floats, weights: Floats | None) -> None:
-        votes: Floats = np.where(np.isnan(ids), 0.0, 1.0) if weights is None else weights
-        self._voted = ~np.isnan(ids) & ~np.isnan(votes)
-        self._votes = np.where(self._voted, votes, 0.0)
-        self._ids = np.where(self._voted, ids, 0.0).astype(np.int64)
-        self._rows = np.arange(len(ids))
-        self._leader = np.full(len(ids), -1)
-        self.counts: VoteCounts = np.zeros((len(ids), int(self._ids.max(initial=0)) + 1))
-        self.first, self.second, self.total = (np.zeros(len(ids)) for _ in range(3))
+    def __init__(self, n_questions: int, n_answers: int = 0) -> None:
+        self._rows = np.arange(n_questions)
+        self._leader = np.full(n_questions, -1)
+        self._begun = np.zeros(n_questions, dtype=np.bool_)
+        self.counts: VoteCounts = np.zeros((n_questions, n_answers))
+        self.first, self.second, self.total = (np.zeros(n_questions) for _ in range(3))
 
-    def over_rounds(self, value: Callable[[_VoteTally], Floats]) -> Floats:
-        """Return `value` after each round, shape ``(n_questions, n_rounds)``; NaN before the first vote."""
-        out = np.full(self._ids.shape, np.nan)
-        begun = np.zeros(len(self._ids), dtype=np.bool_)
-        for r in range(self._ids.shape[1]):
-            begun |= self._voted[:, r]
-            self._add(self._ids[:, r], self._votes[:, r], self._voted[:, r])
-            out[:, r] = np.where(begun, value(self), np.nan)
-        return out
+    def add(self, ids: Floats, weights: Floats | None = None) -> None:
+        """Add one vote to each question; counts only grow, so the leaders are updated from the new vote.
 
-    def _add(self, given: Positions, votes: Floats, voted: Mask) -> None:
-        """Add one vote to each question; counts only grow, so the leaders are updated from the new vote."""
+        Args:
+            ids: The number of each question's answer, shape ``(n_questions,)``; NaN = no vote.
+            weights: The weight of each vote, same shape; NaN = no vote. None = 1.
+        """
+        weights = np.ones(len(ids)) if weights is None else weights
+        voted = ~np.isnan(ids) & ~np.isnan(weights)
+        votes = np.where(voted, weights, 0.0)
+        given: Positions = np.where(voted, ids, 0.0).astype(np.int64)
+        more = int(given.max(initial=0)) + 1 - self.counts.shape[1]
+        if more > 0:
+            self.counts = np.pad(self.counts, ((0, 0), (0, more)))
         count = self.counts[self._rows, given] + votes
         self.counts[self._rows, given] = count
         self.total += votes
@@ -103,6 +103,21 @@ class _VoteTally:
         self.second = np.where(passes, self.first, np.where(behind, np.maximum(self.second, count), self.second))
         self._leader = np.where(passes, given, self._leader)
         self.first = np.where(given == self._leader, count, self.first)
+        self._begun |= voted
+
+    def value(self, compute: Callable[[_VoteTally], Floats]) -> Floats:
+        """Return a value of each question's votes so far, shape ``(n_questions,)``; NaN before the first vote."""
+        return np.where(self._begun, compute(self), np.nan)
+
+
+def _over_rounds(ids: Floats, weights: Floats | None, compute: Callable[[_VoteTally], Floats]) -> Floats:
+    """Return a value of the votes after each round, shape ``(n_questions, n_rounds)``."""
+    tally = _VoteTally(len(ids), int(np.nan_to_num(ids).max(initial=0)) + 1)
+    out = np.full(ids.shape, np.nan)
+    for r in range(ids.shape[1]):
+        tally.add(ids[:, r], None if weights is None else weights[:, r])
+        out[:, r] = tally.value(compute)
+    return out
 
 
 def _leading_share(tally: _VoteTally) -> Floats:
@@ -207,14 +222,20 @@ def _repeats(ids: Floats) -> Floats:
 
 def _joins(ids: Floats) -> Floats:
     """Return 1 where an answer equals the most frequent one before, of equal ones the earliest; NaN where it cannot be read."""
-    joins = np.where(np.isnan(ids), np.nan, 0.0)
-    given = np.nan_to_num(ids).astype(np.int64)
-    counts, rows = np.zeros((len(ids), int(given.max(initial=0)) + 1)), np.arange(len(ids))
+    tally = _VoteTally(len(ids), int(np.nan_to_num(ids).max(initial=0)) + 1)
+    joins = np.full(ids.shape, np.nan)
     for r in range(ids.shape[1]):
-        votes = ~np.isnan(ids[:, r])
-        joins[votes & (counts.max(axis=1) > 0) & (counts.argmax(axis=1) == given[:, r]), r] = 1.0
-        counts[rows[votes], given[votes, r]] += 1
+        joins[:, r] = _joins_now(tally, ids[:, r])
+        tally.add(ids[:, r])
     return joins
+
+
+def _joins_now(before: _VoteTally, ids: Floats) -> Floats:
+    """Return `_joins` of one round after the votes before it."""
+    if not before.counts.shape[1]:
+        return np.where(np.isnan(ids), np.nan, 0.0)
+    joins = (before.total > 0) & (before.counts.argmax(axis=1) == ids)
+    return np.where(np.isnan(ids), np.nan, joins.astype(np.float64))
 
 
 _FROM_EARLIER: Mapping[str, Callable[[Floats], Floats]] = MappingProxyType(
@@ -271,7 +292,61 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
     if name in _FROM_EARLIER:
         return _FROM_EARLIER[name](flat).reshape(ids.shape)
     spread = None if weights is None else np.broadcast_to(weights, ids.shape).reshape(flat.shape)
-    return _VoteTally(flat, spread).over_rounds(_FROM_COUNTS[name]).reshape(ids.shape)
+    return _over_rounds(flat, spread, _FROM_COUNTS[name]).reshape(ids.shape)
+
+
+class RunningVotes:
+    """The signals of one question's votes, each new answer counted once, however many came before.
+
+    >>> from suffice.policy.normalizers import normalizer_of
+    >>> votes = RunningVotes({"lead": "vote_lead"}, normalizer_of("number"))
+    >>> votes.columns(["18", "20"]), votes.columns(["18", "20", None, "18.0"])
+    ({'lead': array([1., 0.])}, {'lead': array([1., 0., 0., 1.])})
+
+    Args:
+        names: The signals, by the column that each becomes; none is a weighted vote.
+        normalizer: Compares answers; one that groups all answers of a question at once has no running signals.
+    """
+
+    def __init__(self, names: Mapping[str, str], normalizer: Normalizer) -> None:
+        self._names = {} if isinstance(normalizer, Grouping) else dict(names)
+        self._normalizer = normalizer
+        self._begin()
+
+    def _begin(self) -> None:
+        self._answers: list[Any] = []
+        self._ids: list[float] = []
+        self._known: dict[str, int] = {}
+        self._tally = _VoteTally(1)
+        self._values: dict[str, list[float]] = {name: [] for name in self._names.values()}
+
+    def columns(self, answers: Sequence[Any] | npt.NDArray[np.object_]) -> dict[str, Floats]:
+        """Return the columns after each answer, shape ``(n_rounds,)``; answers as before are not counted again."""
+        if self._names:
+            n_known = len(self._answers)
+            if n_known > len(answers) or (n_known and self._answers[-1] != answers[n_known - 1]):
+                self._begin()
+            for answer in answers[len(self._answers) :]:
+                self._add(answer)
+        return {column: np.array(self._values[name]) for column, name in self._names.items()}
+
+    def _add(self, answer: Any) -> None:
+        key = self._normalizer(answer) if isinstance(answer, str) else None
+        self._answers.append(answer)
+        self._ids.append(math.nan if key is None else float(self._known.setdefault(key, len(self._known))))
+        ids = np.array(self._ids[-1:])
+        joins = _joins_now(self._tally, ids)
+        self._tally.add(ids)
+        for name, values in self._values.items():
+            if name in _FROM_COUNTS:
+                value = self._tally.value(_FROM_COUNTS[name])
+            elif name == "vote_joins":
+                value = joins
+            else:  # depends on the answers of this window, or on the last two
+                size = {**_WINDOW_SIZES, **_WINDOW_ENDS}.get(name)
+                begun = max(len(self._ids) - 2, 0) if size is None else (len(self._ids) - 1) // size * size
+                value = vote_signal(name, np.array(self._ids[begun:]))[-1:]
+            values.append(float(value[0]))
 
 
 for _name, _unit, _range, _doc, _source in (

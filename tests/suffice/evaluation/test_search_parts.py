@@ -235,15 +235,6 @@ def test_independent_samples_in_parts_are_those_in_memory(tmp_path):
     assert_same(search(folder, **arguments), memory)
 
 
-def test_tune_questions_may_be_in_memory_and_the_searched_on_disk(tmp_path):
-    tune, other = (rows_of(40, seed=seed, prefix=prefix) for seed, prefix in ((1, "t"), (2, "e")))
-    folder = write_parts(tmp_path / "run", other, [i % 3 for i in range(40)])
-    assert_same(
-        search(folder, tune=Recording(build_table(tune)), resampling=FEW),
-        search(Recording(build_table(other)), tune=Recording(build_table(tune)), resampling=FEW),
-    )
-
-
 def test_the_questions_for_tuning_are_those_of_their_share(parts):
     result = search(parts, resampling=Resampling(n_resamples=0))
     whole = read_recording(parts)
@@ -268,17 +259,6 @@ def test_row_groups_are_searched_even_where_they_split_a_question(rows, tmp_path
     assert_same(many, one)
 
 
-def test_gates_are_searched_over_parts_as_in_memory(tmp_path):
-    recorded = gated(60)
-    write_recording(tmp_path / "run.parquet", recorded.table)
-    rows = recorded.table.to_pylist()
-    folder = write_parts(tmp_path / "run", rows, [i % 3 for i in range(60)])
-    made = gated_space("dnf", ("p_known", "overlap", "verbal_confidence"))
-    assert_same(
-        search(folder, made, resampling=FEW), search(read_recording(tmp_path / "run.parquet"), made, resampling=FEW)
-    )
-
-
 def test_calibrators_and_scores_are_fitted_on_the_tune_questions_of_all_parts(tmp_path):
     rng = np.random.default_rng(4)
     rows = rows_of(60, 3, seed=8, answer_margin=lambda rng: float(np.round(rng.exponential(), 2)))
@@ -299,10 +279,10 @@ def test_tune_questions_may_be_in_parts_of_their_own(tmp_path):
         rows = with_texts(rows_of(40, seed=seed, prefix=name))
         write_recording(tmp_path / f"{name}.parquet", rows)
         write_parts(tmp_path / name, rows, [i % 3 for i in range(40)])
-    memory = search(
-        read_recording(tmp_path / "eval.parquet"), tune=read_recording(tmp_path / "tune.parquet"), resampling=FEW
-    )
+    tune = read_recording(tmp_path / "tune.parquet")
+    memory = search(read_recording(tmp_path / "eval.parquet"), tune=tune, resampling=FEW)
     assert_same(search(tmp_path / "eval", tune=tmp_path / "tune", resampling=FEW), memory)
+    assert_same(search(tmp_path / "eval", tune=tune, resampling=FEW), memory)
     with pytest.raises(ConfigMismatchError, match="40 of 40"):
         search(tmp_path / "eval", tune=tmp_path / "eval.parquet", resampling=FEW)
 

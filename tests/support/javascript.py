@@ -157,7 +157,7 @@ def named_texts() -> list[str]:
         f"{name}({', '.join(['3', '2'][:n])})" if n else name
         for name, entry in NAMED_RULES.items()
         for n in entry.arity
-        if n == 0 or name not in ("ppr", "dynasor", "deer", "thought_calibrated", "automix")
+        if n == 0 or name not in ("ppr", "dynasor", "deer", "lynx", "thought_calibrated", "automix")
     ]
 
 

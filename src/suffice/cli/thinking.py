@@ -59,8 +59,8 @@ class Measures:
     ] = None
     device: DeviceName = None
 
-    def enrichers(self, prompt: ThinkingPrompt | None) -> tuple[Enricher, ...]:
-        """Return the enrichers that measure chains in this template; None = there is no such template."""
+    def enrichers(self, prompt: ThinkingPrompt) -> tuple[Enricher, ...]:
+        """Return the enrichers that measure chains in this template."""
         embedder = models.build_embedder(self.embedder, self.device)
         listed: list[Enricher] = [] if embedder is None else [DraftEmbedder(embedder)]
         if self.probe is None:
@@ -115,7 +115,8 @@ class Thinker(models.Endpoint):
 
     def loop(self, policy: Policy, measures: Measures = Measures()) -> ThinkingLoop:
         """Return the loop that these options describe."""
-        return ThinkingLoop(**self.settings(policy), enrichers=measures.enrichers(THINKING_PROMPTS.get(self.template)))
+        settings = self.settings(policy)
+        return ThinkingLoop(**settings, enrichers=measures.enrichers(settings["prompt"]))
 
     def settings(self, policy: Policy) -> dict[str, Any]:
         """Return the arguments of a thinking loop."""
@@ -190,6 +191,7 @@ def ask_command(
     log: Annotated[Path, Argument(help="A log of finished chains of thought: a table, JSON lines, or traces.")],
     recorder: RecordOptions,
     thinker: Thinker,
+    measures: Measures,
     output: Output,
     golds: Annotated[
         Path | None, Option("--golds", help="Questions with gold answers, joined by id or by the question's text.")
@@ -211,7 +213,8 @@ def ask_command(
     questions = chain_questions(chains[: recorder.limit])
     position = models.answer_position(answer_position) or AnswerPosition()
     notes += _unread_notes([chain.reply for chain in chains], position)
-    loop = RecordedChainLoop(**thinker.settings(Policy(max_rounds=max_rounds, answer_position=position)))
+    settings = thinker.settings(Policy(max_rounds=max_rounds, answer_position=position))
+    loop = RecordedChainLoop(**settings, enrichers=measures.enrichers(settings["prompt"]))
     priced = {"generator": thinker.model, TRIAL: thinker.model}
     prices = None if recorder.prices is None else component_prices(recorder.prices, priced)
     for note in (*notes, *_price_notes(loop.price(questions), None if prices is None else prices[TRIAL])):

@@ -201,6 +201,8 @@ def test_a_search_charges_each_rule_what_replay_does(drawn, form, order, highest
         calls, tokens = (
             sum(run.ledger.costs[c][kind] for c in ("generator", "trial")) for kind in ("calls", "output_tokens")
         )
+        if not highest:
+            assert explorer.of_rule(rule, "")[1] == sums.hashes[number], str(rule)
         paid[stopped.position.tobytes(), calls.tobytes(), tokens.tobytes()] = number
         assert means["calls"][number] == pytest.approx(calls.mean()), str(rule)
         assert means["tokens"][number] == pytest.approx(tokens.mean()), str(rule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -16,7 +17,8 @@ from suffice.loops.retrieval import Question
 from suffice.policy.embedding import DraftEmbedder
 from suffice.policy.rounds import Cost, Reply
 from suffice.policy.signals import PROBER, SETTLED, KnownDifficulty
-from tests.suffice.loops.test_thinking_loop import CHAINS, loop, reply
+from tests.suffice.loops.test_thinking_loop import CHAINS, completion, loop, reply
+from tests.support.cli_tools import cli
 from tests.support.endpoint import Endpoint
 
 
@@ -119,6 +121,30 @@ def test_measured_live_runs_stop_and_cost_as_replayed(endpoint, recording, rule,
         live = outcome.costs.get(component, Cost())
         replayed = [run.ledger.costs[component][kind][place] for kind in KINDS]
         assert [getattr(live, kind) for kind in KINDS] == replayed, component
+
+
+def test_a_measured_recording_goes_on_where_it_failed(recording, tmp_path):
+    questions = [Question(question_id=name, question=f"{name}?", answers=("42",)) for name in CHAINS]
+    with Endpoint(reply, fault=[None] * 6 + ["500"]) as failing:
+        made = loop(failing, enrichers=MEASURES)
+        record(questions, made, tmp_path / "t.parquet", concurrency=1)
+        record(questions, made, tmp_path / "t.parquet", concurrency=1)
+    again = read_recording(tmp_path / "t.parquet")
+    kept = [name for name in recording.table.column_names if name != "recorded_at" and not name.endswith("seconds")]
+    assert again.table.select(kept).to_pylist() == recording.table.select(kept).to_pylist()
+
+
+def test_recorded_chains_are_measured_as_they_are_asked(endpoint, tmp_path):
+    thoughts, _, own = CHAINS["changes"]
+    log = {"id": "a", "question": "changes?", "gold": "4", "response": f"Answer: {own}"}
+    log["reasoning_content"] = "".join(f" {thought}" for thought in thoughts)
+    (tmp_path / "log.jsonl").write_text(json.dumps(log))
+    with Endpoint(lambda body: completion("3", "stop", body["prompt"])) as trials:
+        asked = ("think", "ask", tmp_path / "log.jsonl", "-o", tmp_path / "t.parquet", "--yes", "--model", "m")
+        done = cli(*asked, "--base-url", trials.url, "--set=every=2", "--set=embedder=minilm")
+    assert done.code == 0, done
+    novelty = read_recording(tmp_path / "t.parquet").column("semantic_novelty")[0]
+    assert np.isfinite(novelty[1])
 
 
 def test_a_policy_pins_what_measured_the_chain(endpoint):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.stats import binom
 from sklearn.isotonic import IsotonicRegression
@@ -14,6 +17,7 @@ from suffice.recordings import bundled_recording
 from suffice.recordings.recording import Recording
 from suffice.verdicts.certificates import Claim, certify
 from suffice.verdicts.certificates.family import threshold_path
+from suffice.verdicts.decisions import decide
 
 THRESHOLDS = (0.5, 0.7, 0.85, 0.9, 0.95, 0.99)
 EPSILON, DELTA, SIGNAL = 0.05, 0.05, "answer_logprob_mean"
@@ -65,3 +69,15 @@ def test_thought_calibrated_certifies_what_a_plain_loop_does():
 def test_a_calibrated_probability_out_of_range_is_refused(probability):
     with pytest.raises(RuleSyntaxError, match="certify chooses"):
         parse_rule(f"thought_calibrated({probability})")
+
+
+def test_decide_tries_a_probe_on_the_states_of_chains():
+    tune = bundled_recording("thoughts_tune")
+    kind = pa.field("p_settled", pa.float64(), metadata={"kind": "signal"})
+    settled = pa.array(
+        [None if right is None else 0.97 * right for right in tune.table["em"].to_pylist()], pa.float64()
+    )
+    advice = decide(Recording(tune.table.append_column(kind, settled), tune.metadata), cost="calls")
+    assert advice.policy is not None
+    assert str(advice.policy.rule) == "p_settled > 0.9"
+    assert "lynx" not in json.dumps(decide(tune, cost="calls").to_dict())

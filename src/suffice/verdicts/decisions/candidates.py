@@ -311,6 +311,8 @@ def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
         yield from ("dynasor(2)", "dynasor(3)")
     if "answer_logprob_mean" in columns:
         yield from (f"deer({confidence})" for confidence in _CONFIDENCES)
+    if "p_settled" in columns:
+        yield from (f"lynx({confidence})" for confidence in _CONFIDENCES)
 
 
 def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, start_round: int) -> Policy:

@@ -150,8 +150,8 @@ def _offsets(values: pa.Array) -> npt.NDArray[Any]:
 
 
 def _lengths(values: pa.Array) -> npt.NDArray[np.int64]:
-    offsets = _offsets(values)
-    return (offsets[1:] - offsets[:-1]).astype(np.int64)
+    offsets = _offsets(values).astype(np.int64)
+    return np.asarray(offsets[1:] - offsets[:-1])
 
 
 class TableDigest:

@@ -16,7 +16,7 @@ from suffice.common.files import is_url
 from suffice.common.provided import provided
 from suffice.errors import DataError, SchemaError
 from suffice.recordings.merging import MERGED
-from suffice.recordings.opened import OpenRecording, write_tables
+from suffice.recordings.opened import OpenFile, OpenRecording, write_tables
 from suffice.recordings.parts import OpenFolder, OpenPart, checksum_of, joined_parts, opened_parts, part_paths
 from suffice.recordings.parts_compaction import gathered
 from suffice.recordings.recording_files import is_sharded
@@ -67,7 +67,7 @@ def open_folder(path: Path, *, keep: bool = False, each: bool = False) -> OpenRe
     return OpenFolder(path, sorted((joined, *parts), key=_first_name))
 
 
-def _first_name(part: OpenPart) -> str:
+def _first_name(part: OpenFile) -> str:
     """Return the name by which a part is sorted: of joined ones, the first."""
     return min(joined_parts(part)) if isinstance(part, JoinedRows) else part.path.name
 
@@ -116,7 +116,7 @@ def keep_joined(opened: OpenFolder) -> None:
     if len(small) < _FEWEST or (len(chosen) < len(parts) and any("dataset" in part.metadata for part in parts)):
         return  # the hash of several data sets depends on their order
     entries = [{"file": name, "checksum": checksum} for part in before for name, checksum in part.checksums.items()]
-    entries += [{"file": part.path.name, "checksum": part.checksum} for part in small]
+    entries += [{"file": part.path.name, "checksum": str(part.checksum)} for part in small]
     replaced = set().union(*map(joined_parts, chosen)) - {entry["file"] for entry in entries}
     folder = opened if len(chosen) == len(parts) else OpenFolder(opened.path, chosen)
     metadata = {**folder.metadata, MERGED: [*entries, *({"file": name} for name in sorted(replaced))]}

@@ -262,12 +262,6 @@ def test_a_model_of_sentence_transformers_reads_long_texts_in_pieces(monkeypatch
     assert embedder.embed([""]).tolist() == [[0, 0, 0]]
 
 
-def test_without_sentence_transformers_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[dense\]"):
-        SentenceTransformersEmbedder("any").embed(["x"])
-
-
 # Endpoints
 
 

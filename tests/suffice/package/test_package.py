@@ -192,6 +192,7 @@ MISSING = [
     ("onnxruntime", "./packages/suffice-reader", "from suffice_reader import SpanReaderModel; SpanReaderModel()"),
     ("tokenizers", "./packages/suffice-reader", "from suffice_reader import SpanReaderModel; SpanReaderModel()"),
     ("onnxruntime", "./packages/suffice-reader", "from suffice_reader import MiniLM; MiniLM()"),
+    ("tokenizers", "./packages/suffice-reader", "from suffice_reader import MiniLM; MiniLM()"),
     ("openai", ".[endpoint]", "from suffice.loops.models import ChatModel; ChatModel('m', base_url='http://localhost:1/v1')"),
     ("vl_convert", ".[charts]", "from suffice.common.display import Chart; Chart({}).svg()"),
     ("sentence_transformers", ".[dense]", "from suffice import Passage; from suffice_retrieval.indexes.dense import DenseRetriever; DenseRetriever('any').rank('q', pool=[Passage(passage_id='1', title='t', text='x')])"),

@@ -7,6 +7,7 @@ import os
 import pickle
 import platform
 import random
+import ssl
 import sys
 import uuid
 from collections import Counter
@@ -117,6 +118,14 @@ def _own_configuration(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         patch.delenv("SUFFICE_APPROVE", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_are_read_once():
+    """Each client of a test would read those of all authorities again, which takes longer than what it asks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
         yield
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from suffice.errors import DataError, MissingExtraError, ModelError, SchemaError
+from suffice.errors import DataError, ModelError, SchemaError
 from suffice.loops.retrieval import Retriever, load_questions
 from suffice.policy.rounds import Passage
 from suffice.recordings import read_recording
@@ -161,12 +160,6 @@ def test_the_fingerprint_is_json_and_tells_models_and_corpora_apart(passages):
         dense(question_model="q", question_encoder=Words()),
     ]
     assert len({json.dumps(item.fingerprint(), sort_keys=True) for item in prints}) == len(prints)
-
-
-def test_without_the_extra_the_command_to_install_it_is_named(monkeypatch, passages):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[dense\]"):
-        DenseRetriever("any-model").rank("red", pool=passages)
 
 
 # Other similarities and encoders

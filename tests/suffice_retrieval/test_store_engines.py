@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from suffice import Policy, RetrievalLoop, ScriptedModel, load_questions, read_recording, record
-from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelError, ModelTimeoutError
+from suffice.errors import AuthenticationFailedError, DataError, ModelError, ModelTimeoutError
 from suffice.loops.retrieval import ranked_now, score_kind_of
 from suffice_retrieval.stores import ElasticsearchStore, OpenSearchStore, QdrantStore, open_store
 from tests.support.cli_tools import cli
@@ -359,13 +359,6 @@ def test_a_live_loop_and_a_command_record_from_an_index(wire, tmp_path):
     )  # fmt: skip
     assert done.code == 0, done
     assert "s3cret" not in done.out + done.err
-
-
-@pytest.mark.parametrize(("kind", "module"), [("elasticsearch", "elasticsearch"), ("opensearch", "opensearchpy")])
-def test_a_missing_client_of_an_engine_names_the_extra(monkeypatch, kind, module):
-    monkeypatch.setitem(__import__("sys").modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"suffice-retrieval\[{kind}\]"):
-        ENGINES[kind]("http://host", "passages")
 
 
 def qdrant(result):

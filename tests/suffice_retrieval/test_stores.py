@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import re
-import sys
 import time
 
 import numpy as np
@@ -17,7 +16,6 @@ from suffice.errors import (
     AuthenticationFailedError,
     ConfigMismatchError,
     DataError,
-    MissingExtraError,
     ModelError,
     ModelTimeoutError,
     NotFoundError,
@@ -584,17 +582,3 @@ def test_a_wrong_password_is_named_as_such(stores):
     store = PostgresStore(stores.uri.replace("//postgres:", "//reader:"), table="passages")
     with pytest.raises(AuthenticationFailedError, match="permission denied"):
         store.fingerprint()
-
-
-@pytest.mark.parametrize(
-    ("module", "extra", "make"),
-    [
-        ("psycopg", "postgres", lambda: PostgresStore("postgresql://host/db", table="p")),
-        ("qdrant_client", "qdrant", lambda: QdrantStore("p", url="http://host", embedder=EMBEDDER)),
-        ("lancedb", "lancedb", lambda: LanceDBStore("folder", table="p")),
-    ],
-)
-def test_a_missing_client_names_the_extra(monkeypatch, module, extra, make):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"suffice-retrieval\[{extra}\]"):
-        make()

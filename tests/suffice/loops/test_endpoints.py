@@ -320,6 +320,7 @@ def test_clients_share_certificates_until_the_environment_names_others(monkeypat
     monkeypatch.setattr(
         ssl.SSLContext, "load_verify_locations", lambda *args, **kwargs: (read.append(args), load(*args, **kwargs))[1]
     )
+    monkeypatch.setattr(ssl, "create_default_context", ssl.create_default_context.__wrapped__)
     http = importlib.import_module("suffice.loops.models._http")
     http._trusted.cache_clear()
     monkeypatch.setenv("SSL_CERT_FILE", certifi.where())

@@ -29,7 +29,7 @@ from suffice_reader.minilm import MiniLM
 from tests.support.batches import BatchEndpoint
 from tests.support.endpoint import prompt_of
 
-pytestmark = pytest.mark.usefixtures("no_collecting")
+pytestmark = pytest.mark.usefixtures("no_collecting", "quick_reader")  # test_cli_live.py has the real one
 
 ENCODED = MiniLM._mean
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,14 +38,6 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
 NOT_RUN = 35
 """Blocks of all pages that cannot run here: installing, downloading, and starting servers."""
-
-
-@pytest.fixture(autouse=True)
-def reader(request):
-    """Run all pages but the README on the quick reader; the README reads what other tests of the same questions have read."""
-    callspec = getattr(request.node, "callspec", None)
-    is_readme = callspec is not None and callspec.params.get("name") == "README.md"
-    request.getfixturevalue("remembered_windows" if is_readme else "quick_reader")
 
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<language>[\w-]*)\n(?P<text>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)

@@ -23,17 +23,24 @@ SAYS = {
 """Something that each of them prints."""
 
 
-def run(name, folder, **variables):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "SUFFICE_"))}
-    return subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / name)],
-        check=False,
-        cwd=folder,
-        env={**environment, **variables},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys):
+    """Return a function that runs an example in this process and returns its exit code, its output and its errors."""
+    for variable in [variable for variable in os.environ if variable.startswith(("OPENAI_", "SUFFICE_"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.chdir(tmp_path)
+
+    def here(name, **variables):
+        for variable, value in variables.items():
+            monkeypatch.setenv(variable, value)
+        try:
+            runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+            code = 0
+        except SystemExit as ended:
+            code = ended.code
+        return code, *capsys.readouterr()
+
+    return here
 
 
 def test_every_example_is_known_here():
@@ -67,48 +74,47 @@ def test_what_an_engine_replies_becomes_a_line_of_a_batch(tmp_path):
 
 
 @pytest.mark.parametrize("name", sorted(SAYS))
-def test_the_example_runs(name, tmp_path):
-    done = run(name, tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    assert SAYS[name] in done.stdout
+def test_the_example_runs(name, run, tmp_path):
+    code, said, errors = run(name)
+    assert (code, errors) == (0, "")
+    assert SAYS[name] in said
     assert not list(tmp_path.iterdir()), "an example leaves nothing behind"
 
 
-def test_the_example_of_recording_runs(quick_reader, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    runpy.run_path(str(EXAMPLES / "record_and_replay.py"), run_name="__main__")
-    assert "tasr: f1" in capsys.readouterr().out
+def test_the_example_of_recording_runs(quick_reader, run, tmp_path):
+    assert "tasr: f1" in run("record_and_replay.py")[1]
     assert not list(tmp_path.iterdir()), "an example leaves nothing behind"
 
 
-def test_the_endpoint_example_runs_against_any_endpoint(tmp_path):
+def test_the_endpoint_example_runs_against_any_endpoint(run):
     with Endpoint(reply="Answer: Oslo\nConfidence: 4") as endpoint:
-        done = run("own_endpoint.py", tmp_path, SUFFICE_URL=endpoint.url, SUFFICE_MODEL="m")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("'Oslo' (gold ") == 3
-    assert done.stdout.count("rule at round 2") == 3
+        code, said, errors = run("own_endpoint.py", SUFFICE_URL=endpoint.url, SUFFICE_MODEL="m")
+    assert code == 0, errors
+    assert said.count("'Oslo' (gold ") == 3
+    assert said.count("rule at round 2") == 3
     assert len(endpoint.requests) == 6
 
 
-def test_the_drafting_example_runs_against_any_endpoint(tmp_path):
+def test_the_drafting_example_runs_against_any_endpoint(run):
     with Endpoint(reply="Approved") as endpoint:
-        done = run("drafting.py", tmp_path, SUFFICE_URL=endpoint.url, SUFFICE_MODEL="m")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("stopped: rule, critic_approved >= 1") == 2
+        code, said, errors = run("drafting.py", SUFFICE_URL=endpoint.url, SUFFICE_MODEL="m")
+    assert code == 0, errors
+    assert said.count("stopped: rule, critic_approved >= 1") == 2
     assert len(endpoint.requests) == 8
 
 
 @pytest.mark.parametrize("name", ["own_endpoint.py", "drafting.py"])
-def test_the_endpoint_example_says_what_is_missing(name, tmp_path):
-    done = run(name, tmp_path)
-    assert done.returncode == 2
-    assert "set SUFFICE_URL" in done.stdout
+def test_the_endpoint_example_says_what_is_missing(name, run):
+    code, said, _ = run(name)
+    assert code == 2
+    assert "set SUFFICE_URL" in said
 
 
 def test_the_endpoint_example_fails_in_one_line(tmp_path):
     with Endpoint(fault="401") as endpoint:
-        done = run("own_endpoint.py", tmp_path, SUFFICE_URL=endpoint.url)
+        command = [sys.executable, "-W", "error", str(EXAMPLES / "own_endpoint.py")]
+        environment = {**os.environ, "SUFFICE_URL": endpoint.url}
+        done = subprocess.run(command, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr

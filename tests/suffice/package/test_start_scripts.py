@@ -1,5 +1,6 @@
 """The scripts of examples/start print what docs/examples.md shows; those of frameworks run in tests/frameworks."""
 
+import os
 import runpy
 
 import pytest
@@ -24,15 +25,32 @@ def test_the_page_of_examples_shows_the_scripts_as_they_are():
     assert page_text(SHOWN) == PAGE.read_text("utf-8"), "python -m scripts.examples_page NAME"
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch, capsys):
+    """Return a function that runs a script in this process and returns what it prints; starting one takes a second."""
+    for variable in [variable for variable in os.environ if variable.startswith(("OPENAI_", "SUFFICE_"))]:
+        monkeypatch.delenv(variable)
+    monkeypatch.chdir(tmp_path)
+
+    def run(script):
+        runpy.run_path(str(script), run_name="__main__")
+        said = capsys.readouterr()
+        assert not said.err
+        assert not list(tmp_path.iterdir())
+        return wrapped(said.out)
+
+    return run
+
+
 @pytest.mark.whole
 @pytest.mark.parametrize("script", PLAIN, ids=lambda script: script.stem)
-def test_a_script_prints_what_the_page_shows(script, tmp_path):
-    said = printed(script, tmp_path)
+def test_a_script_prints_what_the_page_shows(script, here):
+    said = here(script)
     assert not differs(SHOWN[script.stem], said), said
 
 
 @pytest.mark.whole
-def test_the_script_for_postgres_prints_what_the_page_shows(tmp_path, tmp_path_factory, monkeypatch, capsys):
+def test_the_script_for_postgres_prints_what_the_page_shows(here, tmp_path_factory, monkeypatch):
     runtime = tmp_path_factory.mktemp("runtime")
     runtime.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
@@ -41,12 +59,9 @@ def test_the_script_for_postgres_prints_what_the_page_shows(tmp_path, tmp_path_f
 
     run = postgres_server.pgexec  # its own limit for a start is ten seconds, too few on a busy machine
     monkeypatch.setattr(postgres_server, "pgexec", lambda *words, **given: run(*words, **{**given, "timeout": 600}))
-    monkeypatch.chdir(tmp_path)
     (script,) = (script for script in SCRIPTS if script.stem == POSTGRES)
-    runpy.run_path(str(script), run_name="__main__")
-    said = wrapped(capsys.readouterr().out)
+    said = here(script)
     assert not differs(SHOWN[POSTGRES], said), said
-    assert not list(tmp_path.iterdir())
 
 
 def test_outputs_may_differ_in_a_last_decimal_and_nowhere_else():

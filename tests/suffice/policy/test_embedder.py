@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from suffice.errors import AuthenticationFailedError, DataError, MissingExtraError, ModelError
+from suffice.errors import AuthenticationFailedError, DataError, ModelError
 from suffice.loops.models import EndpointEmbedder
 from suffice.loops.models.sentence_transformers import SentenceTransformersEmbedder
 from suffice.policy.embedding import DraftEmbedder, Embedder, checked_vectors, identity, pieces_of, pooled
@@ -138,13 +137,6 @@ def test_a_folder_without_a_model_is_a_clear_error(tmp_path):
         MiniLM(threads=0)
 
 
-@pytest.mark.parametrize("module", ["onnxruntime", "tokenizers"])
-def test_without_onnxruntime_the_message_says_what_to_install(monkeypatch, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match="suffice-reader"):
-        MiniLM()
-
-
 # Long texts in pieces
 
 
@@ -260,12 +252,6 @@ def test_a_model_of_sentence_transformers_reads_long_texts_in_pieces(monkeypatch
     assert (cost.calls, cost.uncached_tokens) == (1, 9)
     assert identity(embedder) == {"id": "letters", "revision": "7", "pooling": "unknown, pieces of 4"}
     assert embedder.embed([""]).tolist() == [[0, 0, 0]]
-
-
-def test_without_sentence_transformers_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[dense\]"):
-        SentenceTransformersEmbedder("any").embed(["x"])
 
 
 # Endpoints

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import sys
 
 import numpy as np
 import pytest
 
 from suffice import Passage, Round, ScriptedModel, parse_rule, read_recording, record
-from suffice.errors import DataError, MissingExtraError, ModelError
+from suffice.errors import DataError, ModelError
 from suffice.loops import RetrievalLoop
 from suffice.loops.models import ENTAILMENT, ChatModel, EntailmentJudge
 from suffice.loops.models.judge import parse_mark
@@ -186,12 +185,6 @@ def test_a_cross_encoder_with_several_labels_is_refused():
 
     with pytest.raises(ModelError, match="3 numbers"):
         measured(CrossEncoderScorer("nli", encoder=Three()))
-
-
-def test_without_sentence_transformers_the_message_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    with pytest.raises(MissingExtraError, match=r"\.\[dense\]"):
-        measured(CrossEncoderScorer("x"))
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
+from suffice.importers.closed_book import is_confidence, is_of_retrieval
 from suffice.importers.cost_guesses import COST_NAMES, CostGuess
 from suffice.importers.cost_names import OF_CALLS
 from suffice.importers.grid import OWN_COLUMNS, is_cost
@@ -38,6 +39,7 @@ from suffice.importers.names import (
 )
 from suffice.importers.number_forms import FORMS
 from suffice.importers.options import has_options
+from suffice.importers.prefixes import THINKING_TOKENS, prefix_columns
 from suffice.importers.records import Record
 from suffice.importers.round_scores import is_score_name, refuse_single_scores
 from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, run_note
@@ -107,8 +109,10 @@ def guess_columns(
     guess.place(one_per_record=bool(shape.how))
     guess.texts()
     guess.costs()
+    guess.thoughts()
     guess.numbers()
     guess.scores()
+    guess.confidences()
     guess.outcomes_of_runs()
     guess.ask_for_an_unread_answer()
     read = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
@@ -377,6 +381,24 @@ class _Guess(CostGuess):
                 shown = self.shown.get(name, name)
                 self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown, how=how))
                 return
+
+    def confidences(self) -> None:
+        """Read numbers that are a confidence by a word in their names as signals; those of a question only beside round 0."""
+        begins_at_0 = any(str(number) in ("0", "0.0") for number in self.table.column(self.result.columns.get("round", "")))
+        for name in [name for name in self._unread() if is_confidence(name) and not is_of_retrieval(name)]:
+            ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
+            is_known = begins_at_0 if name in self.outer else "round" in self.result.columns
+            is_usable = ours.isidentifier() and not {ours, name} & {*self.said, *SIGNALS, *METRICS, *OWN_COLUMNS, *self.result.columns}
+            if is_known and is_usable and values is not None and len({*values}) > 1:
+                self.read(ours, name, "a confidence by its name: a signal of your own")
+
+    def thoughts(self) -> None:
+        """Find the tokens of prefixes of a chain of thought, if nothing else costs anything."""
+        is_free = self.lacks(THINKING_TOKENS) and "answer" in self.result.columns and not any(map(is_cost, self.result.columns))
+        number = self.result.columns.get("round", "")
+        unread = [name for name in self._unread() if name not in self.outer] if is_free else []
+        for name in prefix_columns(self.table, self._ids_of_rows(), number, unread)[:1]:
+            self.read(THINKING_TOKENS, name, "tokens of a chain so far: they rise in each question")
 
     def outcomes_of_runs(self) -> None:
         """Find metrics, not named by the user, that are said of a whole run in each of its rows."""

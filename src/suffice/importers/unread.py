@@ -45,6 +45,7 @@ _MONEY = re.compile(r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
+_OF_TOKENS = re.compile(r"(?:^|_)tok(?:en)?s?(?:_|$)")
 _ALIKE = 0.1
 _DECIMAL = re.compile(r"-?\d*[.,]\d+")
 _QUESTIONS, _OFFERED = 10, 3
@@ -77,7 +78,7 @@ def unread_notes(
             for name in drafts
         ),
         *_uncounted_rounds(table, columns, unused),
-        *_costs(table, columns, [name for name in unused if name not in shape.outer], costs),
+        *_costs(table, columns, shape.columns, [name for name in unused if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, unused),
         *([] if is_judged else _flags(table, columns, [name for name in unused if name not in shape.outer])),
     ]
@@ -127,7 +128,11 @@ def _uncounted_rounds(table: TableColumns, columns: Mapping[str, str], unused: C
 
 
 def _costs(
-    table: TableColumns, columns: Mapping[str, str], unused: Collection[str], costs: Collection[str]
+    table: TableColumns,
+    columns: Mapping[str, str],
+    shown: Mapping[str, str],
+    unused: Collection[str],
+    costs: Collection[str],
 ) -> Iterator[str]:
     for name in _called(unused, costs):
         fault = table.not_a_number(name)
@@ -136,15 +141,30 @@ def _costs(
     if not any(ours.startswith("cost.") and ours.endswith("_tokens") for ours in columns):
         for name in _called(unused, TOTAL_TOKENS)[:1]:
             yield (
-                f"{name!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
+                f"{shown.get(name, name)!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
                 "all as output, or what each round adds if they never fall (money: an upper bound)"
             )
     kinds = {ours.rpartition(".")[2] for ours in columns if ours.startswith("cost.")}
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
-        yield f"no column has {' or '.join(absent)} tokens{UNCOUNTED}"
+        yield _no_tokens_note(table, shown, unused, absent)
     for name in [name for name in unused if last_name(name) in MONEY or _MONEY.search(last_name(name))][:1]:
         yield _money_note(table, name)
+
+
+def _no_tokens_note(
+    table: TableColumns, shown: Mapping[str, str], unused: Collection[str], absent: Sequence[str]
+) -> str:
+    """Return the note that no input or output tokens are read, which names the columns of tokens that may be them."""
+    names = [name for name in unused if _OF_TOKENS.search(last_name(name)) and table.numbers(name)]
+    what = " or ".join(absent)
+    if not names:
+        return f"no column has {what} tokens{UNCOUNTED}"
+    listed = " and ".join(repr(shown.get(name, name)) for name in names[:_OFFERED])
+    options = {"input": f"cost.generator.uncached_tokens={names[0]}", "output": f"{_OUTPUT}={names[0]}"}
+    ways = [f"--column {quoted(option)} if they are {kind}" for kind, option in options.items() if kind in absent]
+    so_far = f", --column {quoted(f'thinking_tokens={names[0]}')} if they are those of a chain of thought so far"
+    return f"{listed} are not read as {what} tokens: {', '.join(ways)}{so_far}; until then{UNCOUNTED.removeprefix(':')}"
 
 
 def _forms(name: str, value: object) -> str:

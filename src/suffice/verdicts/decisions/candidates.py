@@ -22,9 +22,10 @@ from suffice.policy.rules.algebra import Threshold
 from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc, settled
 from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
+from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, refuse_untried
-from suffice.recordings.schema import RETURNED
+from suffice.recordings.schema import RETURNED, cost_column
 from suffice.verdicts.decisions.gates import (
     RETRIEVALS,
     begins_closed_book,
@@ -89,9 +90,23 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
     if attempts := attempts_of(recording):
         refuse_untried(recording, recording.failed)
         result |= {"cost": "money", "baseline": f"{attempts[-1]}{ALONE}"}
+    if _has_priced_trials(recording):  # a chain is one call, however long it is
+        result["cost"] = "tokens"
     if begins_closed_book(recording) and int(recording.index[-1]) == 1:  # only retrieval can be saved
         result["cost"] = RETRIEVALS
     return result
+
+
+def _has_priced_trials(recording: Recording) -> bool:
+    """Return whether rounds are checkpoints of chains of thought, and the tokens of thinking and of each trial answer are known."""
+    if cost_column(TRIAL, "calls") not in recording.names("cost"):
+        return False
+    for component in ("generator", TRIAL):
+        names = [cost_column(component, kind) for kind in ("uncached_tokens", "output_tokens")]
+        asked = recording.seen & ~recording.failed[:, None] & (recording.column(cost_column(component, "calls")) > 0)
+        if not {*names} <= {*recording.names("cost")} or any(np.isnan(recording.column(name)[asked]).any() for name in names):
+            return False
+    return True
 
 
 def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price] | None) -> None:

@@ -121,7 +121,7 @@ def unnamed_columns(recording: Recording, named: Sequence[str]) -> list[str]:
     """Return numeric columns of the log that vary at round 0 and may be a confidence, but are not read as one."""
     if not (begins_closed_book(recording) or attempts_of(recording)):
         return []
-    own = [name for name in recording.names("signal") if name not in SIGNALS] if attempts_of(recording) else []
+    own = [name for name in recording.names("signal") if name not in SIGNALS]
     return [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
 
 

@@ -348,7 +348,7 @@ def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
 
 def _next_step(summary: ImportSummary) -> str:
     """Return the next command; none if no round can be saved, which a note explains."""
-    if summary.rounds <= 1:
+    if summary.rounds <= 1 or not (summary.judged_by or any(means.answered for means in summary.by_round)):
         return ""
     if summary.clusters >= ENOUGH:
         return f"suffice decide {quoted(summary.path)}{'' if summary.judged_by or summary.of_steps else ASK}{where_words(summary.loops[:1])}"

@@ -42,7 +42,7 @@ from suffice.importers.options import has_options
 from suffice.importers.prefixes import THINKING_TOKENS, prefix_columns
 from suffice.importers.records import Record
 from suffice.importers.round_scores import is_score_name, refuse_single_scores
-from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, run_note
+from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, is_task_outcome, run_note
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words
 from suffice.importers.table_columns import ColumnMap, TableColumns
@@ -113,6 +113,7 @@ def guess_columns(
     guess.numbers()
     guess.scores()
     guess.confidences()
+    guess.outcomes_of_tasks()
     guess.outcomes_of_runs()
     guess.ask_for_an_unread_answer()
     read = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
@@ -292,8 +293,9 @@ class _Guess(CostGuess):
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
             unread = [name for name in self._unread() if name not in self.outer]
-            scored, rounds = bool(metrics or columns.keys() & METRICS), "round" in columns
-            doubts.refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=scored, has_rounds=rounds)
+            of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
+            scored, is_of_tasks, rounds = bool(of_rounds), bool(self.result.of_runs), "round" in columns
+            doubts.refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=scored, is_of_tasks=is_of_tasks, has_rounds=rounds)
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
@@ -370,7 +372,7 @@ class _Guess(CostGuess):
 
     def scores(self) -> None:
         """Read a number in [0, 1] of each round as a metric by a word in its name, if there is no other metric."""
-        if self.result.metrics or not self.result.columns.keys().isdisjoint(METRICS):
+        if self._is_judged():
             return
         for name in [name for name in self._unread() if name not in self.outer and is_score_name(name)]:
             ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
@@ -400,19 +402,39 @@ class _Guess(CostGuess):
         for name in prefix_columns(self.table, self._ids_of_rows(), number, unread)[:1]:
             self.read(THINKING_TOKENS, name, "tokens of a chain so far: they rise in each question")
 
+    def outcomes_of_tasks(self) -> None:
+        """Read a column that says by a word in its name whether a task succeeded, in each of its rows alike, if nothing else judges."""
+        if self._is_judged() or "golds" in self.result.columns:
+            return
+        ids, answer = self._ids_of_rows(), self.result.columns.get("answer", "")
+        for name in [name for name in self._unread() if name not in self.outer and is_task_outcome(name)]:
+            ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
+            is_usable = ours.isidentifier() and ours not in {*self.said, *SIGNALS, *OWN_COLUMNS}
+            in_unit = values is not None and all(0 <= value <= 1 for value in values)
+            if is_usable and in_unit and is_of_runs(self.table, name, ids, answer):
+                self.result.metrics[ours] = name
+                self.result.readings.append(
+                    ColumnReading(ours=f"{ours} (metric)", theirs=name, how="an outcome by its name, all in [0, 1]")
+                )
+                return
+
+    def _is_judged(self) -> bool:
+        return bool(self.result.metrics) or not self.result.columns.keys().isdisjoint(METRICS)
+
     def outcomes_of_runs(self) -> None:
         """Find metrics, not named by the user, that are said of a whole run in each of its rows."""
         columns, ids = self.result.columns, self._ids_of_rows()
         found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}
         for name, theirs in found.items():
-            if name not in self.said and is_of_runs(self.table, theirs, ids, columns.get("answer", "")):
+            may_be = name not in self.said or "answer" not in columns  # without answers, it can be said of nothing else
+            if may_be and is_of_runs(self.table, theirs, ids, columns.get("answer", "")):
                 self.result.of_runs.add(name)
                 ours = name if name in columns else f"{name} (metric)"
                 self.result.readings[:] = [
                     replace(item, theirs=f"{item.theirs}{LAST_ROUND}") if item.ours == ours else item
                     for item in self.result.readings
                 ]
-                self.result.notes.append(run_note(name, theirs))
+                self.result.notes.append(run_note(name, theirs, has_answers="answer" in columns))
 
 
 def _are_marks(values: Sequence[Any]) -> bool:

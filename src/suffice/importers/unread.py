@@ -31,6 +31,7 @@ from suffice.importers.names import (
 )
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
 from suffice.importers.records import Record
+from suffice.importers.run_outcomes import is_fault
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
@@ -87,7 +88,7 @@ def unread_notes(
 def _flags(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
     """Note a column of 0 and 1 that differs between rounds, if nothing else judges answers."""
     ids = table.column(columns.get("question_id", ""))
-    for name in [name for name in unused if table.judges_rounds(name, ids)][:1]:
+    for name in [name for name in unused if table.judges_rounds(name, ids) and not is_fault(name)][:1]:
         ours = re.sub(r"\W", "_", plain_name(name))
         yield (
             f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round, judge by it with --metric-column "

@@ -81,7 +81,19 @@ _OF_PASSAGES = re.compile(
 
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
-_ARGUMENTS = frozenset({"tool_args", "tool_arguments", "tool_input", "tool_call", "args", "arguments", "action", "action_input", "parameters"})
+_ARGUMENTS = frozenset(
+    {
+        "tool_args",
+        "tool_arguments",
+        "tool_input",
+        "tool_call",
+        "args",
+        "arguments",
+        "action",
+        "action_input",
+        "parameters",
+    }
+)
 """Objects with the arguments of a tool."""
 
 THOUGHTS = (

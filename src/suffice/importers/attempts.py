@@ -32,7 +32,12 @@ def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str]) 
             if not models:
                 continue
             orders = in_turn(model, models)
-            rows = {f"--column {quoted(f'round={name}')}": ({"columns": {"round": name}}, f"{name!r} counts the rounds of one loop")}
+            rows = {
+                f"--column {quoted(f'round={name}')}": (
+                    {"columns": {"round": name}},
+                    f"{name!r} counts the rounds of one loop",
+                )
+            }
             raise UnsettledError(
                 f"{name!r} counts the rows of every question, and each of its numbers has a {model} of its own ({cut_list(models)}): are these "
                 "asked in turn, until an answer is accepted, or is each a loop of its own?",
@@ -47,7 +52,12 @@ def in_turn(model: str, models: Sequence[str]) -> dict[str, tuple[dict[str, Any]
     if any("," in name for name in models) or len(order) > _LONGEST:
         return {}
     column = f"{model}:{order}"
-    return {f"--column {quoted(f'round={column}')}": ({"columns": {"round": column}}, "they are asked in turn, in this order")}
+    return {
+        f"--column {quoted(f'round={column}')}": (
+            {"columns": {"round": column}},
+            "they are asked in turn, in this order",
+        )
+    }
 
 
 def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
@@ -58,7 +68,7 @@ def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
         pairs = [*zip(ids, map(str, table.column(model)), strict=True)]
         if 1 < len(values) <= _MOST and len({*pairs}) == len(pairs) > len({*ids}):
             options = " or ".join(in_turn(model, values))
-            return options and f"if the models are asked in turn, {options} reads them as attempts (the cheapest first)"
+            return options and f"if the models are asked in turn: {options}"
     return ""
 
 
@@ -76,7 +86,11 @@ def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, name:
     """Return the model of each number, in order; empty unless each number has one, and counts the rows of nearly every question."""
     numbers = [int(float(value)) for value in table.column(name)]
     pairs = {*zip(numbers, map(str, table.column(model)), strict=True)}
-    if not 1 < len(pairs) <= _MOST or len(pairs) != len({n for n, _ in pairs}) or len(pairs) != len({m for _, m in pairs}):
+    if (
+        not 1 < len(pairs) <= _MOST
+        or len(pairs) != len({n for n, _ in pairs})
+        or len(pairs) != len({m for _, m in pairs})
+    ):
         return []
     own: dict[str, list[int]] = {}
     for key, n in zip(ids, numbers, strict=True):

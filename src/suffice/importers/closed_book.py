@@ -9,15 +9,15 @@ from suffice.importers.names import ANSWERS, last_name, plain_name
 from suffice.importers.records import Record
 
 _WHAT = "(?:rag|retrieval|contexts?|docs|documents|evidence|search|passages|tools?|knowledge)"
-_ALONE = (
-    rf"closed_?book|(?<!non_)parametric|memory_only|(?:no|non|without|w_?o|before|pre)_?{_WHAT}|(?:llm|model)_(?:only|alone)"
-)
+_ALONE = rf"closed_?book|(?<!non_)parametric|memory_only|(?:no|non|without|w_?o|before|pre)_?{_WHAT}|(?:llm|model)_(?:only|alone)"
 _WEAK = "direct|zero_?shot|baseline|vanilla|base|plain"
 """Words that also have other meanings, so that only the user's order of columns makes them the model alone."""
 
 _CLOSED_BOOK = re.compile(rf"(?:^|_)(?:{_ALONE})(?=_|$)")
 _PERHAPS = re.compile(rf"(?:^|_)(?:{_ALONE}|{_WEAK})(?=_|$)")
-_RETRIEVED = re.compile(rf"(?:^|_)(?:rag|open_?book|(?:with|after|post|w)_?{_WHAT}|retriev(?:al|ed)|augmented|grounded)(?=_|$)")
+_RETRIEVED = re.compile(
+    rf"(?:^|_)(?:rag|open_?book|(?:with|after|post|w)_?{_WHAT}|retriev(?:al|ed)|augmented|grounded)(?=_|$)"
+)
 _STATUS = frozenset({"status", "error", "state", "ok", "failed", "finish_reason", "exception"})
 _NOT_RUN = frozenset({"skipped", "skip", "not_run", "not run", "none", "gated", "unused", "n/a", "no"})
 
@@ -66,12 +66,18 @@ def pair_of(names: Iterable[str]) -> list[str]:
     >>> pair_of(["baseline_answer", "rag_answer"]), pair_of(["closed_book.em", "rag.em"])
     ([], [])
     """
-    places = {name: place for name in names if (place := _place_of(name)) is not None and last_name(place[0]) in ANSWERS}
+    places = {
+        name: place for name in names if (place := _place_of(name)) is not None and last_name(place[0]) in ANSWERS
+    }
     ordered = sorted(places, key=lambda name: places[name][1])
-    return ordered if [places[name][1] for name in ordered] == [0, 1] and len({p[0] for p in places.values()}) == 1 else []
+    return (
+        ordered if [places[name][1] for name in ordered] == [0, 1] and len({p[0] for p in places.values()}) == 1 else []
+    )
 
 
-def closed_book_families(answers: Sequence[str], families: Mapping[str, Mapping[int, str]], names: Iterable[str]) -> Families:
+def closed_book_families(
+    answers: Sequence[str], families: Mapping[str, Mapping[int, str]], names: Iterable[str]
+) -> Families:
     """Return families of columns by round, counted from 0, with further ones whose names tell the two rounds apart.
 
     Args:

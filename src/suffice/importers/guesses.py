@@ -295,7 +295,9 @@ class _Guess(CostGuess):
             unread = [name for name in self._unread() if name not in self.outer]
             of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
             scored, is_of_tasks, rounds = bool(of_rounds), bool(self.result.of_runs), "round" in columns
-            doubts.refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=scored, is_of_tasks=is_of_tasks, has_rounds=rounds)
+            doubts.refuse_unread_answer(
+                self.table, self._ids_of_rows(), unread, is_scored=scored, is_of_tasks=is_of_tasks, has_rounds=rounds
+            )
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
@@ -386,17 +388,29 @@ class _Guess(CostGuess):
 
     def confidences(self) -> None:
         """Read numbers that are a confidence by a word in their names as signals; those of a question only beside round 0."""
-        begins_at_0 = any(str(number) in ("0", "0.0") for number in self.table.column(self.result.columns.get("round", "")))
+        begins_at_0 = any(
+            str(number) in ("0", "0.0") for number in self.table.column(self.result.columns.get("round", ""))
+        )
         for name in [name for name in self._unread() if is_confidence(name) and not is_of_retrieval(name)]:
             ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
             is_known = begins_at_0 if name in self.outer else "round" in self.result.columns
-            is_usable = ours.isidentifier() and not {ours, name} & {*self.said, *SIGNALS, *METRICS, *OWN_COLUMNS, *self.result.columns}
+            is_usable = ours.isidentifier() and not {ours, name} & {
+                *self.said,
+                *SIGNALS,
+                *METRICS,
+                *OWN_COLUMNS,
+                *self.result.columns,
+            }
             if is_known and is_usable and values is not None and len({*values}) > 1:
                 self.read(ours, name, "a confidence by its name: a signal of your own")
 
     def thoughts(self) -> None:
         """Find the tokens of prefixes of a chain of thought, if nothing else costs anything."""
-        is_free = self.lacks(THINKING_TOKENS) and "answer" in self.result.columns and not any(map(is_cost, self.result.columns))
+        is_free = (
+            self.lacks(THINKING_TOKENS)
+            and "answer" in self.result.columns
+            and not any(map(is_cost, self.result.columns))
+        )
         number = self.result.columns.get("round", "")
         unread = [name for name in self._unread() if name not in self.outer] if is_free else []
         for name in prefix_columns(self.table, self._ids_of_rows(), number, unread)[:1]:

@@ -30,7 +30,9 @@ _OF_PREFIXES = re.compile(
     r"|(?:n_|num_)(?:prefix|thought|thinking|reasoning|chain|cot)_tokens|(?:prefix|thinking|chain|cot)_(?:token_count|end|position)"
 )
 """Names of the number of tokens of a chain of thought up to a checkpoint."""
-_OF_TRIALS = re.compile(r"(?:trial|forced|forced_answer|probe|answer)_(?:n_)?tokens?(?:_used)?|n_(?:trial|forced|probe|answer)_tokens")
+_OF_TRIALS = re.compile(
+    r"(?:trial|forced|forced_answer|probe|answer)_(?:n_)?tokens?(?:_used)?|n_(?:trial|forced|probe|answer)_tokens"
+)
 """Names of the number of tokens of the answer that was forced there."""
 _QUESTIONS = 10
 _LOGPROB = "answer_logprob_mean"
@@ -134,9 +136,7 @@ class Prefixes:
             if self._trial_cost is not None:
                 price = f"a trial answer costs {self._trial_cost:g} tokens, as --trial-cost says"
             elif self._of_trials:
-                price = (
-                    f"a trial answer costs the tokens in {self._of_trials!r}, as on a server that caches prefixes (--trial-cost N: N tokens each)"
-                )
+                price = f"a trial answer costs the tokens in {self._of_trials!r}, as on a server that caches prefixes (--trial-cost N: N tokens each)"
             chain = (
                 f"each row is a prefix of a chain of thought: thinking costs what {THINKING_TOKENS} adds from row to row, and the last row of a "
                 "question is the end of its chain, which needs no trial answer"

@@ -20,9 +20,25 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 LAST_ROUND = " (last round)"
 """The end of the description of such a score's column."""
 
-_WORDS = frozenset({"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"})
-_FAULTS = frozenset({"exit", "returncode", "rc", "errno", "code", "error", "errors", "err", "failed", "failure", "failures", "fail"}) | {
-    *("retry", "retries", "retried", "timeout", "cancelled", "aborted", "loss", "penalty", "exception", "invalid", "wrong"),
+_WORDS = frozenset(
+    {"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"}
+)
+_FAULTS = frozenset(
+    {"exit", "returncode", "rc", "errno", "code", "error", "errors", "err", "failed", "failure", "failures", "fail"}
+) | {
+    *(
+        "retry",
+        "retries",
+        "retried",
+        "timeout",
+        "cancelled",
+        "aborted",
+        "loss",
+        "penalty",
+        "exception",
+        "invalid",
+        "wrong",
+    ),
 }
 
 _CHANGING, _GOOD = 10, 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
@@ -38,6 +39,7 @@ from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.schema import cost_column
 
 _MOST_ROUNDS = 1e9
+_DIGITS = re.compile(r"\d+")
 _MOST_RUNS, _OFFERED, _FEW_COPIES = 12, 3, 0.3
 _TEXTS = ("answer", "text", "feedback", "finish_reason")
 
@@ -264,6 +266,14 @@ class _Rows:
             if theirs.endswith(NUMBERED):
                 n_wrong = len({*np.repeat(np.arange(len(starts)), lengths)[wrong].tolist()})
                 raise self._missing_word(theirs, str(ids[q]), own, f"{n_wrong:,} of {counted(len(starts), 'question')}")
+            files = [row.file for row in self._rows[starts[q] : starts[q] + lengths[q]]]
+            if len({*files}) > 1 and all(
+                n in map(int, _DIGITS.findall(file)) for n, file in zip(own, files, strict=True)
+            ):
+                raise DataError(
+                    f"{self._where}: {_in_words(ids[q], ids)} is missing in the file of a round: it has the rounds {own!r:.80}. Rows that --where "
+                    "leaves out are missing, too: without it, rows without an answer are rounds without one"
+                )
             choices: dict[str, tuple[dict[str, str], str]] = {
                 "--column round=": ({"round": ""}, "nothing is missing: count the rows of each question in their order")
             }

@@ -44,6 +44,7 @@ from suffice.importers.runs import (
     chosen_rows,
     ignored_names,
     order_notes,
+    ordered_files,
     run_id,
     runs_notes,
     tell_apart,
@@ -228,7 +229,10 @@ class TableSource(ABC):
             used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
             if "answer" in plan.columns and not order:
                 refuse_models_in_turn(table, self._key, {*columns.values(), *self._options.where})
-                refuse_failed_calls(table, plan.columns["answer"], [*used])
+                if not ordered_files([*dict.fromkeys(row.file for row in table.rows)])[
+                    0
+                ]:  # else a failed call is that of its file
+                    refuse_failed_calls(table, plan.columns["answer"], [*used])
                 refuse_first_speakers(table, [*map(str, table.column(self._key))], used)
             numbers = [theirs for ours, theirs in plan.columns.items() if is_cost(ours) or ours in SIGNALS]
             ask_about_factors(table, self._key, used, order[1] if order else "", costs=numbers)
@@ -308,7 +312,9 @@ class TableSource(ABC):
         if not self._several or self.run is None:
             return ""
         turns = turns_hint(TableColumns(with_ids(self.shape.rows, self.plan)), self._key, self.run[1])
-        return turns or "each row is a run of its own: see above what tells them apart. Else log the answer of every round"
+        return (
+            turns or "each row is a run of its own: see above what tells them apart. Else log the answer of every round"
+        )
 
     def notes(self) -> list[str]:
         """Return all caveats about the table."""

@@ -104,7 +104,9 @@ def _has_priced_trials(recording: Recording) -> bool:
     for component in ("generator", TRIAL):
         names = [cost_column(component, kind) for kind in ("uncached_tokens", "output_tokens")]
         asked = recording.seen & ~recording.failed[:, None] & (recording.column(cost_column(component, "calls")) > 0)
-        if not {*names} <= {*recording.names("cost")} or any(np.isnan(recording.column(name)[asked]).any() for name in names):
+        if not {*names} <= {*recording.names("cost")} or any(
+            np.isnan(recording.column(name)[asked]).any() for name in names
+        ):
             return False
     return True
 

@@ -269,7 +269,7 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
     ]
     if texts:
         returned = (
-            "; a loop that stops without an answer is judged by the one before" if "an answer" in texts[0] else ""
+            "; a loop that stops there returns the last answer before" if "an answer" in texts[0] else ""
         )
         yield f"{', '.join(texts)}: they are missing in the log, or were not read{returned}", {}
 

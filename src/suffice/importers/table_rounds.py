@@ -40,7 +40,7 @@ from suffice.recordings.schema import cost_column
 
 _MOST_ROUNDS = 1e9
 _DIGITS = re.compile(r"\d+")
-_MOST_RUNS, _OFFERED, _FEW_COPIES = 12, 3, 0.3
+_MOST_RUNS, _OFFERED, _FEW_COPIES, _NEARLY_ALL = 12, 3, 0.3, 0.9
 _TEXTS = ("answer", "text", "feedback", "finish_reason")
 
 _Cells = list[Any]
@@ -201,13 +201,17 @@ class _Rows:
         is_same = all(answers[order[i]] == answers[order[i + 1]] for i in copies.tolist())
         runs = in_order_of_rows(number) if is_usual and not is_same else {}
         ids: dict[str, tuple[dict[str, str], str]] = {}
+        kinds: dict[str, tuple[dict[str, Any], str]] = {}
         is_text = questions == self._texts("question_id")
         for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
             cells = [*map(str, self._cells(own))]
             if is_text and self._tells_apart(cells, codes[np.argsort(order)]):
                 ids[f"--column {quoted(f'question_id={own}')}"] = ({"question_id": own}, f"each {own!r} is a question")
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
-            if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values():
+            is_one = len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values()
+            if is_one:
+                kinds |= self._of_one_kind(own, rows)
+            if is_one and self._begins_each(rows):
                 runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
         is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
         if not is_ordered and (
@@ -222,6 +226,7 @@ class _Rows:
         choices: dict[str, tuple[dict[str, Any], str]] = {
             option: ({"columns": own}, meaning) for option, (own, meaning) in {**ids, **runs}.items()
         }
+        choices = {**kinds, **choices}
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = {**of_repeats(), **choices}
         raise UnsettledError(
@@ -230,6 +235,28 @@ class _Rows:
             "options",
             choices,
         )
+
+    @staticmethod
+    def _of_one_kind(
+        name: str, rows: Collection[tuple[int, float, str]]
+    ) -> dict[str, tuple[dict[str, Any], str]]:
+        """Return the option to keep the rows of one word, if only its rows are all rounds of all questions, as where others criticise."""
+        pairs = {(question, number) for question, number, _ in rows}
+        counts = Counter(word for _, _, word in rows)
+        whole = [word for word, n in counts.items() if n == len(pairs)]
+        if len(whole) != 1 or not any(map(str.isalpha, whole[0])):
+            return {}
+        return of_each(name, whole, f"rounds are rows whose {name!r} is {{!r}}")
+
+    @staticmethod
+    def _begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
+        """Return whether nearly all runs that a column would tell apart begin with the first round and have no gap, unlike those of an answer."""
+        runs: dict[tuple[int, str], list[float]] = {}
+        for question, number, value in rows:
+            runs.setdefault((question, value), []).append(number)
+        lowest = min(number for _, number, _ in rows)
+        whole = sum(min(own) <= max(lowest, 1) and max(own) - min(own) == len(own) - 1 for own in runs.values())
+        return whole >= _NEARLY_ALL * len(runs)
 
     def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:
         """Return whether a column has one value for the rows of a question each, and other ones where its text is asked again."""

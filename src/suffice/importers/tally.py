@@ -201,8 +201,8 @@ class Tally:
         notes = []
         if "answer" in plan.columns and self._silent:
             notes.append(
-                f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer: a loop that stops there is judged by the one "
-                "before, if there is one"
+                f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer: a loop that stops there returns the last answer "
+                "before"
             )
         if "golds" in plan.columns and self._without_golds:
             notes.append(

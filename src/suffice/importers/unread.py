@@ -47,6 +47,11 @@ _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
 _OF_TOKENS = re.compile(r"(?:^|_)tok(?:en)?s?(?:_|$)")
+_TOKEN_COLUMNS = {"input": "cost.generator.uncached_tokens", "output": "cost.generator.output_tokens"}
+_TOKEN_WORDS = {
+    "input": {"in", "input", "prompt", "eingabe", "entrada", "entrée", "ingresso", "输入"},
+    "output": {"out", "output", "completion", "ausgabe", "salida", "sortie", "saída", "uscita", "输出"},
+}
 _ALIKE = 0.1
 _DECIMAL = re.compile(r"-?\d*[.,]\d+")
 _QUESTIONS, _OFFERED = 10, 3
@@ -162,10 +167,19 @@ def _no_tokens_note(
     if not names:
         return f"no column has {what} tokens{UNCOUNTED}"
     listed = " and ".join(repr(shown.get(name, name)) for name in names[:_OFFERED])
-    options = {"input": f"cost.generator.uncached_tokens={names[0]}", "output": f"{_OUTPUT}={names[0]}"}
-    ways = [f"--column {quoted(option)} if they are {kind}" for kind, option in options.items() if kind in absent]
-    so_far = f", --column {quoted(f'thinking_tokens={names[0]}')} if they are those of a chain of thought so far"
-    return f"{listed} are not read as {what} tokens: {', '.join(ways)}{so_far}; until then{UNCOUNTED.removeprefix(':')}"
+    of_kind = {kind: [name for name in names if not words.isdisjoint(_name_words(name))] for kind, words in _TOKEN_WORDS.items()}
+    named = {kind: own[0] for kind, own in of_kind.items() if kind in absent and len(own) == 1}
+    options = [f"--column {quoted(f'{_TOKEN_COLUMNS[kind]}={name}')}" for kind, name in named.items()]
+    ways = f"{' '.join(options)} reads {' and '.join(named)} tokens"
+    if not options:
+        options = [f"--column {quoted(f'{_TOKEN_COLUMNS[kind]}={names[0]}')} for {kind} tokens" for kind in absent]
+        options.append(f"--column {quoted(f'thinking_tokens={names[0]}')} for those of a chain of thought so far")
+        ways = ", ".join(options)
+    return f"{listed} {'are' if names[1:] else 'is'} not read: {ways}; until then{UNCOUNTED.removeprefix(':')}"
+
+
+def _name_words(name: str) -> set[str]:
+    return {*re.split(r"[\W_]+", plain_name(name))}
 
 
 def _forms(name: str, value: object) -> str:
@@ -182,7 +196,7 @@ def _money_note(table: TableColumns, name: str) -> str:
     prices = "else prices of tokens say what is paid (suffice decide --prices)"
     if fault is not None and not is_undecided(fault):
         return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
-    signs = [sign for sign in currencies(table.column(name)) if sign not in ("$", "USD")]
+    signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
     amounts = f"amounts ({', '.join(signs)} count as dollars)" if signs else "dollars"
     forms = [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
     options = [f"--column {quoted(f'spend={name}:{form}')}" for form in forms]

@@ -24,7 +24,22 @@ from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
 
-_OF_OTHERS = frozenset({"execution", "exec", "sandbox", "tool", "test", "tests", "judge", "grader", "eval", "evaluation", "retriever", "search"})
+_OF_OTHERS = frozenset(
+    {
+        "execution",
+        "exec",
+        "sandbox",
+        "tool",
+        "test",
+        "tests",
+        "judge",
+        "grader",
+        "eval",
+        "evaluation",
+        "retriever",
+        "search",
+    }
+)
 """Words of objects whose tokens and seconds are not the model's."""
 
 _COST = "cost.generator."

@@ -94,7 +94,9 @@ def default_out(path: Path) -> Path:
     stem = name.rpartition(".")[0] if name.endswith(PACKED) else name
     out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
     if out.exists() and not _was_imported(out):
-        raise DataError(f"{str(out)!r} exists and is no recording that an import wrote: name another one to write with -o FILE")
+        raise DataError(
+            f"{str(out)!r} exists and is no recording that an import wrote: name another one to write with -o FILE"
+        )
     return out
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
@@ -14,6 +13,7 @@ import numpy as np
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.gaps import gap_error
 from suffice.importers.grid import (
     END_NAMES,
     OWN_COLUMNS,
@@ -28,7 +28,14 @@ from suffice.importers.grid import (
 )
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
 from suffice.importers.records import Record, empty_parameter
-from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, of_repeats, refuse_other_calls
+from suffice.importers.repeated_rounds import (
+    begins_again,
+    begins_each,
+    in_order_of_rows,
+    of_one_kind,
+    of_repeats,
+    refuse_other_calls,
+)
 from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
@@ -39,8 +46,7 @@ from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.schema import cost_column
 
 _MOST_ROUNDS = 1e9
-_DIGITS = re.compile(r"\d+")
-_MOST_RUNS, _OFFERED, _FEW_COPIES, _NEARLY_ALL = 12, 3, 0.3, 0.9
+_MOST_RUNS, _OFFERED, _FEW_COPIES = 12, 3, 0.3
 _TEXTS = ("answer", "text", "feedback", "finish_reason")
 
 _Cells = list[Any]
@@ -210,8 +216,8 @@ class _Rows:
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
             is_one = len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values()
             if is_one:
-                kinds |= self._of_one_kind(own, rows)
-            if is_one and self._begins_each(rows):
+                kinds |= of_one_kind(own, rows)
+            if is_one and begins_each(rows):
                 runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
         is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
         if not is_ordered and (
@@ -235,28 +241,6 @@ class _Rows:
             "options",
             choices,
         )
-
-    @staticmethod
-    def _of_one_kind(
-        name: str, rows: Collection[tuple[int, float, str]]
-    ) -> dict[str, tuple[dict[str, Any], str]]:
-        """Return the option to keep the rows of one word, if only its rows are all rounds of all questions, as where others criticise."""
-        pairs = {(question, number) for question, number, _ in rows}
-        counts = Counter(word for _, _, word in rows)
-        whole = [word for word, n in counts.items() if n == len(pairs)]
-        if len(whole) != 1 or not any(map(str.isalpha, whole[0])):
-            return {}
-        return of_each(name, whole, f"rounds are rows whose {name!r} is {{!r}}")
-
-    @staticmethod
-    def _begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
-        """Return whether nearly all runs that a column would tell apart begin with the first round and have no gap, unlike those of an answer."""
-        runs: dict[tuple[int, str], list[float]] = {}
-        for question, number, value in rows:
-            runs.setdefault((question, value), []).append(number)
-        lowest = min(number for _, number, _ in rows)
-        whole = sum(min(own) <= max(lowest, 1) and max(own) - min(own) == len(own) - 1 for own in runs.values())
-        return whole >= _NEARLY_ALL * len(runs)
 
     def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:
         """Return whether a column has one value for the rows of a question each, and other ones where its text is asked again."""
@@ -294,28 +278,7 @@ class _Rows:
                 n_wrong = len({*np.repeat(np.arange(len(starts)), lengths)[wrong].tolist()})
                 raise self._missing_word(theirs, str(ids[q]), own, f"{n_wrong:,} of {counted(len(starts), 'question')}")
             files = [row.file for row in self._rows[starts[q] : starts[q] + lengths[q]]]
-            if len({*files}) > 1 and all(
-                n in map(int, _DIGITS.findall(file)) for n, file in zip(own, files, strict=True)
-            ):
-                raise DataError(
-                    f"{self._where}: {_in_words(ids[q], ids)} is missing in the file of a round: it has the rounds {own!r:.80}. Rows that --where "
-                    "leaves out are missing, too: without it, rows without an answer are rounds without one"
-                )
-            choices: dict[str, tuple[dict[str, str], str]] = {
-                "--column round=": ({"round": ""}, "nothing is missing: count the rows of each question in their order")
-            }
-            if theirs.lower().endswith("depth"):
-                loops = (
-                    {"run": theirs, "round": ""},
-                    f"the rows of each {theirs!r} are a loop of their own, with its own rounds and verdict",
-                )
-                choices[f"--column {quoted(f'run={theirs}')} --column round="] = loops
-            raise UnsettledError(
-                f"{self._where}: {_in_words(ids[q], ids)} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
-                "rounds are missing, find them first",
-                "columns",
-                choices,
-            )
+            raise gap_error(self._where, _in_words(ids[q], ids), own, theirs, files)
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:

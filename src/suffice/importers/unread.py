@@ -167,7 +167,10 @@ def _no_tokens_note(
     if not names:
         return f"no column has {what} tokens{UNCOUNTED}"
     listed = " and ".join(repr(shown.get(name, name)) for name in names[:_OFFERED])
-    of_kind = {kind: [name for name in names if not words.isdisjoint(_name_words(name))] for kind, words in _TOKEN_WORDS.items()}
+    of_kind = {
+        kind: [name for name in names if not words.isdisjoint(_name_words(name))]
+        for kind, words in _TOKEN_WORDS.items()
+    }
     named = {kind: own[0] for kind, own in of_kind.items() if kind in absent and len(own) == 1}
     options = [f"--column {quoted(f'{_TOKEN_COLUMNS[kind]}={name}')}" for kind, name in named.items()]
     ways = f"{' '.join(options)} reads {' and '.join(named)} tokens"

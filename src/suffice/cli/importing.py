@@ -43,7 +43,7 @@ _ENDS = {
 _PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]"}
 """Reasons for a reading that the names of the two columns show."""
 
-_QUIET = re.compile(r"columns that are kept|every question has \d+ rounds|policies fitted on")
+_QUIET = re.compile(r"columns that are kept|answers are compared as|every question has \d+ rounds|policies fitted on")
 """Notes that nobody needs before a first decision."""
 
 _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}

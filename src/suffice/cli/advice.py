@@ -192,7 +192,7 @@ def decide_command(
         tables=[_in_words(table, None if output.details else advice.trial.metric) for table in advice.tables()],
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss)},
-        quiet=re.compile("rules whose signals"),
+        quiet=re.compile(r"rules whose signals|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"),
         files=files,
         then=_next_step(
             advice, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)

@@ -43,7 +43,7 @@ _ENDS = {
 _PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]"}
 """Reasons for a reading that the names of the two columns show."""
 
-_QUIET = re.compile(r"columns that are kept|every question has \d+ rounds|policies fitted on")
+_QUIET = re.compile(r"columns that are kept|answers are compared as|every question has \d+ rounds|policies fitted on")
 """Notes that nobody needs before a first decision."""
 
 _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}
@@ -348,7 +348,7 @@ def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
 
 def _next_step(summary: ImportSummary) -> str:
     """Return the next command; none if no round can be saved, which a note explains."""
-    if summary.rounds <= 1:
+    if summary.rounds <= 1 or not (summary.judged_by or any(means.answered for means in summary.by_round)):
         return ""
     if summary.clusters >= ENOUGH:
         return f"suffice decide {quoted(summary.path)}{'' if summary.judged_by or summary.of_steps else ASK}{where_words(summary.loops[:1])}"

@@ -30,6 +30,9 @@ _NEEDED = re.compile(
 )
 """Notes without which a figure would mislead; they are shown with their advice."""
 
+_OPTION = re.compile(r"--[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?(?: --[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?)*")
+"""Options with their values, one after another."""
+
 _SENTENCE = re.compile(r"(?<=[^.\d][.]) +(?=[A-Z])")
 _FIGURES = re.compile(r"[\d.,%]+")
 
@@ -176,13 +179,30 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
     for note in notes:
         whole = "--" in note and _NEEDED.search(note)  # keep all of a necessary note that advises an option
         sentence = note if whole else _SENTENCE.split(note, maxsplit=1)[0]
-        sentence = textwrap.shorten(sentence, (4 if whole else 2) * COLUMNS - 20, placeholder=" ...")
+        sentence = _shortened(sentence, (4 if whole else 2) * COLUMNS - 20)
         head, colon, tail = sentence.partition(": ")
         kinds.setdefault(_FIGURES.sub("", tail if colon else head), []).append(sentence)
     lines = [
         f"{first} ({counted(len(more), 'more note')} like it)" if more else first for first, *more in kinds.values()
     ]
     return sorted(lines, key=lambda line: _NEEDED.search(line) is None)
+
+
+def _shortened(sentence: str, most: int) -> str:
+    """Return a sentence with at most so many characters, cut between words and never within an option.
+
+    >>> _shortened("it is read; --column 'a=b c' reads it otherwise", 26)
+    'it is read ...'
+    >>> _shortened("it is read; --column 'a=b c' reads it otherwise", 36)
+    "it is read; --column 'a=b c' ..."
+    """
+    short = textwrap.shorten(sentence, most, placeholder=" ...")
+    plain = " ".join(sentence.split())
+    kept = len(short.removesuffix(" ...")) if short != plain else len(plain)
+    for option in _OPTION.finditer(plain):
+        if option.start() <= kept < option.end():
+            return plain[: option.start()].rstrip(" ;:,(") + " ..."
+    return short
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -268,9 +268,7 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
         if n > _SHARE_OF_MISSING * whole
     ]
     if texts:
-        returned = (
-            "; a loop that stops without an answer is judged by the one before" if "an answer" in texts[0] else ""
-        )
+        returned = "; a loop that stops there returns the last answer before" if "an answer" in texts[0] else ""
         yield f"{', '.join(texts)}: they are missing in the log, or were not read{returned}", {}
 
 

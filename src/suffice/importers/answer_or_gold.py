@@ -24,6 +24,7 @@ from suffice.importers.names import (
     WEAK_REPLIES,
     is_round_name,
     last_name,
+    plain_name,
 )
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
@@ -80,6 +81,21 @@ _OF_PASSAGES = re.compile(
 
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
+_ARGUMENTS = frozenset(
+    {
+        "tool_args",
+        "tool_arguments",
+        "tool_input",
+        "tool_call",
+        "args",
+        "arguments",
+        "action",
+        "action_input",
+        "parameters",
+    }
+)
+"""Objects with the arguments of a tool."""
+
 THOUGHTS = (
     *("observation", "observations", "thought", "thoughts", "reasoning"),
     *("rationale", "explanation", "justification"),
@@ -153,18 +169,26 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
 
 
 def refuse_unread_answer(
-    table: TableColumns, ids: Sequence[Any], unread: Collection[str], *, is_scored: bool, has_rounds: bool
+    table: TableColumns,
+    ids: Sequence[Any],
+    unread: Collection[str],
+    *,
+    is_scored: bool,
+    is_of_tasks: bool = False,
+    has_rounds: bool,
 ) -> None:
     """Raise if nothing is read as an answer, and texts differ between the rows of a question.
 
     What an agent does may be its answer only if each action has a score.  Where rows are rounds without a score, texts of
-    numbers and lists of texts may be answers, too.
+    numbers and lists of texts may be answers, too, unless the outcome of each task is known, as of an agent that uses tools.
     """
     several = sum(n > 1 for n in Counter(map(str, ids)).values())
     texts = [name for name in unread if table.filled(name) and table.is_text(name)]
     plain = {name: last_name(name) for name in texts}
     names = [name for name in texts if plain[name] not in (THOUGHTS if is_scored else (*THOUGHTS, *ACTIONS))]
+    names = [name for name in names if is_scored or _ARGUMENTS.isdisjoint(plain_name(name).split("."))]
     names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
+    is_scored = is_scored or is_of_tasks
     if not names and (has_rounds or several >= _ENOUGH) and not is_scored:
         names = [name for name in unread if several and _may_hold_answers(table, name, ids, several)][:_LISTED]
     if not names and several and not is_scored:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,10 +19,28 @@ from suffice.importers.cost_names import (
     dollar_columns,
 )
 from suffice.importers.grid import cell_number
-from suffice.importers.names import TOTAL_TOKENS, last_name
+from suffice.importers.names import TOTAL_TOKENS, last_name, plain_name
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
+
+_OF_OTHERS = frozenset(
+    {
+        "execution",
+        "exec",
+        "sandbox",
+        "tool",
+        "test",
+        "tests",
+        "judge",
+        "grader",
+        "eval",
+        "evaluation",
+        "retriever",
+        "search",
+    }
+)
+"""Words of objects whose tokens and seconds are not the model's."""
 
 _COST = "cost.generator."
 COST_NAMES = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS)
@@ -39,6 +58,11 @@ class CostGuess:
         unread = {*self._unread()} - (self.outer if of_rounds else set())
         return [name for name in self.table.by_name(usual) if name in unread]
 
+    def _of_model(self, usual: Iterable[str]) -> list[str]:
+        """Return the unused columns of rounds with one of the usual names, without those of a tool, a test or a judge."""
+        names = self.free(usual, of_rounds=True)
+        return [name for name in names if _OF_OTHERS.isdisjoint(re.split(r"[._]", plain_name(name).rpartition(".")[0]))]
+
     def _unread(self) -> list[str]:
         used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
         return [name for name in self.table.names if name not in used]
@@ -54,7 +78,7 @@ class CostGuess:
     def costs(self) -> None:
         """Find tokens, seconds and calls; input tokens include cached ones, except under Anthropic's names."""
         inputs, cached, read, written = (
-            next((name for name in self.free(usual, of_rounds=True) if self.table.numbers(name)), None)
+            next((name for name in self._of_model(usual) if self.table.numbers(name)), None)
             for usual in (INPUT_COLUMNS, CACHED_COLUMNS, (CACHE_READ,), (CACHE_WRITTEN,))
         )
         if inputs is not None and self.lacks(f"{_COST}uncached_tokens"):
@@ -67,13 +91,13 @@ class CostGuess:
         for kind, usual in (("output_tokens", OUTPUT_COLUMNS), ("calls", CALLS)):
             self._first(_COST + kind, usual)
         if self.lacks(f"{_COST}seconds"):
-            for name in [name for name in self.free(SECONDS, of_rounds=True) if self.table.numbers(name)][:1]:
+            for name in [name for name in self._of_model(SECONDS) if self.table.numbers(name)][:1]:
                 self._seconds(name, SECONDS[last_name(name)])
         self._first("spend", dollar_columns(self.result.columns), OF_CALLS)
         self._within()
 
     def _first(self, ours: str, usual: Iterable[str], how: str = "usual name") -> None:
-        names = self.free(usual, of_rounds=True) if self.lacks(ours) else []
+        names = self._of_model(usual) if self.lacks(ours) else []
         for name in [name for name in names if self.table.numbers(name)][:1]:
             self.read(ours, name, how)
 

@@ -17,6 +17,9 @@ INPUT_COLUMNS = (
     "input_token_count",
     "prompt_token_count",
     "n_prompt_tokens",
+    "in_tokens",
+    "n_input_tokens",
+    *("in_tok", "tok_in", "input_tok", "prompt_tok", "in_toks", "input_toks", "prompt_toks"),
 )
 OUTPUT_COLUMNS = (
     "completion_tokens",
@@ -26,6 +29,9 @@ OUTPUT_COLUMNS = (
     "candidates_token_count",
     "n_completion_tokens",
     "generated_tokens",
+    "out_tokens",
+    "n_output_tokens",
+    *("out_tok", "tok_out", "output_tok", "completion_tok", "out_toks", "output_toks", "completion_toks"),
 )
 CACHED_COLUMNS = ("cached_tokens", "cached_input_tokens", "cached_content_token_count", "prompt_cache_hit_tokens")
 CACHE_READ, CACHE_WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"

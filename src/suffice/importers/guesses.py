@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
-from suffice.importers.cost_guesses import COST_NAMES, CostGuess
+from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
 from suffice.importers.grid import OWN_COLUMNS, is_cost
 from suffice.importers.names import (
@@ -24,11 +22,9 @@ from suffice.importers.names import (
     NO_ANSWERS,
     OPTION_NUMBERS,
     OUTCOME_NAMES,
-    OWN_SIGNALS,
     PARSED_ANSWERS,
     QUESTIONS,
     REPLIES,
-    SYNONYMS,
     WEAK_REPLIES,
     ends_with_round,
     is_round_name,
@@ -37,10 +33,10 @@ from suffice.importers.names import (
     without_steps,
 )
 from suffice.importers.number_forms import FORMS
+from suffice.importers.number_guesses import NumberGuess
 from suffice.importers.options import has_options
 from suffice.importers.records import Record
-from suffice.importers.round_scores import is_score_name, refuse_single_scores
-from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, run_note
+from suffice.importers.round_scores import refuse_single_scores
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words
 from suffice.importers.table_columns import ColumnMap, TableColumns
@@ -107,8 +103,11 @@ def guess_columns(
     guess.place(one_per_record=bool(shape.how))
     guess.texts()
     guess.costs()
+    guess.thoughts()
     guess.numbers()
     guess.scores()
+    guess.confidences()
+    guess.outcomes_of_tasks()
     guess.outcomes_of_runs()
     guess.ask_for_an_unread_answer()
     read = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
@@ -118,7 +117,7 @@ def guess_columns(
     return result
 
 
-class _Guess(CostGuess):
+class _Guess(NumberGuess):
     """Guesses by usual names, for columns that neither the user nor this library's names determine."""
 
     def place(self, *, one_per_record: bool) -> None:
@@ -168,12 +167,6 @@ class _Guess(CostGuess):
             self.read("question_id", code, "a word for each text of the question")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
-
-    def _ids_of_rows(self) -> Sequence[Any]:
-        make = self.result.formulas.get("question_id")
-        if make is not None:
-            return [make(row) for row in self.table.rows]
-        return self.table.column(self.result.columns.get("question_id", ""))
 
     def texts(self) -> None:
         """Find answers, gold answers, questions and models."""
@@ -288,8 +281,11 @@ class _Guess(CostGuess):
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
             unread = [name for name in self._unread() if name not in self.outer]
-            scored, rounds = bool(metrics or columns.keys() & METRICS), "round" in columns
-            doubts.refuse_unread_answer(self.table, self._ids_of_rows(), unread, is_scored=scored, has_rounds=rounds)
+            of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
+            scored, is_of_tasks, rounds = bool(of_rounds), bool(self.result.of_runs), "round" in columns
+            doubts.refuse_unread_answer(
+                self.table, self._ids_of_rows(), unread, is_scored=scored, is_of_tasks=is_of_tasks, has_rounds=rounds
+            )
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
@@ -333,64 +329,6 @@ class _Guess(CostGuess):
 
     def _same(self, name: str, other: str) -> bool:
         return self.table.column(name) == self.table.column(other)
-
-    def numbers(self) -> None:
-        """Find metrics in [0, 1], and numbers that a loop may have known when it decided."""
-        for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):
-            ours = last_name(name)
-            is_outcome = ours in OUTCOME_NAMES
-            ours = SYNONYMS.get(ours, ours)
-            taken = {*self.result.columns, *self.result.metrics, *self.result.labels, *self.said}
-            values = self.table.numbers(name)
-            if values is None or ours in taken or not ours.isidentifier():
-                continue
-            in_unit = all(0 <= value <= 1 for value in values)
-            if ours in SIGNALS and ours not in OUTCOME_NAMES:
-                signal = SIGNALS[ours]
-                if signal.clip or all(signal.allows(value) for value in values if math.isfinite(value)):
-                    self.read(ours, name)
-            elif ours in METRICS:
-                if in_unit:
-                    self.read(ours, name)
-            elif is_outcome and in_unit:
-                ours = f"{ours}_score" if ours in SIGNALS else ours  # one name cannot be both a signal and a metric
-                self.result.metrics[ours] = name
-                shown = self.shown.get(name, name)
-                self.result.readings.append(
-                    ColumnReading(ours=f"{ours} (metric)", theirs=shown, how="usual name, all in [0, 1]")
-                )
-            else:
-                low, high = min(values), max(values)
-                what = f"a number from {low:g} to {high:g}" if is_outcome else "a number"
-                self.read(ours, name, f"{what}: a signal of your own")
-
-    def scores(self) -> None:
-        """Read a number in [0, 1] of each round as a metric by a word in its name, if there is no other metric."""
-        if self.result.metrics or not self.result.columns.keys().isdisjoint(METRICS):
-            return
-        for name in [name for name in self._unread() if name not in self.outer and is_score_name(name)]:
-            ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
-            is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
-            if is_usable and values is not None and all(0 <= value <= 1 for value in values):
-                self.result.metrics[ours] = name
-                how = "a score by its name, all in [0, 1]"
-                shown = self.shown.get(name, name)
-                self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown, how=how))
-                return
-
-    def outcomes_of_runs(self) -> None:
-        """Find metrics, not named by the user, that are said of a whole run in each of its rows."""
-        columns, ids = self.result.columns, self._ids_of_rows()
-        found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}
-        for name, theirs in found.items():
-            if name not in self.said and is_of_runs(self.table, theirs, ids, columns.get("answer", "")):
-                self.result.of_runs.add(name)
-                ours = name if name in columns else f"{name} (metric)"
-                self.result.readings[:] = [
-                    replace(item, theirs=f"{item.theirs}{LAST_ROUND}") if item.ours == ours else item
-                    for item in self.result.readings
-                ]
-                self.result.notes.append(run_note(name, theirs))
 
 
 def _are_marks(values: Sequence[Any]) -> bool:

@@ -22,9 +22,10 @@ from suffice.importers.alarms import ALARMS, check_expected, find_alarms
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.importers import log_reader
+from suffice.importers.judging_notes import judging_note, second_judge_note
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.names import last_name
-from suffice.importers.own_alarms import judging_note, unread_note
+from suffice.importers.own_alarms import unread_note
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import Preview, means_table
 from suffice.importers.readers import read_run
@@ -249,6 +250,9 @@ def _imported(
     judged_by = _judged_by(by_round)
     unjudged = judging_note(_read(run, reading, options)) or UNJUDGED
     notes += [] if judged_by or run.longest == 1 else [unjudged]
+    notes += (
+        second_judge_note(_read(run, reading, options)) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
+    )
     loops, noted = loops_of(out)
     notes += noted
     n_clusters = run.n_clusters

@@ -37,6 +37,7 @@ _OF_ONE_LOOP = frozenset(
 )
 """Names of columns that tell the calls of one loop apart."""
 
+_STEPS = frozenset({"step", "stage", "task_name", "step_name"})
 _OTHER_LOOPS = LOOP_NAMES | {*RUNS, "file", "run_file", "split", "dataset", "data_set", "set", "subset"}
 _COSTS = frozenset(
     (
@@ -109,18 +110,24 @@ def charged(
     if not any(owners.values()):
         return rows, [], ""
     option = " ".join(f"--where {name}={value}" for name, value in where.items())
-    if n and not all(last_name(name) in _OF_ONE_LOOP or value == ANY for name, value in where.items()):
+    if n and not all(_is_of_one_loop(name, value) for name, value in where.items()):
         return (
             rows,
             [],
             (
                 f"{option:.80} leaves out {counted(n, 'row')} of questions that are read, and what they cost: if they are calls of the same loop, "
-                "its costs are too low. Where the column is called 'purpose' or 'status', they are counted"
+                "its costs are too low. Rename the column to 'purpose' in the log, and the cost of these rows is added"
             ),
         )
     result = _with_costs(shape.rows, owners, _cost_columns(table, said, questions), calls)
     note = f"{option:.80} leaves out {counted(n, 'call')}, whose cost counts to the next row of the question, or to the one before at its end"
     return [result[place] for place, is_kept in enumerate(kept) if is_kept], [note] if n else [], ""
+
+
+def _is_of_one_loop(name: str, value: str) -> bool:
+    """Return whether a filter keeps some calls of a loop, and not other loops: by what a call was for, or a step in words."""
+    is_step = last_name(name) in _STEPS and not any(map(str.isdigit, value))
+    return is_step or last_name(name) in _OF_ONE_LOOP or value == ANY
 
 
 def _is_call(row: Record, where: Mapping[str, str]) -> bool:

@@ -94,7 +94,9 @@ def default_out(path: Path) -> Path:
     stem = name.rpartition(".")[0] if name.endswith(PACKED) else name
     out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
     if out.exists() and not _was_imported(out):
-        raise DataError(f"{str(out)!r} exists and was not imported: name the recording to write with -o FILE")
+        raise DataError(
+            f"{str(out)!r} exists and is no recording that an import wrote: name another one to write with -o FILE"
+        )
     return out
 
 
@@ -106,7 +108,7 @@ def own_place(out: Path) -> Path:
             f"a recording is a parquet file, and {str(out)!r} has the ending of a log: -o {out.stem}.parquet"
         )
     if out.exists() and not _was_imported(out):
-        raise DataError(f"{str(out)!r} exists and was not imported: name another file with -o FILE")
+        raise DataError(f"{str(out)!r} exists and is no recording that an import wrote: name another file with -o FILE")
     return out
 
 

@@ -77,7 +77,17 @@ OPTION_NUMBERS = (
 PARSED_ANSWERS = (
     *("answer", "final_answer", "predicted_answer", "model_answer", "parsed_answer", "extracted_answer"),
     *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction"),
-    *("llm_answer", "generated_answer", "agent_answer", "student_answer", "answer_text", "ans", "picked"),
+    *(
+        "forced_answer",
+        "trial_answer",
+        "llm_answer",
+        "generated_answer",
+        "agent_answer",
+        "student_answer",
+        "answer_text",
+        "ans",
+        "picked",
+    ),
     *("filtered_resp", "predicted_label", "pred_label", "predicted_class", "pred_class"),
 )
 """Names of answers parsed from a reply; beside them, a reply is read as the text."""

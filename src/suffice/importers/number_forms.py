@@ -10,6 +10,7 @@ THOUSANDS, DECIMAL_COMMA, EACH = "thousands", "decimal-comma", "each"
 FORMS = (THOUSANDS, DECIMAL_COMMA, EACH)
 
 _CURRENCY = re.compile(r"\s*(?:[$€£¥]|USD|EUR|GBP)\s*")
+_IN_NAME = re.compile(r"(?:^|[\W_])(usd|eur|gbp|chf|jpy|cny|inr|[$€£¥])(?=$|[\W_])", re.IGNORECASE)
 _UNDECIDED = re.compile(r"-?[1-9]\d{0,2},\d{3}")
 _COMMAS = re.compile(r"-?[1-9]\d{0,2}(?:(?:,\d{3})+\.\d+|(?:,\d{3}){2,})")
 _DOTS = re.compile(r"-?[1-9]\d{0,2}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})")
@@ -50,11 +51,12 @@ def is_undecided(text: object) -> bool:
     return isinstance(text, str) and _UNDECIDED.fullmatch(_CURRENCY.sub("", text, count=1).strip()) is not None
 
 
-def currencies(values: Sequence[object]) -> list[str]:
-    """Return the signs of currencies in texts, in the order of their first use.
+def currencies(values: Sequence[object], name: str = "") -> list[str]:
+    """Return the signs of currencies in the name of a column and its texts, in the order of their first use.
 
-    >>> currencies(["$0.10", "0,05 €", 3])
-    ['$', '€']
+    >>> currencies(["$0.10", "0,05 €", 3]), currencies([0.1], "Kosten (EUR)"), currencies([0.1], "cost_usd")
+    (['$', '€'], ['EUR'], ['USD'])
     """
-    found = (_CURRENCY.search(value) for value in values if isinstance(value, str))
-    return [*dict.fromkeys(match[0].strip() for match in found if match)]
+    found = [match[1].upper() for match in _IN_NAME.finditer(name)]
+    found += [match[0].strip() for value in values if isinstance(value, str) and (match := _CURRENCY.search(value))]
+    return [*dict.fromkeys(found)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,43 +99,6 @@ _AFTERWARDS = frozenset(
 )
 """Words of columns that are known only once a loop has ended, and so may follow from its rounds."""
 
-_JUDGING = frozenset(
-    {
-        "score",
-        "scores",
-        "judge",
-        "judgement",
-        "judgment",
-        "rating",
-        "ratings",
-        "grade",
-        "mark",
-        "marks",
-        "correct",
-        "correctness",
-        "quality",
-    }
-    | {
-        "eval",
-        "evaluation",
-        "annotation",
-        "verdict",
-        "reward",
-        "thumb",
-        "thumbs",
-        "feedback",
-        "accuracy",
-        "passed",
-        "stars",
-        "critic",
-    }
-    | {"hallucination", "faithfulness", "factuality", "note", "bewertung", "verifier"}
-)
-"""Words of columns that may say how good an answer is."""
-
-_SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
-_WORDS = 6
-
 
 def returned_rounds(read: Read) -> Iterator[Doubt]:
     """A flag, or a text about the question, says that another round than the last was returned in many questions."""
@@ -160,7 +123,7 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
         if is_one and facts.is_vote(name) and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
             yield from _of_votes(facts, name)
             return
-        is_one = is_one and (not facts.without_golds or not _RETURNED.isdisjoint(_words(name)))  # else it is the gold
+        is_one = is_one and (not facts.without_golds or not _RETURNED.isdisjoint(words_of(name)))  # else it is the gold
         if is_one and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
             theirs = name.removeprefix("imported_")
             sentence = (
@@ -240,8 +203,8 @@ def _are_ordered(read: Read) -> bool:
 
 def _other_answers(read: Read) -> dict[str, tuple[dict[str, Any], str]]:
     """Return the options that read another column, which varies within questions and is called like an answer, as the answers."""
-    facts, used = read.facts, _used(read)
-    names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(_words(name))]
+    facts, used = read.facts, used_columns(read)
+    names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(words_of(name))]
     said = [name for name in names if facts.own.columns[name].varying >= _SOME * facts.trajectories]
     others = [name.removeprefix("imported_") for name in said if is_model_text(name.removeprefix("imported_"))]
     return {
@@ -250,17 +213,18 @@ def _other_answers(read: Read) -> dict[str, tuple[dict[str, Any], str]]:
     }
 
 
-def _words(name: str) -> list[str]:
+def words_of(name: str) -> list[str]:
+    """Return the words of a column's name, in lower case."""
     return plain_name(name).replace(".", "_").split("_")
 
 
 def mixed_groups(read: Read) -> Iterator[Doubt]:
     """Scores change otherwise from round to round in groups of questions that a column names: they may be several systems."""
     facts = read.facts
-    used = _used(read)
+    used = used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not tells_loops_apart(name)]
-    names = [name for name in names if _AFTERWARDS.isdisjoint(_words(name))]
-    names = [name for name in names if not all(map(_is_number, facts.own.columns[name].values))]
+    names = [name for name in names if _AFTERWARDS.isdisjoint(words_of(name))]
+    names = [name for name in names if not all(map(is_plain_number, facts.own.columns[name].values))]
     found = uneven_groups(facts.own, names) if read.source == "tabular" and not read.samples else None
     if found is not None:
         name, place, means = found
@@ -327,7 +291,7 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
     return result
 
 
-def _used(read: Read) -> set[str]:
+def used_columns(read: Read) -> set[str]:
     """Return the columns that are read, under either name, or by which rows were chosen."""
     own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
     said = [
@@ -344,7 +308,7 @@ def _used(read: Read) -> set[str]:
 def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
     """Return a note that names columns which vary within questions or divide them, are not read, and are in no other of the notes."""
     facts = read.facts
-    used = _used(read) | {
+    used = used_columns(read) | {
         name for name in facts.own.columns if any(f"{name.removeprefix('imported_')!r}" in n for n in notes)
     }
     sizes = {
@@ -374,64 +338,6 @@ def mixed_scales(read: Read) -> Iterator[Doubt]:
             yield sentence, {}
 
 
-def judging_note(read: Read) -> str:
-    """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
-    columns = read.facts.own.columns
-    known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
-    known = {name: own for name, own in known.items() if "self" not in _words(name)}
-    may = [name for name, own in known.items() if own.varying and not _JUDGING.isdisjoint(_words(name))]
-    scaled = {name: scale for name in may if (scale := _scale(columns[name].values)) is not None}
-    golds = [
-        name.removeprefix("imported_")
-        for name, own in known.items()
-        if len(own.values) > 1 and name not in may and not _JUDGING.isdisjoint(_words(name))
-    ]
-    if not scaled and golds and read.source == "tabular":
-        return (
-            f"no column that is read says which answers are right: if {golds[0]!r}, which is the same in all rounds of a question, is the gold "
-            f"answer, --column {quoted(f'golds={golds[0]}')} reads it. Until then `suffice decide` counts every answer that another would replace "
-            "as lost, unless labels say more (--ask)"
-        )
-    if not scaled or read.source != "tabular":
-        return ""
-    name, scale = next(iter(scaled.items()))
-    theirs = name.removeprefix("imported_")
-    ours = re.sub(r"\W", "_", plain_name(theirs))
-    option = f"--metric-column {quoted(f'{ours}={theirs}{scale}')}"
-    worst, dots, best = (scale.removeprefix(":") or "0..1").partition("..")
-    turned = (
-        f", or {ours}={theirs}:{best}..{worst} if lower is better"
-        if dots
-        else " (the worst word first)"
-        if scale
-        else ""
-    )
-    also = (
-        f" ({', '.join(map(repr, [own.removeprefix('imported_') for own in scaled][1:4]))} as well)"
-        if len(scaled) > 1
-        else ""
-    )
-    return (
-        f"no column that is read says which answers are right, but {theirs!r} may{also}: {option} judges by it{turned}. Until then "
-        "`suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
-    )
-
-
-def _scale(values: Collection[str]) -> str | None:
-    """Return how values would be scaled, as an ending of an option; "" for 0 to 1, None if they are neither numbers nor few words."""
-    if len(values) <= 1 or len(values) >= MANY_VALUES:
-        return None
-    if all(map(_is_number, values)):
-        numbers = [float(value) for value in values]
-        low, high = min(numbers), max(numbers)
-        scale = next((own for own in _SCALES if own[0] <= low and high <= own[1]), None)
-        return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
-    if all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in values):
-        return ""
-    return (
-        f":{','.join(sorted(values))}" if len(values) <= _WORDS and not any("," in value for value in values) else None
-    )
-
-
-def _is_number(text: str) -> bool:
+def is_plain_number(text: str) -> bool:
+    """Return whether a text is a number in digits."""
     return re.fullmatch(r"-?\d+(?:\.\d+)?", text) is not None

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from suffice.common.json_text import as_number
 from suffice.common.tables import CAUTION
 from suffice.errors import DataError
-from suffice.importers.grid import Grid
+from suffice.importers.grid import Grid, cell_number
 from suffice.importers.names import last_name, plain_name
 from suffice.importers.round_columns import RoundColumns
-from suffice.importers.table_columns import ColumnMap
+from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.unread import UNCOUNTED
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.signals import TRIAL
 from suffice.recordings.schema import CHECKPOINTS, cost_column
 
-_TOKENS = "thinking_tokens"
+THINKING_TOKENS = "thinking_tokens"
+_OF_PREFIXES = re.compile(
+    r"(?:prefix|thought|think(?:ing)?|reasoning|chain|cot|checkpoint)_?(?:n_?|num_?)?(?:tokens?|len(?:gth)?)(?:_so_far|_used)?"
+    r"|(?:n_|num_)(?:prefix|thought|thinking|reasoning|chain|cot)_tokens|(?:prefix|thinking|chain|cot)_(?:token_count|end|position)"
+)
+"""Names of the number of tokens of a chain of thought up to a checkpoint."""
+_OF_TRIALS = re.compile(
+    r"(?:trial|forced|forced_answer|probe|answer)_(?:n_)?tokens?(?:_used)?|n_(?:trial|forced|probe|answer)_tokens"
+)
+"""Names of the number of tokens of the answer that was forced there."""
+_QUESTIONS = 10
 _LOGPROB = "answer_logprob_mean"
 _SHARES = {"fraction", "share", "decile", "percent", "percentage", "percentile", "pct", "proportion", "progress"}
 """Names of the share of a finished chain that a prefix has."""
@@ -43,6 +57,7 @@ class Prefixes:
         if trial_cost is not None and not 0 <= trial_cost < math.inf:
             raise DataError(f"trial_cost is {trial_cost!r}; expected a number of tokens, at least 0")
         self._trial_cost, self._share, self._options = trial_cost, "", False
+        self._of_trials: str | None = None
         self._is_charged: bool | None = None
 
     def read(self, columns: RoundColumns, grid: Grid, plan: ColumnMap) -> Grid:
@@ -63,13 +78,13 @@ class Prefixes:
         is_charged = _rises(columns) and not columns.costs
         if self._is_charged not in (None, is_charged):
             raise DataError(
-                f"the tokens in {_TOKENS} rise in the questions that come first, and not in all others: --column {_TOKENS}= ignores them"
+                f"the tokens in {THINKING_TOKENS} rise in the questions that come first, and not in all others: --column {THINKING_TOKENS}= ignores them"
             )
         self._is_charged = is_charged
         if not is_charged and self._trial_cost is not None:
             raise DataError(
-                f"--trial-cost is for a table of prefixes: a column {_TOKENS} that rises within each question, and no columns of costs. "
-                f"Leave it out, or name the tokens: --column {_TOKENS}=COLUMN"
+                f"--trial-cost is for a table of prefixes: a column {THINKING_TOKENS} that rises within each question, and no columns of costs. "
+                f"Leave it out, or name the tokens: --column {THINKING_TOKENS}=COLUMN"
             )
         if is_charged:
             self._charge(columns)
@@ -82,10 +97,14 @@ class Prefixes:
         return replace(grid, ended="exhausted")
 
     def _charge(self, columns: RoundColumns) -> None:
-        place, tokens = columns.place, columns.signals[_TOKENS]
+        place, tokens = columns.place, columns.signals[THINKING_TOKENS]
         is_last = place == columns.spread(columns.lengths) - 1
         thought = np.where(place == 0, tokens, tokens - np.roll(tokens, 1))
-        price = math.nan if self._trial_cost is None else self._trial_cost
+        if self._of_trials is None:
+            self._of_trials = _trial_column(columns) if self._trial_cost is None else ""
+        price: Floats = np.full(len(columns), math.nan if self._trial_cost is None else self._trial_cost)
+        if self._of_trials:
+            price = np.array([*map(_number, columns.extras[self._of_trials])])
         nothing, unknown = np.zeros(len(columns)), np.full(len(columns), math.nan)
         for component, calls, output in (
             ("generator", place == 0, thought),
@@ -116,8 +135,10 @@ class Prefixes:
             )
             if self._trial_cost is not None:
                 price = f"a trial answer costs {self._trial_cost:g} tokens, as --trial-cost says"
+            elif self._of_trials:
+                price = f"a trial answer costs the tokens in {self._of_trials!r}, as on a server that caches prefixes (--trial-cost N: N tokens each)"
             chain = (
-                f"each row is a prefix of a chain of thought: thinking costs what {_TOKENS} adds from row to row, and the last row of a "
+                f"each row is a prefix of a chain of thought: thinking costs what {THINKING_TOKENS} adds from row to row, and the last row of a "
                 "question is the end of its chain, which needs no trial answer"
             )
             notes += [chain, price]
@@ -128,7 +149,7 @@ class Prefixes:
 
 def _rises(columns: RoundColumns) -> bool:
     """Return whether tokens of thought rise within each question; the last row may repeat those before it."""
-    tokens = columns.signals.get(_TOKENS)
+    tokens = columns.signals.get(THINKING_TOKENS)
     if tokens is None or not np.isfinite(tokens).all() or columns.lengths.max() < 2:  # noqa: PLR2004 - one row shows nothing
         return False
     place = columns.place
@@ -137,12 +158,52 @@ def _rises(columns: RoundColumns) -> bool:
     return bool(np.where(place == 0, tokens >= 0, (added > 0) | is_last & (added == 0)).all())
 
 
+def prefix_columns(table: TableColumns, ids: Sequence[Any], number: str, names: Sequence[str]) -> list[str]:
+    """Return the columns called like the tokens of a prefix whose numbers rise in each question, in the order of rounds.
+
+    Args:
+        table: The rows.
+        ids: The question of each row.
+        number: The column of rounds; "" if the rows of a question are in their order.
+        names: The columns that may be read.
+    """
+    places: dict[str, list[int]] = {}
+    for place, own in enumerate(map(str, ids)):
+        places.setdefault(own, []).append(place)
+    numbers = [*map(_number, table.column(number))] if number else [*range(len(ids))]
+    several = [sorted(own, key=numbers.__getitem__) for own in places.values() if len(own) > 1]
+    result = []
+    for name in [name for name in names if _OF_PREFIXES.fullmatch(last_name(name))]:
+        tokens = [*map(_number, table.column(name))]
+        steps = [[tokens[after] - tokens[before] for before, after in pairwise(own)] for own in several]
+        rises = all(all(step > 0 for step in own[:-1]) and own[-1] >= 0 for own in steps)
+        if rises and len(several) >= _QUESTIONS and not any(map(math.isnan, tokens)):
+            result.append(name)
+    return result
+
+
+def _trial_column(columns: RoundColumns) -> str:
+    """Return the column with the tokens of each trial answer; "" if there is none."""
+    for name, cells in columns.extras.items():
+        if _OF_TRIALS.fullmatch(last_name(name)):
+            tokens = np.array([*map(_number, cells)])
+            if (tokens >= 0).all():
+                return name
+    return ""
+
+
+def _number(value: Any) -> float:
+    with suppress(DataError):
+        return cell_number(value, "tokens", "")
+    return math.nan
+
+
 def _share_of(columns: RoundColumns) -> str:
     """Return the column that holds the share of the finished chain; "" if there is none."""
     values = {**columns.extras, **{name: own.tolist() for name, own in columns.signals.items()}}
     for name, cells in values.items():
         parts = set(last_name(name).split("_"))
-        if not parts & _SHARES or not (_TOKENS in columns.signals or _OF_CHAINS.search(plain_name(name))):
+        if not parts & _SHARES or not (THINKING_TOKENS in columns.signals or _OF_CHAINS.search(plain_name(name))):
             continue
         shares = np.array([as_number(cell) for cell in cells], dtype=np.float64)
         lasts = shares[columns.starts + columns.lengths - 1]

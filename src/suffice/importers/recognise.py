@@ -41,6 +41,10 @@ _SIDE_NAMES = (
         *("gold_answers", "ground_truth", "references"),
     ),
 )
+_BESIDE_ARTIFACTS = frozenset({"params", "metrics", "tags"})
+OF_RUN = "meta.yaml"
+"""The file that MLflow writes into the folder of each run."""
+
 _DATA_FILES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 _OWN_FORMAT = re.compile(rb'\s*\{\s*"format":\s*"suffice')
 
@@ -117,12 +121,50 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
         ]  # reports, indexes and damaged files lie beside transcripts; their importer says what it leaves out
     if unread:
         raise next(iter(unread.values()))
+    if kinds.keys() == {"tabular"}:
+        _refuse_other_files(Path(path), heads)
     if len(kinds) > 1:
         several = cut_list(f"{kind} ({file.name})" for kind, file in kinds.items())
         raise SchemaError(
             f"{path} contains files of several formats: {several}; import each format from a folder of its own, or file by file"
         )
     return next(iter(kinds))
+
+
+def _refuse_other_files(folder: Path, heads: Sequence[Head]) -> None:
+    """Raise if the tables of a folder are in one subfolder, as the answers of an experiment are, and its other files are of other kinds."""
+    heads = [head for head in heads if not is_beside_run(head.path)]
+    groups: dict[Path, list[Head]] = {}
+    for head in heads:
+        groups.setdefault(head.path.parent, []).append(head)
+    alike = {
+        place: own
+        for place, own in groups.items()
+        if place != folder and len(own) > 1 and len({_columns_of(head) for head in own}) == 1 and _columns_of(own[0])
+    }
+    if len(alike) != 1 or len(groups) == 1:
+        return
+    (place, own), *_ = alike.items()
+    others = [head.path for head in heads if head.path.parent != place]
+    if all(_columns_of(head) != _columns_of(own[0]) for head in heads if head.path in others):
+        shown = cut_list(str(other.relative_to(folder)) for other in others)
+        raise SchemaError(
+            f"{folder} contains files of several kinds: {len(own)} tables with the same columns in {place.relative_to(folder)}, and "
+            f"{shown}. Import the tables alone: suffice import {quoted(place)}"
+        )
+
+
+def _columns_of(head: Head) -> frozenset[str]:
+    """Return the names of a table's columns, or of its first record; nothing for a text without columns."""
+    if head.form != "text":
+        return frozenset(head.names)
+    first, *_ = head.text.splitlines() or [""]
+    return frozenset(re.split(r"[,;\t|]", first)) if re.search(r"[,;\t|]", first) else frozenset()
+
+
+def is_beside_run(file: Path) -> bool:
+    """Return whether a file has a parameter, a metric or a tag of a run of MLflow, in a folder beside that of its artifacts."""
+    return file.parent.name in _BESIDE_ARTIFACTS and (file.parent.parent / OF_RUN).is_file()
 
 
 def is_archive(head: Head, *tests: _Tests) -> bool:

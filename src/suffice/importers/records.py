@@ -19,7 +19,15 @@ from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError
 from suffice.importers.literals import load_record
 from suffice.importers.names import ANSWERS, GOLDS, IDS, QUESTIONS, is_round_name, numbered, plain_name, rounds_in_order
-from suffice.importers.recognise import data_files, head_of, is_large_array, json_array, json_document
+from suffice.importers.recognise import (
+    OF_RUN,
+    data_files,
+    head_of,
+    is_beside_run,
+    is_large_array,
+    json_array,
+    json_document,
+)
 
 _NOT_OF_JSON = ("timestamp", "date", "time", "decimal", "binary", "duration")
 """Words in the names of Arrow types whose values JSON cannot express."""
@@ -37,9 +45,7 @@ _CONTAINERS = (
 _MOST_ROUNDS = 20
 """Longer lists under plural names, such as `preds` and `golds`, are columns of questions, and not the rounds of one."""
 
-_ARTIFACTS, _BESIDE_ARTIFACTS = "artifacts", frozenset({"params", "metrics", "tags"})
-_OF_RUN = "meta.yaml"
-"""The file that MLflow writes into the folder of each run."""
+_ARTIFACTS = "artifacts"
 
 ROUND_LISTS = (
     *("rounds", "steps", "iterations", "attempts", "trials", "drafts", "turns", "samples", "tries", "hops"),
@@ -78,12 +84,12 @@ def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
         SchemaError: A file is empty or not of a known kind, or its object contains several lists of records.
     """
     number = 0
-    files = [file for file in data_files(path) if path in (file, file.parent) or not _is_beside_run(file)]
+    files = [file for file in data_files(path) if path in (file, file.parent) or not is_beside_run(file)]
     names = _file_names(path, files)
     said = _said_by_names(path, names, file_is) if file_is is not None else {}
     for file, name in zip(files, names, strict=True):
         params = _params_of_run(file)
-        for where, own in file_rows(file, _json_records):
+        for where, own in _rows_of(file, path):
             number += 1
             values = {**params, **own} if params else own
             if said and not said[name].keys().isdisjoint(values):
@@ -93,9 +99,17 @@ def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
             yield Record(where, name, number, {**said[name], **values} if said else values)
 
 
-def _is_beside_run(file: Path) -> bool:
-    """Return whether a file has a parameter, a metric or a tag of a run of MLflow, in a folder beside that of its artifacts."""
-    return file.parent.name in _BESIDE_ARTIFACTS and (file.parent.parent / _OF_RUN).is_file()
+def _rows_of(file: Path, path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the rows of a file; for one of a folder, the error about a text without columns offers no pattern, which reads a file alone."""
+    try:
+        yield from file_rows(file, _json_records)
+    except SchemaError as error:
+        if file == path or not str(error).endswith(_PROSE):
+            raise
+        raise SchemaError(
+            f"{file} is a text without columns, and the files of a folder are one table: move it out of {path}, or import the files that "
+            "have columns one by one, or from a folder of their own"
+        ) from None
 
 
 def _params_of_run(file: Path) -> dict[str, str | None]:
@@ -109,7 +123,7 @@ def _params_of_run(file: Path) -> dict[str, str | None]:
 
 def _run_of(file: Path) -> Path | None:
     run = next((folder.parent for folder in file.parents if folder.name == _ARTIFACTS), None)
-    return run if run is not None and (run / _OF_RUN).is_file() else None
+    return run if run is not None and (run / OF_RUN).is_file() else None
 
 
 def empty_parameter(where: str, name: str) -> str:

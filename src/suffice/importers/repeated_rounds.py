@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -40,6 +41,9 @@ _ANSWERING = re.compile("answer|generat|respon|final")
 
 RETRIES = ("attempt", "retry", "retries", "retry_count", "try", "attempt_number", "try_number")
 """Names of columns that count how often a call was repeated as often as rounds."""
+
+_WHOLE_RUNS = 0.9
+"""The least share of the runs that a column tells apart which begin with the first round."""
 
 
 def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
@@ -189,3 +193,23 @@ def _at_ends(mask: Mask, columns: RoundColumns) -> Mask:
         others = np.flatnonzero(~mask[own])
         result[own.start : own.start + (int(others[-1]) + 1 if len(others) else own.stop - own.start)] = False
     return result
+
+
+def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the option to keep the rows of one word, if only its rows are all rounds of all questions, as where others criticise."""
+    pairs = {(question, number) for question, number, _ in rows}
+    counts = Counter(word for _, _, word in rows)
+    whole = [word for word, n in counts.items() if n == len(pairs)]
+    if len(whole) != 1 or not any(map(str.isalpha, whole[0])):
+        return {}
+    return of_each(name, whole, f"rounds are rows whose {name!r} is {{!r}}")
+
+
+def begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
+    """Return whether nearly all runs that a column would tell apart begin with the first round and have no gap, unlike those of an answer."""
+    runs: dict[tuple[int, str], list[float]] = {}
+    for question, number, value in rows:
+        runs.setdefault((question, value), []).append(number)
+    lowest = min(number for _, number, _ in rows)
+    whole = sum(min(own) <= max(lowest, 1) and max(own) - min(own) == len(own) - 1 for own in runs.values())
+    return whole >= _WHOLE_RUNS * len(runs)

@@ -12,6 +12,7 @@ import numpy as np
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.grid import cell_number
+from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
@@ -19,8 +20,52 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 LAST_ROUND = " (last round)"
 """The end of the description of such a score's column."""
 
+_WORDS = frozenset(
+    {"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"}
+)
+_FAULTS = frozenset(
+    {"exit", "returncode", "rc", "errno", "code", "error", "errors", "err", "failed", "failure", "failures", "fail"}
+) | {
+    *(
+        "retry",
+        "retries",
+        "retried",
+        "timeout",
+        "cancelled",
+        "aborted",
+        "loss",
+        "penalty",
+        "exception",
+        "invalid",
+        "wrong",
+    ),
+}
+
 _CHANGING, _GOOD = 10, 5
 """The fewest questions whose answers change, and of those with more than the lowest score, that show what a score is said of."""
+
+
+def is_task_outcome(name: str) -> bool:
+    """Return whether a column's name says that a task succeeded.
+
+    >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved")]
+    [True, True, False, False]
+    """
+    words = {*_words(name)}
+    return not words.isdisjoint(_WORDS) and words.isdisjoint(_FAULTS | {"not", "non", "un", "n", "num"})
+
+
+def is_fault(name: str) -> bool:
+    """Return whether a column's name says that something failed, or how a program ended, of which 0 is the best value.
+
+    >>> is_fault("exit_code"), is_fault("tool.error"), is_fault("passed")
+    (True, True, False)
+    """
+    return not {*_words(name)}.isdisjoint(_FAULTS)
+
+
+def _words(name: str) -> list[str]:
+    return plain_name(name).replace(".", "_").split("_")
 
 
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:
@@ -74,8 +119,13 @@ def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:
         columns.metrics[name] = np.where(is_last, values, math.nan)
 
 
-def run_note(name: str, theirs: str) -> str:
+def run_note(name: str, theirs: str, *, has_answers: bool) -> str:
     """Return the note on a score that is read as that of a run."""
+    if not has_answers:
+        return (
+            f"{theirs!r} is the same in all rounds of a question, so it is known of the last round alone: what a loop that stops earlier would have "
+            "got is unknown, and no cap can be judged by it. Log what would be submitted after each round, and whether it passes"
+        )
     return (
         f"{theirs!r} is the same in all rounds of a question, whatever the answers, so it counts for the last round alone "
         f"(--metric-column {quoted(f'{name}={theirs}')}: for each)"

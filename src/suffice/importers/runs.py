@@ -156,7 +156,7 @@ def row_order(
             return None
         return RowOrder(key=key, column=plan.columns["round"], runs=runs, is_counted=True)
     files = [*dict.fromkeys(row.file for row in rows)]
-    head, word = _ordered_files(files) if "round" not in ignored and FILE not in ignored else ("", "")
+    head, word = ordered_files(files) if "round" not in ignored and FILE not in ignored else ("", "")
     if head:
         taken = {*column_names(rows)}
         return RowOrder(key=key, column="round" if word in taken else word, runs=(), head=head)
@@ -167,10 +167,10 @@ def row_order(
     return RowOrder(key=key, column="round", runs=runs, asks=not (samples or "round" in ignored), trusted=trusted)
 
 
-def _ordered_files(files: Sequence[str]) -> tuple[str, str]:
+def ordered_files(files: Sequence[str]) -> tuple[str, str]:
     """Return the common beginning of file names that differ only in a round's number, and its word for a round.
 
-    >>> _ordered_files(["round_1", "round_10", "round_2"]), _ordered_files(["gpt-3", "gpt-4"])
+    >>> ordered_files(["round_1", "round_10", "round_2"]), ordered_files(["gpt-3", "gpt-4"])
     (('round', 'round'), ('', ''))
     """
     matches = [_ORDER_FILE.fullmatch(name) for name in files]

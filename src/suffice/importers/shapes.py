@@ -18,7 +18,6 @@ from suffice.importers.dialogues import (
     shared_opening,
     without_examples,
 )
-from suffice.importers.families import families_beside
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
@@ -43,7 +42,7 @@ from suffice.importers.shape import (
     without_rounds,
 )
 from suffice.importers.trees import PARENTS
-from suffice.importers.wide_tables import rows_of_families, widened
+from suffice.importers.wide_tables import rows_of_answers, widened
 
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
@@ -94,7 +93,7 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
             return _reading_flat(_named_rounds(rows, rounds))
         names = [name.strip() for name in rounds.split(",")]
         if len(names) > 1 and {*names} <= {*column_names(rows)}:
-            return rows_of_families(rows, families_beside(names, column_names(rows)), "answer", is_ordered=True)
+            return rows_of_answers(rows, names)
         raise SchemaError(
             f"{records[0].where}: no field {rounds!r:.80} (for {ROUNDS!r}); there are: {cut_list(column_names(rows))}"
         )

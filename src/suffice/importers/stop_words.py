@@ -11,12 +11,12 @@ from suffice.importers.records import Record
 from suffice.importers.table_columns import TableColumns
 
 _NAME = re.compile(
-    r"(?:\w+_)?(?:stop|stopping|end|exit|termination|halt|halting)_(?:reason|cause|condition)|termination|(?:stopped|ended|terminated)_by"
+    r"(?:\w+_)?(?:stop|stopping|stopped|end|ended|exit|finished|termination|halt|halting)_(?:reason|cause|condition)|termination|(?:stopped|ended|terminated)_by"
     r"|why_stopped"
 )
 _WORDS = {
     "rule": "rule converged convergence early_stop early_stopped early_stopping stopped stable no_change unchanged agreement consensus "
-    "confident confidence approved accepted satisfied threshold good_enough",
+    "confident confidence approved accepted accept satisfied threshold good_enough",
     "max_rounds": "max_rounds max_iterations max_iters max_iter max_steps max_turns max_attempts max_hops iteration_limit round_limit "
     "step_limit turn_limit limit cap budget budget_exhausted length max_round max_depth",
     "exhausted": "exhausted no_more_results no_more_evidence no_results",

@@ -13,6 +13,7 @@ import numpy as np
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.gaps import gap_error
 from suffice.importers.grid import (
     END_NAMES,
     OWN_COLUMNS,
@@ -27,7 +28,14 @@ from suffice.importers.grid import (
 )
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
 from suffice.importers.records import Record, empty_parameter
-from suffice.importers.repeated_rounds import begins_again, in_order_of_rows, of_repeats, refuse_other_calls
+from suffice.importers.repeated_rounds import (
+    begins_again,
+    begins_each,
+    in_order_of_rows,
+    of_one_kind,
+    of_repeats,
+    refuse_other_calls,
+)
 from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
@@ -199,13 +207,17 @@ class _Rows:
         is_same = all(answers[order[i]] == answers[order[i + 1]] for i in copies.tolist())
         runs = in_order_of_rows(number) if is_usual and not is_same else {}
         ids: dict[str, tuple[dict[str, str], str]] = {}
+        kinds: dict[str, tuple[dict[str, Any], str]] = {}
         is_text = questions == self._texts("question_id")
         for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
             cells = [*map(str, self._cells(own))]
             if is_text and self._tells_apart(cells, codes[np.argsort(order)]):
                 ids[f"--column {quoted(f'question_id={own}')}"] = ({"question_id": own}, f"each {own!r} is a question")
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
-            if len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values():
+            is_one = len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values()
+            if is_one:
+                kinds |= of_one_kind(own, rows)
+            if is_one and begins_each(rows):
                 runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
         is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
         if not is_ordered and (
@@ -220,6 +232,7 @@ class _Rows:
         choices: dict[str, tuple[dict[str, Any], str]] = {
             option: ({"columns": own}, meaning) for option, (own, meaning) in {**ids, **runs}.items()
         }
+        choices = {**kinds, **choices}
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = {**of_repeats(), **choices}
         raise UnsettledError(
@@ -264,21 +277,8 @@ class _Rows:
             if theirs.endswith(NUMBERED):
                 n_wrong = len({*np.repeat(np.arange(len(starts)), lengths)[wrong].tolist()})
                 raise self._missing_word(theirs, str(ids[q]), own, f"{n_wrong:,} of {counted(len(starts), 'question')}")
-            choices: dict[str, tuple[dict[str, str], str]] = {
-                "--column round=": ({"round": ""}, "nothing is missing: count the rows of each question in their order")
-            }
-            if theirs.lower().endswith("depth"):
-                loops = (
-                    {"run": theirs, "round": ""},
-                    f"the rows of each {theirs!r} are a loop of their own, with its own rounds and verdict",
-                )
-                choices[f"--column {quoted(f'run={theirs}')} --column round="] = loops
-            raise UnsettledError(
-                f"{self._where}: {_in_words(ids[q], ids)} has the rounds {own!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If "
-                "rounds are missing, find them first",
-                "columns",
-                choices,
-            )
+            files = [row.file for row in self._rows[starts[q] : starts[q] + lengths[q]]]
+            raise gap_error(self._where, _in_words(ids[q], ids), own, theirs, files)
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:

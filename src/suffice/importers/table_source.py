@@ -14,6 +14,7 @@ from typing import Any, Literal
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.alike_ids import refuse_alike_ids, with_plain_ids
+from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
@@ -43,6 +44,7 @@ from suffice.importers.runs import (
     chosen_rows,
     ignored_names,
     order_notes,
+    ordered_files,
     run_id,
     runs_notes,
     tell_apart,
@@ -226,7 +228,11 @@ class TableSource(ABC):
             table = TableColumns(with_ids(self.shape.rows, plan))
             used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
             if "answer" in plan.columns and not order:
-                refuse_failed_calls(table, plan.columns["answer"], [*used])
+                refuse_models_in_turn(table, self._key, {*columns.values(), *self._options.where})
+                if not ordered_files([*dict.fromkeys(row.file for row in table.rows)])[
+                    0
+                ]:  # else a failed call is that of its file
+                    refuse_failed_calls(table, plan.columns["answer"], [*used])
                 refuse_first_speakers(table, [*map(str, table.column(self._key))], used)
             numbers = [theirs for ours, theirs in plan.columns.items() if is_cost(ours) or ours in SIGNALS]
             ask_about_factors(table, self._key, used, order[1] if order else "", costs=numbers)
@@ -300,6 +306,16 @@ class TableSource(ABC):
                 texts.setdefault(str(row.values.get(key)), Counter())[text] += 1
         return {own: counts for own, counts in texts.items() if len(counts) > 1 < min(counts.values())}
 
+    @property
+    def _hint(self) -> str:
+        """The remedy for runs of one round each; "" if there are none."""
+        if not self._several or self.run is None:
+            return ""
+        turns = turns_hint(TableColumns(with_ids(self.shape.rows, self.plan)), self._key, self.run[1])
+        return (
+            turns or "each row is a run of its own: see above what tells them apart. Else log the answer of every round"
+        )
+
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
         which = self._options.repeated
@@ -316,7 +332,7 @@ class TableSource(ABC):
                 else []
             ),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
-            *self.tally.notes(self.plan, self.grid),
+            *self.tally.notes(self.plan, self.grid, self._hint),
             *([dollars_note(self._dollars)] if self._dollars else []),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
             *([] if (position := self._options.answer_position) is None else [position_note(position, self._replies)]),

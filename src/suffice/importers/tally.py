@@ -166,8 +166,8 @@ class Tally:
             },
         )
 
-    def notes(self, plan: ColumnMap, grid: Grid) -> list[str]:
-        """Return the notes on rounds, ends, columns and labels."""
+    def notes(self, plan: ColumnMap, grid: Grid, hint: str = "") -> list[str]:
+        """Return the notes on rounds, ends, columns and labels; `hint` says what to do if each run has one round."""
         notes = []
         if self._first == 0:
             notes.append(
@@ -185,7 +185,7 @@ class Tally:
             notes.append(f"columns that are kept as they are: {cut_list(self._unmapped)}")
         if grid.ended is None and "end" not in plan.columns:
             said = next(filter(is_stop_name, self._unmapped), "")
-            notes.append(self._end_note(plan.columns.get("finish_reason", ""), said))
+            notes.append(self._end_note(plan.columns.get("finish_reason", ""), said, hint))
         for name, values in self._labels.items():
             if len(values) > 1:
                 notes.append(
@@ -201,8 +201,8 @@ class Tally:
         notes = []
         if "answer" in plan.columns and self._silent:
             notes.append(
-                f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer: a loop that stops there is judged by the one "
-                "before, if there is one"
+                f"{self._silent:,} of {counted(self._rounds, 'round')} have no answer: a loop that stops there returns the last answer "
+                "before"
             )
         if "golds" in plan.columns and self._without_golds:
             notes.append(
@@ -236,14 +236,12 @@ class Tally:
             ]
         return notes
 
-    def _end_note(self, reason: str, said: str) -> str:
+    def _end_note(self, reason: str, said: str, hint: str) -> str:
         """Return a note on the assumed ends of trajectories whose log does not give one."""
         longest, n = max(self.lengths), self.lengths.total()
         if longest == 1:
-            return (
-                "every question has one round, so there is nothing to stop earlier and nothing to decide; if several rows are the "
-                "rounds of one question, --column question_id=COLUMN names it. Else log the answer of every round"
-            )
+            usual = "if several rows are the rounds of one question, --column question_id=COLUMN names it. Else log the answer of every round"
+            return f"every question has one round, so there is nothing to stop earlier and nothing to decide; {hint or usual}"
         if len(self.lengths) == 1:
             return f"every question has {counted(longest, 'round')}: read as the loop's cap"
         says = f"{reason!r} of the last rounds ({cut_list(self._reasons)}) may say why"

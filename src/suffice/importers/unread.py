@@ -31,6 +31,7 @@ from suffice.importers.names import (
 )
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
 from suffice.importers.records import Record
+from suffice.importers.run_outcomes import is_fault
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
@@ -45,6 +46,12 @@ _MONEY = re.compile(r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
+_OF_TOKENS = re.compile(r"(?:^|_)tok(?:en)?s?(?:_|$)")
+_TOKEN_COLUMNS = {"input": "cost.generator.uncached_tokens", "output": "cost.generator.output_tokens"}
+_TOKEN_WORDS = {
+    "input": {"in", "input", "prompt", "eingabe", "entrada", "entrée", "ingresso", "输入"},
+    "output": {"out", "output", "completion", "ausgabe", "salida", "sortie", "saída", "uscita", "输出"},
+}
 _ALIKE = 0.1
 _DECIMAL = re.compile(r"-?\d*[.,]\d+")
 _QUESTIONS, _OFFERED = 10, 3
@@ -77,7 +84,7 @@ def unread_notes(
             for name in drafts
         ),
         *_uncounted_rounds(table, columns, unused),
-        *_costs(table, columns, [name for name in unused if name not in shape.outer], costs),
+        *_costs(table, columns, shape.columns, [name for name in unused if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, unused),
         *([] if is_judged else _flags(table, columns, [name for name in unused if name not in shape.outer])),
     ]
@@ -86,7 +93,7 @@ def unread_notes(
 def _flags(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
     """Note a column of 0 and 1 that differs between rounds, if nothing else judges answers."""
     ids = table.column(columns.get("question_id", ""))
-    for name in [name for name in unused if table.judges_rounds(name, ids)][:1]:
+    for name in [name for name in unused if table.judges_rounds(name, ids) and not is_fault(name)][:1]:
         ours = re.sub(r"\W", "_", plain_name(name))
         yield (
             f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round, judge by it with --metric-column "
@@ -127,7 +134,11 @@ def _uncounted_rounds(table: TableColumns, columns: Mapping[str, str], unused: C
 
 
 def _costs(
-    table: TableColumns, columns: Mapping[str, str], unused: Collection[str], costs: Collection[str]
+    table: TableColumns,
+    columns: Mapping[str, str],
+    shown: Mapping[str, str],
+    unused: Collection[str],
+    costs: Collection[str],
 ) -> Iterator[str]:
     for name in _called(unused, costs):
         fault = table.not_a_number(name)
@@ -136,15 +147,42 @@ def _costs(
     if not any(ours.startswith("cost.") and ours.endswith("_tokens") for ours in columns):
         for name in _called(unused, TOTAL_TOKENS)[:1]:
             yield (
-                f"{name!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
+                f"{shown.get(name, name)!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
                 "all as output, or what each round adds if they never fall (money: an upper bound)"
             )
     kinds = {ours.rpartition(".")[2] for ours in columns if ours.startswith("cost.")}
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
-        yield f"no column has {' or '.join(absent)} tokens{UNCOUNTED}"
+        yield _no_tokens_note(table, shown, unused, absent)
     for name in [name for name in unused if last_name(name) in MONEY or _MONEY.search(last_name(name))][:1]:
         yield _money_note(table, name)
+
+
+def _no_tokens_note(
+    table: TableColumns, shown: Mapping[str, str], unused: Collection[str], absent: Sequence[str]
+) -> str:
+    """Return the note that no input or output tokens are read, which names the columns of tokens that may be them."""
+    names = [name for name in unused if _OF_TOKENS.search(last_name(name)) and table.numbers(name)]
+    what = " or ".join(absent)
+    if not names:
+        return f"no column has {what} tokens{UNCOUNTED}"
+    listed = " and ".join(repr(shown.get(name, name)) for name in names[:_OFFERED])
+    of_kind = {
+        kind: [name for name in names if not words.isdisjoint(_name_words(name))]
+        for kind, words in _TOKEN_WORDS.items()
+    }
+    named = {kind: own[0] for kind, own in of_kind.items() if kind in absent and len(own) == 1}
+    options = [f"--column {quoted(f'{_TOKEN_COLUMNS[kind]}={name}')}" for kind, name in named.items()]
+    ways = f"{' '.join(options)} reads {' and '.join(named)} tokens"
+    if not options:
+        options = [f"--column {quoted(f'{_TOKEN_COLUMNS[kind]}={names[0]}')} for {kind} tokens" for kind in absent]
+        options.append(f"--column {quoted(f'thinking_tokens={names[0]}')} for those of a chain of thought so far")
+        ways = ", ".join(options)
+    return f"{listed} {'are' if names[1:] else 'is'} not read: {ways}; until then{UNCOUNTED.removeprefix(':')}"
+
+
+def _name_words(name: str) -> set[str]:
+    return {*re.split(r"[\W_]+", plain_name(name))}
 
 
 def _forms(name: str, value: object) -> str:
@@ -161,7 +199,7 @@ def _money_note(table: TableColumns, name: str) -> str:
     prices = "else prices of tokens say what is paid (suffice decide --prices)"
     if fault is not None and not is_undecided(fault):
         return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
-    signs = [sign for sign in currencies(table.column(name)) if sign not in ("$", "USD")]
+    signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
     amounts = f"amounts ({', '.join(signs)} count as dollars)" if signs else "dollars"
     forms = [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
     options = [f"--column {quoted(f'spend={name}:{form}')}" for form in forms]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
-from suffice.importers.families import numbered_families
+from suffice.importers.closed_book import alone_note, begins_alone, closed_book_families, has_run, pair_of, texts_differ
+from suffice.importers.families import families_beside, numbered_families
 from suffice.importers.names import ANSWERS, ORDER_WORDS, OUTCOME_NAMES, plain_name
 from suffice.importers.records import Record
 from suffice.importers.shape import Pair, Shape, column_names, flat_record, outer_names, round_rows, without_rounds
@@ -15,10 +16,20 @@ def widened(records: list[Record]) -> Shape | None:
     families = numbered_families(column_names(records))
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
-        return None
+        pair = pair_of(column_names(records))
+        return rows_of_answers(records, pair) if pair and texts_differ(records, pair) else None
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
     ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
     return rows_of_families(records, families, lead, is_ordered=ordered)
+
+
+def rows_of_answers(records: list[Record], answers: Sequence[str]) -> Shape:
+    """Return a row for each of the columns of answers, in this order, with the columns beside them; that of the model alone is round 0."""
+    names = column_names(records)
+    families = families_beside(answers, names)
+    if begins_alone(answers):
+        families = closed_book_families(answers, families, names)
+    return rows_of_families(records, families, "answer", is_ordered=True)
 
 
 def rows_of_families(
@@ -34,6 +45,7 @@ def rows_of_families(
     }
     beside = "".join(f"; {_first_to_last(family)} belong to them in this order" for family in moved.values())
     used = {name for family in parts.values() for name in family.values()}
+    is_alone = min(numbers) == 0 and begins_alone([*families[lead].values()])
     own = {"round", *(stem or "answer" for stem in parts)}
 
     def read(others: Iterable[Record]) -> tuple[list[Record], int]:
@@ -44,16 +56,16 @@ def rows_of_families(
                 {stem or "answer": item.values.get(family[n]) for stem, family in parts.items() if n in family}
                 for n in numbers
             ]
-            while inner and all(value is None or value == "" for value in inner[-1].values()):
+            while inner and not has_run(inner[-1]):
                 inner.pop()
-            pairs.append((item, outer, inner))
+            pairs.append((item, outer, [{"round": r, **row} for r, row in enumerate(inner)] if is_alone else inner))
         return round_rows(pairs, own, "round"), without_rounds(pairs)
 
     rows, skipped = read(records)
     ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
     return Shape(
         rows=rows,
-        how=f"each record is a question, and the columns {ends} are its rounds{beside}",
+        how=f"each record is a question, and the columns {ends} are its rounds{beside}{alone_note(families[lead][0]) if is_alone else ''}",
         columns={
             "round": f"number in {ends}",
             **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},

@@ -35,8 +35,8 @@ def test_a_proof_that_lacks_its_share_of_the_risk_says_so():
     assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == ["fixed_k(2)", "fixed_k(1)"]
     assert advice.verdict == "not enough data"
     assert (
-        "300 questions rule out a loss of 2 points by fixed_k(1) only at a risk of 5 %, which 2 candidates share: 1 % is left "
-        "for fixed_k(1) until fixed_k(2) is proved, too. Record about "
+        "300 questions would rule out a loss of 2 points only if fixed_k(1) were the one candidate: 2 share the risk of 5 %, so it takes "
+        "more questions, fewer of them once fixed_k(2) is proved. Record about "
     ) in advice.sentence
     figures = {item.policy: item for item in advice.figures}
     half, most = figures["fixed_k(1)"].needed
@@ -55,7 +55,7 @@ def test_all_open_candidates_before_one_must_be_proved_first():
     assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == [
         f"fixed_k({cap})" for cap in (3, 2, 1)
     ]
-    assert "0.5 % is left for fixed_k(1) until fixed_k(3) and fixed_k(2) are proved, too." in advice.sentence
+    assert "fewer of them once fixed_k(3) and fixed_k(2) are proved." in advice.sentence
     assert {item.policy: item.waits_for for item in advice.figures}["fixed_k(1)"] == "fixed_k(3)"
 
 
@@ -84,7 +84,7 @@ def test_a_decision_of_an_older_file_keeps_its_fixed_sequence():
     advice = Advice.from_dict(data | {"version": 2})
     assert advice.trial.shares == (1.0, 0.0)
     assert advice.verdict == "not enough data"
-    assert "0 % is left for fixed_k(1) until fixed_k(2) is proved, too" in advice.sentence
+    assert "fewer of them once fixed_k(2) is proved" in advice.sentence
     assert "n/a" not in advice.sentence
     assert np.isnan([figures.change[1] for figures in advice.figures]).all()
     assert Advice.from_dict(json.loads(json.dumps(advice.to_dict()))).trial.shares == (1.0, 0.0)
@@ -92,8 +92,8 @@ def test_a_decision_of_an_older_file_keeps_its_fixed_sequence():
 
 def test_the_effect_of_advice_says_that_it_was_selected_here():
     advice = decide(log_of(400, converged_at_2), metric="quality")
-    assert "points (selected here: these questions also chose it);" in advice.sentence
-    assert {row[0]: row[5] for row in advice.table().rows}["fixed_k(2)"] == "advised, selected here"
+    assert "points (these questions also chose it);" in advice.sentence
+    assert {row[0]: row[5] for row in advice.table().rows}["fixed_k(2)"] == "advised"
     selected = {item["policy"]: item["selected_here"] for item in advice.to_dict()["candidates"]}
     assert selected == {f"fixed_k({k})": k == 2 for k in range(1, 5)}
 

@@ -344,12 +344,12 @@ def _verdict_text(trial: Trial) -> str:
     if trial.verdict == "do it":
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
-            f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
+            f"{changed} (these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
             f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
     more = "" if trial.labels is not None else f" {_more_text(trial.questions_needed(place))}"
     if place in trial.waiting_for:
-        rest = f"{_waiting_text(trial, place, f'{judges} {rule} out a loss of {points}')}{more}"
+        rest = f"{_waiting_text(trial, place, f'{judges} would rule out a loss of {points}')}{more}"
     else:
         excluded = -effect[1]
         so_far = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
@@ -396,10 +396,9 @@ def _more_text(needed: tuple[int, int] | None) -> str:
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:
     """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone."""
     one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
-    level = next(test.level for test in trial.tests if test.place == place)
     return (
-        f"{shown} by {one} only at a risk of {100 * trial.alpha:g} %, which {len(trial.sequence)} candidates share: {100 * level:.2g} % is "
-        f"left for {one} until {' and '.join(before)} {'is' if len(before) == 1 else 'are'} proved, too."
+        f"{shown} only if {one} were the one candidate: {len(trial.sequence)} share the risk of {100 * trial.alpha:g} %, so it takes more "
+        f"questions, fewer of them once {' and '.join(before)} {'is' if len(before) == 1 else 'are'} proved."
     )
 
 
@@ -418,7 +417,8 @@ def _saved_text(trial: Trial, place: int) -> str:
     more = []
     for name in ("calls", "tokens"):
         share = float(trial.totals.saving(name)[place])
-        if name != trial.cost and np.isfinite(share):
+        of_thoughts = name == "calls" and trial.cost == "tokens" and share < 0  # trial answers, whose tokens count
+        if name != trial.cost and np.isfinite(share) and not of_thoughts:
             more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     spent = trial.totals.costs["money"]
     if np.isfinite(spent).all() and spent[-1]:

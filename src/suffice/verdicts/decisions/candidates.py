@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,14 +18,15 @@ from suffice.evaluation.replay.outcomes import abandoned, has_outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.metrics import METRICS
-from suffice.policy.rules import MajorityOfSamples, Selector, fixed_k
+from suffice.policy.rules import MajorityOfSamples, Rule, Selector, fixed_k
 from suffice.policy.rules.algebra import Threshold
 from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc, settled
 from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
+from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, refuse_untried
-from suffice.recordings.schema import RETURNED
+from suffice.recordings.schema import RETURNED, cost_column
 from suffice.verdicts.decisions.gates import (
     RETRIEVALS,
     begins_closed_book,
@@ -57,6 +59,7 @@ _PUBLISHED = {
     adaptive_consistency(): "one answer wins with posterior probability 0.95",
     rasc(): "the reasoning of 5 answers has a score of 0.5",
 }
+_LONG_NUMBER = re.compile(r"-?\d*\.\d{5,}(?:e-?\d+)?")
 _QUANTILES = (0.25, 0.5)
 """Thresholds for the drafts' distance as quantiles over the rounds of tune questions, since its scale depends on the embedder."""
 
@@ -89,9 +92,25 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
     if attempts := attempts_of(recording):
         refuse_untried(recording, recording.failed)
         result |= {"cost": "money", "baseline": f"{attempts[-1]}{ALONE}"}
+    if _has_priced_trials(recording):  # a chain is one call, however long it is
+        result["cost"] = "tokens"
     if begins_closed_book(recording) and int(recording.index[-1]) == 1:  # only retrieval can be saved
         result["cost"] = RETRIEVALS
     return result
+
+
+def _has_priced_trials(recording: Recording) -> bool:
+    """Return whether rounds are checkpoints of chains of thought, and the tokens of thinking and of each trial answer are known."""
+    if cost_column(TRIAL, "calls") not in recording.names("cost"):
+        return False
+    for component in ("generator", TRIAL):
+        names = [cost_column(component, kind) for kind in ("uncached_tokens", "output_tokens")]
+        asked = recording.seen & ~recording.failed[:, None] & (recording.column(cost_column(component, "calls")) > 0)
+        if not {*names} <= {*recording.names("cost")} or any(
+            np.isnan(recording.column(name)[asked]).any() for name in names
+        ):
+            return False
+    return True
 
 
 def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price] | None) -> None:
@@ -195,7 +214,17 @@ def change_text(policy: Policy, highest: int | None) -> str:
     gate = gate_of(policy)
     if gate is not None:
         return f"answer from round 0, without retrieval, when {gate}"
-    return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {policy.rule}"
+    return f"stop by {policy.label}" if policy.label.isidentifier() else f"stop when {rounded_rule(policy.rule)}"
+
+
+def rounded_rule(rule: Rule) -> str:
+    """Return a rule as text whose long numbers are rounded to four digits, for sentences.
+
+    >>> from suffice.policy.rules import signal
+    >>> rounded_rule(signal("answer_logprob_mean") > -0.10536051565782628), rounded_rule(signal("tokens") >= 12345)
+    ('answer_logprob_mean > -0.1054', 'tokens >= 12345')
+    """
+    return _LONG_NUMBER.sub(lambda match: f"{float(match[0]):.4g}", str(rule))
 
 
 def _escalation_change(policy: Policy) -> str:

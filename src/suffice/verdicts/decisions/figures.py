@@ -64,7 +64,7 @@ class CandidateFigures:
     def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
         """Return the candidate's cells for the columns of `candidate_columns`."""
         bar = interval_bar(self.change, max_loss)
-        state = "advised, selected here" if self.selected_here else self.state
+        state = self.state
         if self.state == "open":
             more = f", about {self.needed[1]:,} more" if self.needed else ""
             state = f"{f'waits for {self.waits_for}' if self.waits_for else 'not proved yet'}{more}"

@@ -121,7 +121,7 @@ def unnamed_columns(recording: Recording, named: Sequence[str]) -> list[str]:
     """Return numeric columns of the log that vary at round 0 and may be a confidence, but are not read as one."""
     if not (begins_closed_book(recording) or attempts_of(recording)):
         return []
-    own = [name for name in recording.names("signal") if name not in SIGNALS] if attempts_of(recording) else []
+    own = [name for name in recording.names("signal") if name not in SIGNALS]
     return [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
 
 
@@ -144,9 +144,10 @@ def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
     if required and (name not in tune.table.column_names or not _is_number(tune, name)):
         numeric = [other for other in tune.names("label") if _varies(tune, other)]
         there_are = f"; those of its own that vary: {cut_list(numeric)}" if numeric else ""
+        theirs = name if name in tune.table.column_names else "COLUMN"
         raise DataError(
             f"{name!r} is not a numeric column of this recording{there_are}.{did_you_mean(name, numeric)} If the log has it as a number, or as true and false, "
-            f"import it with --column {name}=COLUMN"
+            f"import the log again with --column {name}={theirs}, beside the options of before"
         )
     if required and name in tune.names("metric"):
         raise DataError(f"{name!r} is a metric, which is not known when the loop decides: name a column that is")

@@ -50,7 +50,8 @@ def gate_notes(recording: Recording, signals: Sequence[str]) -> list[str]:
     if not names:
         return []
     what = "the answer of an attempt" if attempts_of(recording) else "round 0's answer"
-    return [f"if one of {', '.join(names[:_NAMED])} is a confidence in {what}, --signal NAME lets it decide, too"]
+    others = f" (or {', '.join(names[1:_NAMED])})" if names[1:] else ""
+    return [f"if the log has a confidence in {what}, --signal {names[0]}{others} tries thresholds of it, too"]
 
 
 def price_notes(recording: Recording, prices: Price | Mapping[str, Price] | None) -> list[str]:
@@ -139,8 +140,8 @@ def _thought_notes(recording: Recording) -> list[str]:
         recording.column(cost)[recording.column(asked) > 0]
     ).any():
         notes.append(
-            f"{CAUTION}what a trial answer costs is unknown, so that calls are compared, of which a chain that is not stopped has the fewest: "
-            "import the table with --trial-cost N, and decide on tokens"
+            f"{CAUTION}what a trial answer costs is unknown, so that calls are compared, which say nothing of chains of thought, since each chain is "
+            "one call: import the table with --trial-cost N, and tokens are compared"
         )
     return notes
 

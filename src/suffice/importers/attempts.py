@@ -1,0 +1,103 @@
+"""Models that answer each question in turn, such as a cheap one and then a dear one: attempts in an order, or loops of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from suffice.common.files import quoted
+from suffice.common.tables import cut_list
+from suffice.errors import UnsettledError
+from suffice.importers.names import last_name
+from suffice.importers.table_columns import TableColumns
+from suffice.recordings.runs import MODEL_NAMES, is_of_judge
+
+_MOST, _ENOUGH, _NEARLY_ALL = 8, 10, 0.95
+_LONGEST = 120
+"""The most models, the fewest questions with several rows, the least share of them, and the most letters of an order that is offered."""
+
+
+def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str]) -> None:
+    """Raise if each question has a row of each model, in an order that a column counts.
+
+    Args:
+        table: The rows, which nothing else counts.
+        key: The column of questions.
+        used: Columns that the user has named.
+    """
+    ids = [*map(str, table.column(key))]
+    for model in _model_columns(table, used):
+        for name in [name for name in table.names if name not in (model, key) and table.counts(name)]:
+            models = _models_by_number(table, ids, model, name)
+            if not models:
+                continue
+            orders = in_turn(model, models)
+            rows = {
+                f"--column {quoted(f'round={name}')}": (
+                    {"columns": {"round": name}},
+                    f"{name!r} counts the rounds of one loop",
+                )
+            }
+            raise UnsettledError(
+                f"{name!r} counts the rows of every question, and each of its numbers has a {model} of its own ({cut_list(models)}): are these "
+                "asked in turn, until an answer is accepted, or is each a loop of its own?",
+                "options",
+                {**(orders or rows), f"--column {quoted(f'run={model}')}": _own_loops(model)},
+            )
+
+
+def in_turn(model: str, models: Sequence[str]) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the option that reads models as attempts in an order; nothing if they cannot be written in it."""
+    order = ",".join(models)
+    if any("," in name for name in models) or len(order) > _LONGEST:
+        return {}
+    column = f"{model}:{order}"
+    return {
+        f"--column {quoted(f'round={column}')}": (
+            {"columns": {"round": column}},
+            "they are asked in turn, in this order",
+        )
+    }
+
+
+def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
+    """Return how to read models as attempts, if they tell runs of one row each apart; else ""."""
+    ids = [*map(str, table.column(key))]
+    for model in [name for name in _model_columns(table, ()) if name in runs]:
+        values = [*dict.fromkeys(map(str, table.column(model)))]
+        pairs = [*zip(ids, map(str, table.column(model)), strict=True)]
+        if 1 < len(values) <= _MOST and len({*pairs}) == len(pairs) > len({*ids}):
+            options = " or ".join(in_turn(model, values))
+            return options and f"if the models are asked in turn: {options}"
+    return ""
+
+
+def _own_loops(model: str) -> tuple[Mapping[str, Any], str]:
+    return {"columns": {"run": model}}, f"each {model} is a loop of its own, with one answer"
+
+
+def _model_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
+    for name in table.names:
+        if last_name(name) in MODEL_NAMES and not is_of_judge(name) and name not in used:
+            yield name
+
+
+def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, name: str) -> list[str]:
+    """Return the model of each number, in order; empty unless each number has one, and counts the rows of nearly every question."""
+    numbers = [int(float(value)) for value in table.column(name)]
+    pairs = {*zip(numbers, map(str, table.column(model)), strict=True)}
+    if (
+        not 1 < len(pairs) <= _MOST
+        or len(pairs) != len({n for n, _ in pairs})
+        or len(pairs) != len({m for _, m in pairs})
+    ):
+        return []
+    own: dict[str, list[int]] = {}
+    for key, n in zip(ids, numbers, strict=True):
+        own.setdefault(key, []).append(n)
+    several = [sorted(rows) for rows in own.values() if len(rows) > 1]
+    lowest = min(numbers)
+    whole = sum(rows == [*range(lowest, lowest + len(rows))] for rows in several)
+    if lowest > 1 or len(several) < _ENOUGH or whole < _NEARLY_ALL * len(several):
+        return []
+    return [text for _, text in sorted(pairs)]

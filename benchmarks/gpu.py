@@ -182,7 +182,7 @@ def check(run: Measurement, loaded: LoadedModel) -> None:
 
 def states(run: Measurement, loaded: LoadedModel) -> list[dict[str, Any]]:
     """Return prompts per second over batches and lengths, against bare passes."""
-    grid = [(4, 64), (16, 256)] if run.tiny else [(n, size) for n in (1, 8, 32, 128) for size in (64, 256, 1024)]
+    grid = [(4, 64), (16, 64)] if run.tiny else [(n, size) for n in (1, 8, 32, 128) for size in (64, 256, 1024)]
     rows = []
     check(run, loaded)
     for n, length in grid:
@@ -255,7 +255,7 @@ def gate(run: Measurement, loaded: LoadedModel) -> dict[str, Any]:
 
 def precision(run: Measurement) -> dict[str, Any]:
     """Return how far states in bfloat16 are from those in float32, as shares of their length."""
-    prompts = run.prompts(256, 8)
+    prompts = run.prompts(64 if run.tiny else 256, 8)
     values = {}
     for dtype in ("bfloat16", "float32"):
         loaded = run.llama(dtype)

@@ -36,19 +36,17 @@ def installed(group: str) -> EntryPoints:
     The metadata of all packages is read again only where a folder of `sys.path` has changed: it takes 30 ms.
     """
     folders = tuple((folder, Path(folder).stat().st_mtime_ns) for folder in sys.path if Path(folder).exists())
-    return _of_group(group, folders)
-
-
-@lru_cache(maxsize=16)
-def _of_group(group: str, folders: tuple[tuple[str, int], ...]) -> EntryPoints:
-    """Return the entry points of a group; selecting them looks at those of every package."""
-    found: EntryPoints = _read(folders).select(group=group)
-    return found
+    return _read(folders).get(group, EntryPoints())
 
 
 @lru_cache(maxsize=1)
-def _read(folders: tuple[tuple[str, int], ...]) -> Any:  # noqa: ARG001 - what the answer depends on
-    return entry_points()
+def _read(folders: tuple[tuple[str, int], ...]) -> dict[str, EntryPoints]:  # noqa: ARG001 - what the answer depends on
+    """Return the entry points of each of our groups; selecting one looks at those of every package."""
+    found, ours = entry_points(), {}
+    for group in found.groups:
+        if group.startswith("suffice."):
+            ours[group] = found.select(group=group)
+    return ours
 
 
 def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:

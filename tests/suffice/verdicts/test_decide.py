@@ -107,7 +107,7 @@ def test_repeated_looks_keep_false_claims_within_the_stated_risk(spread, side):
         "skewed": lambda: np.where(rng.random(shape) < 0.1, 1.0, (bound - 0.1) / 0.9),
     }[spread]()
     false = int(Wealth.start(bound, side, populations).bet(losses).shown(0.05).sum())
-    assert false <= 0.05 * populations + 3 * math.sqrt(0.05 * 0.95 * populations)
+    assert false <= 0.05 * populations  # of this seed; a bound of twice the risk is above it
 
 
 def test_more_losses_than_fit_in_a_block_are_the_same_bets():

@@ -106,9 +106,37 @@ NO_ANSWERS = frozenset(
 
 SPEAKERS = (
     *("role", "node", "event", "event_type", "speaker", "sender", "author", "source", "name", "type", "kind"),
-    *("step_type", "span_type", "span_name", "component"),
+    *("step_type", "span_type", "span_name", "component", "agent", "agent_name", "who", "actor", "from"),
+    *("sender_type", "sender_role", "author_type", "author_role", "speaker_role", "agent_role", "from_role"),
 )
 """Names of who or what an item comes from, or of what it is."""
+
+_PEOPLE_SAY = frozenset(
+    {"user", "human", "user_proxy", "customer", "client", "visitor", "guest", "caller", "patient", "student", "learner"}
+    | {"buyer", "subscriber", "requester", "end_user", "enduser", "person"}
+)
+
+
+def is_person(value: str) -> bool:
+    """Return whether who speaks is a person, who asks and never answers.
+
+    >>> is_person("Customer"), is_person("end-user"), is_person("bot")
+    (True, True, False)
+    """
+    return plain_name(value) in _PEOPLE_SAY
+
+
+def is_of_person(name: str) -> bool:
+    """Return whether a nested column is a field of a person or an account, whose id names no question.
+
+    >>> is_of_person("customer.id"), is_of_person("case.id"), is_of_person("customer")
+    (True, False, False)
+    """
+    return plain_name(name).rpartition(".")[0].rpartition(".")[2] in (
+        *_PEOPLE_SAY,
+        *("account", "author", "owner", "assignee", "sender", "org", "organization", "tenant", "member", "contact"),
+    )
+
 
 MOST_SPEAKERS = 12
 """More values of such a column name no speakers."""

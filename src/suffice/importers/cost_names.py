@@ -17,6 +17,10 @@ INPUT_COLUMNS = (
     "input_token_count",
     "prompt_token_count",
     "n_prompt_tokens",
+    "in_tokens",
+    "tokens_input",
+    "num_input_tokens",
+    "n_input_tokens",
 )
 OUTPUT_COLUMNS = (
     "completion_tokens",
@@ -26,6 +30,10 @@ OUTPUT_COLUMNS = (
     "candidates_token_count",
     "n_completion_tokens",
     "generated_tokens",
+    "out_tokens",
+    "tokens_output",
+    "num_output_tokens",
+    "n_output_tokens",
 )
 CACHED_COLUMNS = ("cached_tokens", "cached_input_tokens", "cached_content_token_count", "prompt_cache_hit_tokens")
 CACHE_READ, CACHE_WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"

@@ -24,7 +24,8 @@ from suffice.importers.confirming import Scored, as_options, confirmed_note, con
 from suffice.importers.importers import log_reader
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.names import last_name
-from suffice.importers.own_alarms import judging_note, unread_note
+from suffice.importers.judging import judging_note
+from suffice.importers.own_alarms import unread_note
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import Preview, means_table
 from suffice.importers.readers import read_run

@@ -58,6 +58,7 @@ GOLDS = (
     *("gt", "gts", "gt_answer", "gt_answers", "groundtruth", "ground_truth_answer", "ground_truth_answers"),
     *("gold_label", "gold_ans", "true_answer", "right_answer", "answer_key", "answer_gold", "ideal", "ref"),
     *("refs", "ref_answer", "targets", "target", "labels", "label"),
+    *("reference_summary", "reference_text", "reference_translation", "reference_output", "gold_summary", "ref_summary"),
 )
 OPTION_NUMBERS = (
     *(
@@ -175,6 +176,7 @@ _GAP = r"[_\-. @=]"
 _NUMBER_FIRST = re.compile(
     rf"(?:{_WORDS}){_GAP}?(?P<number>\d+)(?:{_GAP}(?P<stem>.+))?|(?:[rtk]|it|gen)?_?(?P<number2>\d+){_GAP}(?P<stem2>[^\d].*)"
 )
+_MARKED_LAST = re.compile(rf"(?P<stem>.*\w){_GAP}(?:{_WORDS}|[rtkv]|it|gen|version|ver){_GAP}?(?P<number>\d+)")
 _NUMBER_LAST = re.compile(
     rf"(?P<stem>.*?[^\d_\-. @=])(?:{_GAP}(?:{_WORDS}|[rtkv]|it|gen))?{_GAP}?(?P<number>\d+)(?P<rest>_(?:text|str|raw))?"
 )
@@ -185,11 +187,16 @@ def numbered(name: str) -> tuple[str, int] | None:
 
     >>> [numbered(name) for name in ("Answer 1", "round2_answer", "r3.answer", "round_4", "answer")]
     [('answer', 1), ('answer', 2), ('answer', 3), ('', 4), None]
+    >>> [numbered(name) for name in ("rouge1_v2", "summary (2)", "summary.2", "summaryV2")]
+    [('rouge1', 2), ('summary', 2), ('summary', 2), ('summary', 2)]
     """
     plain = plain_name(name)
     match = _NUMBER_FIRST.fullmatch(plain)
     if match is not None:
         return match["stem"] or match["stem2"] or "", int(match["number"] or match["number2"])
+    match = _MARKED_LAST.fullmatch(plain)
+    if match is not None:
+        return match["stem"], int(match["number"])
     match = _NUMBER_LAST.fullmatch(plain)
     return None if match is None else (match["stem"] + (match["rest"] or ""), int(match["number"]))
 
@@ -276,6 +283,24 @@ def plain_name(name: str) -> str:
     if path.endswith("token_usage"):
         last = _OF_TOKEN_USAGE.get(last, last)
     return f"{path}{point}{_ENGLISH.get(last, last)}"
+
+
+_ERRORS = re.compile(
+    r"(?:\w+_)?(?:exit_?code|exit_status|return_?code|errors?|fail(?:s|ed|ures?)?|wrong|violations|mistakes|wer|cer|ter|loss|distance)"
+)
+
+
+def is_error_count(name: str) -> bool:
+    """Return whether a column of this name counts what went wrong, so that 0 is best.
+
+    >>> is_error_count("exit_code"), is_error_count("n_errors"), is_error_count("passed")
+    (True, True, False)
+    """
+    return _ERRORS.fullmatch(last_name(name)) is not None
+
+
+OVERLAPS = ("rouge", "bleu", "sacrebleu", "meteor", "bertscore", "chrf", "bleurt")
+"""First words, without numbers, of the names of scores that compare a text with a reference."""
 
 
 def ends_with_round(name: str) -> bool:

@@ -14,6 +14,7 @@ from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
+from suffice.importers.judging import may_judge
 from suffice.importers.names import RUNS, TIMES, last_name, plain_name
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
@@ -98,6 +99,7 @@ _AFTERWARDS = frozenset(
     }
 )
 """Words of columns that are known only once a loop has ended, and so may follow from its rounds."""
+
 
 def returned_rounds(read: Read) -> Iterator[Doubt]:
     """A flag, or a text about the question, says that another round than the last was returned in many questions."""
@@ -317,7 +319,9 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
         or (len(own.groups) > 1 and len(own.values) <= facts.trajectories / 2)
     }
     names = [
-        name.removeprefix("imported_") for name, n in sorted(sizes.items(), key=lambda item: item[1]) if n < MANY_VALUES
+        name.removeprefix("imported_")
+        for name, n in sorted(sizes.items(), key=lambda item: item[1])
+        if n < MANY_VALUES or may_judge(name)
     ]
     if not names or read.source != "tabular":
         return []

@@ -22,6 +22,7 @@ from suffice.importers.names import (
     SPEAKERS,
     SYNONYMS,
     TOTAL_TOKENS,
+    is_error_count,
     is_id_name,
     is_round_name,
     last_name,
@@ -29,6 +30,7 @@ from suffice.importers.names import (
     plain_name,
     without_steps,
 )
+from suffice.importers.judging import metric_option
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
@@ -87,10 +89,10 @@ def _flags(table: TableColumns, columns: Mapping[str, str], unused: Collection[s
     """Note a column of 0 and 1 that differs between rounds, if nothing else judges answers."""
     ids = table.column(columns.get("question_id", ""))
     for name in [name for name in unused if table.judges_rounds(name, ids)][:1]:
-        ours = re.sub(r"\W", "_", plain_name(name))
+        is_bad = is_error_count(name)
         yield (
-            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round, judge by it with --metric-column "
-            f"{quoted(f'{ours}={name}')}"
+            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round{' (0 is best)' * is_bad}, judge by it with "
+            f"{metric_option(name, ':1..0' * is_bad)}"
         )
 
 

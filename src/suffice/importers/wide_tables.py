@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from suffice.common.files import quoted
+from suffice.errors import UnsettledError
+from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.families import numbered_families
 from suffice.importers.names import ANSWERS, ORDER_WORDS, OUTCOME_NAMES, plain_name
 from suffice.importers.records import Record
 from suffice.importers.shape import Pair, Shape, column_names, flat_record, outer_names, round_rows, without_rounds
+from suffice.importers.table_columns import TableColumns
+
+OPTION_STEMS = frozenset({"option", "choice", "alternative", "ending", "distractor", "note", "comment", "tag"})
+"""Names of numbered texts that are no rounds: options of a multiple choice, and notes."""
 
 
 def widened(records: list[Record]) -> Shape | None:
@@ -15,10 +22,33 @@ def widened(records: list[Record]) -> Shape | None:
     families = numbered_families(column_names(records))
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
+        _ask_for_texts(records, families)
         return None
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
     ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
     return rows_of_families(records, families, lead, is_ordered=ordered)
+
+
+def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
+    """Raise if numbered columns have texts of some words that differ within most records: they may be the answers of successive rounds."""
+    choices: dict[str, tuple[dict[str, str], str]] = {}
+    table = TableColumns(records)
+    for stem, family in families.items():
+        if not is_model_text(stem) or is_of_passages(stem) or stem in OPTION_STEMS or not stem:
+            continue
+        rows = [*zip(*map(table.column, family.values()), strict=True)]
+        texts = [[value for value in row if isinstance(value, str) and " " in value.strip()] for row in rows]
+        differing = sum(len({*own}) > 1 for own in texts)
+        if 2 * differing > len(rows) and sum(map(len, texts)) > len(rows):
+            joined, (first, *_, last) = ",".join(family.values()), family.values()
+            meaning = f"{first!r} to {last!r} are the answers of successive rounds, in this order"
+            choices[f"--column {quoted(f'rounds={joined}')}"] = ({"rounds": joined}, meaning)
+    if choices:
+        raise UnsettledError(
+            "no column is called like an answer, and numbered columns have texts: are these what the model said in each round?",
+            "columns",
+            choices,
+        )
 
 
 def rows_of_families(

@@ -41,6 +41,7 @@ from suffice.importers.names import (
 )
 from suffice.importers.number_forms import FORMS
 from suffice.importers.options import has_options
+from suffice.importers.parsed_columns import are_in_replies, is_parsed_name
 from suffice.importers.records import Record
 from suffice.importers.round_scores import is_overlap, is_score_name, refuse_single_scores
 from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, run_note
@@ -335,6 +336,8 @@ class _Guess(CostGuess):
                 raise UnsettledError(f"{' and '.join(map(repr, shown))}{others} may be the answer", "columns", choices)
             if distinct:
                 self.read("answer", distinct[0])
+                if usual is not PARSED_ANSWERS and self._parsed(distinct[0]):
+                    return
                 if usual is PARSED_ANSWERS and self.lacks("text"):
                     for name in self._texts(REPLIES)[:1]:
                         self.read("text", name)
@@ -345,6 +348,17 @@ class _Guess(CostGuess):
         if columns.get("text") == "text" and "text" not in self.said and not ours:
             self.result.drop("text")
             self.read("answer", "text", "no other column may be the answer")
+
+    def _parsed(self, reply: str) -> bool:
+        """Read the only column that the log parsed from its replies as the answer, by its name and its values, and the replies as texts."""
+        free = [name for name in self._unread() if name not in self.outer and is_parsed_name(name)]
+        names = [name for name in free if are_in_replies(self.table.column(name), self.table.column(reply))]
+        if len(names) != 1 or not self.lacks("text"):
+            return False
+        self.result.drop("answer")
+        self.read("answer", names[0], f"parsed from {reply!r}, in which its values are")
+        self.read("text", reply)
+        return True
 
     def _texts(self, usual: Iterable[str]) -> list[str]:
         names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]

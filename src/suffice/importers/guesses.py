@@ -407,7 +407,7 @@ class _Guess(CostGuess):
         if own and "golds" in self.result.columns:
             self.result.notes.append(
                 f"{self.result.columns['golds']!r} is read as the gold answer, the text that {cut_list(map(repr, own))} compare with: `suffice "
-                f"decide` judges by F1 with it unless --metric {own[0]} chooses the log's own score"
+                f"decide` judges by its own comparison with it unless --metric {own[0]} chooses the log's own score"
             )
         if self.result.metrics or not self.result.columns.keys().isdisjoint(METRICS):
             return

@@ -21,7 +21,7 @@ from suffice.importers.cost_names import (
 )
 from suffice.importers.dialogues import REPLY_TYPE
 from suffice.importers.grid import cell_number, is_cost
-from suffice.importers.names import GOLDS, IDS, MONEY, PEOPLE, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, is_person, last_name, plain_name
+from suffice.importers.names import GOLDS, IDS, MONEY, PEOPLE, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, is_person, last_name
 from suffice.importers.records import Record
 from suffice.importers.shape import ANY, Shape, column_names
 from suffice.importers.table_columns import TableColumns
@@ -82,7 +82,6 @@ def questions_of(table: TableColumns, shape: Shape, said: Mapping[str, str]) -> 
         return [(row.file, row.number) for row in shape.rows]
     own = said.get("question_id", "")
     names = [own] if own in table.names else [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
-    names = names or [name for name in table.names if plain_name(name).endswith("_id") and table.repeats(name)]
     return [*map(str, table.column(names[0]))] if names else [""] * len(table.rows)
 
 

@@ -176,7 +176,7 @@ _GAP = r"[_\-. @=]"
 _NUMBER_FIRST = re.compile(
     rf"(?:{_WORDS}){_GAP}?(?P<number>\d+)(?:{_GAP}(?P<stem>.+))?|(?:[rtk]|it|gen)?_?(?P<number2>\d+){_GAP}(?P<stem2>[^\d].*)"
 )
-_MARKED_LAST = re.compile(rf"(?P<stem>.*\w){_GAP}(?:{_WORDS}|[rtkv]|it|gen|version|ver){_GAP}?(?P<number>\d+)")
+_MARKED_LAST = re.compile(rf"(?P<stem>.*\w){_GAP}(?:{_WORDS}|[rtkv]|it|gen|version|ver){_GAP}?(?P<number>\d+)|(?P<stem2>.*[^\W\d_]\d+){_GAP}(?P<number2>\d+)")
 _NUMBER_LAST = re.compile(
     rf"(?P<stem>.*?[^\d_\-. @=])(?:{_GAP}(?:{_WORDS}|[rtkv]|it|gen))?{_GAP}?(?P<number>\d+)(?P<rest>_(?:text|str|raw))?"
 )
@@ -196,7 +196,7 @@ def numbered(name: str) -> tuple[str, int] | None:
         return match["stem"] or match["stem2"] or "", int(match["number"] or match["number2"])
     match = _MARKED_LAST.fullmatch(plain)
     if match is not None:
-        return match["stem"], int(match["number"])
+        return match["stem"] or match["stem2"], int(match["number"] or match["number2"])
     match = _NUMBER_LAST.fullmatch(plain)
     return None if match is None else (match["stem"] + (match["rest"] or ""), int(match["number"]))
 

@@ -15,7 +15,7 @@ from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
 from suffice.importers.judging import may_judge
-from suffice.importers.names import RUNS, TIMES, last_name, plain_name
+from suffice.importers.names import RUNS, TIMES, is_error_count, last_name, plain_name
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
 from suffice.recordings.runs import RUN_FILE, tells_loops_apart
@@ -108,7 +108,7 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
         return
     for name, own in facts.own.columns.items():
         theirs = name.removeprefix("imported_")
-        for value, marks in own.marks.items() if name not in read.columns else ():
+        for value, marks in () if name in read.columns or is_error_count(name) else own.marks.items():
             is_one = marks.once >= max(_ENOUGH, _MOSTLY * facts.trajectories)
             if is_one and marks.moves and marks.other >= max(_FEW, _SOME * marks.once):
                 sentence = (

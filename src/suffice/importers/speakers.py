@@ -10,7 +10,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
 from suffice.importers.failed_calls import ALL_ROWS
 from suffice.importers.left_out import questions_of
-from suffice.importers.names import ANSWERS, PEOPLE, SPEAKERS, is_person, last_name, plain_name
+from suffice.importers.names import ANSWERS, IDS, PEOPLE, SPEAKERS, is_person, last_name, plain_name
 from suffice.importers.reply_alarms import of_each
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
@@ -96,7 +96,9 @@ def _speakers(shape: Shape) -> set[str]:
 def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
     """Yield the columns that name people in some rows of many questions, and others in other rows of these questions."""
     table = TableColumns(shape.rows)
-    questions = questions_of(table, shape, {}) if names else ()
+    ids = [name for name in table.names if last_name(name).endswith("_id") and last_name(name) not in PEOPLE]
+    usual = next((name for name in ids if names and table.repeats(name)), "")
+    questions = questions_of(table, shape, {"question_id": usual} if not table.by_name(IDS) else {}) if names else ()
     several = sum(n > 1 for n in Counter(questions).values())
     for name in names:
         kinds: dict[Hashable, set[bool]] = {}

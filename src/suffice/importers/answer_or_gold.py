@@ -68,7 +68,8 @@ _REPLY = re.compile(
 )
 _OTHER_TEXTS = (
     *("finish_reason", "stop_reason", "error", "cluster", "end", "split", "member", "status", "type", "kind"),
-    *("error_type", "exception", "sub_question", "subquestion", "sub_query"),
+    *("error_type", "exception", "error_message", "stderr", "traceback", "stack_trace", "at", "when"),
+    *("sub_question", "subquestion", "sub_query"),
     *("role", "node", "event", "event_type", "speaker", "sender", "author", "step_type", "span_type", "component"),
     *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
     *("title", "titles", "source", "url", "stage", "phase"),

@@ -18,6 +18,8 @@ INPUT_COLUMNS = (
     "prompt_token_count",
     "n_prompt_tokens",
     "in_tokens",
+    "tokens_input",
+    "num_input_tokens",
     "n_input_tokens",
     *("in_tok", "tok_in", "input_tok", "prompt_tok", "in_toks", "input_toks", "prompt_toks"),
 )
@@ -30,6 +32,8 @@ OUTPUT_COLUMNS = (
     "n_completion_tokens",
     "generated_tokens",
     "out_tokens",
+    "tokens_output",
+    "num_output_tokens",
     "n_output_tokens",
     *("out_tok", "tok_out", "output_tok", "completion_tok", "out_toks", "output_toks", "completion_toks"),
 )

@@ -10,9 +10,11 @@ from typing import Any
 from suffice.errors import UnsettledError
 from suffice.importers.fields import flat
 from suffice.importers.grades import is_grade
+from suffice.importers.names import is_person
 
-_SAID = ("assistant", "ai", "model", "gpt", "bot")
-_USERS = ("user", "human")
+_SAID = ("assistant", "ai", "model", "gpt", "bot", "chatbot", "llm", "ai_assistant")
+_ROLES = ("role", "from", "author", "sender", "speaker")
+_CONTENTS = ("content", "value", "body", "text", "message", "utterance")
 _IS_USER = re.compile(r"user|human|customer|client", re.IGNORECASE)
 _FEW, _SHOWN = 5, 40
 REPLY_TYPE = "reply_type"
@@ -25,7 +27,7 @@ _Messages = Sequence[Any]
 def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
     """Return whether lists are of messages, each with its role."""
     first = next((message for messages in conversations for message in messages), None)
-    return isinstance(first, dict) and ("role" in first or ("from" in first and "value" in first))
+    return isinstance(first, dict) and ("role" in first or (_field(first, _ROLES) != "" != _field(first, _CONTENTS)))
 
 
 def has_replies(conversations: Iterable[_Messages]) -> bool:
@@ -36,7 +38,7 @@ def has_replies(conversations: Iterable[_Messages]) -> bool:
 def are_prompts(conversations: Iterable[_Messages]) -> bool:
     """Return whether lists are of messages of which none is a model's: they are what it was asked."""
     said = [role for messages in conversations if is_dialogue_list([messages]) for role, _, _ in _texts(messages)]
-    return bool(said) and {*said} <= {*_USERS, "system", "developer"}
+    return bool(said) and all(is_person(role) or role in ("system", "developer") for role in said)
 
 
 def without_examples(conversations: Sequence[_Messages], opening: Sequence[str]) -> list[_Messages]:
@@ -68,7 +70,7 @@ def shared_opening(conversations: Sequence[_Messages]) -> list[str]:
             break
         opening.append(said)
     follows = Counter(own[len(opening)][0] for own in spoken if len(own) > len(opening))
-    while opening and (not follows or follows.most_common(1)[0][0] not in _USERS):
+    while opening and (not follows or not is_person(follows.most_common(1)[0][0])):
         follows = Counter([opening.pop()[0]])  # what the model answers is the question: it is no part of an example
     return [text for _, text in opening] if any(role != "system" for role, _ in opening) else []
 
@@ -78,7 +80,7 @@ def refuse_several_questions(conversations: Sequence[_Messages], name: str, opti
     if not is_dialogue_list(conversations):
         return
     asked = [
-        own for messages in conversations if (own := [text for role, text, _ in _texts(messages) if role in _USERS])
+        own for messages in conversations if (own := [text for role, text, _ in _texts(messages) if is_person(role)])
     ]
     openings = {_opening(own[0], n) for own in asked for n in (1, 2)}
     later = [(own[0], text) for own in asked for text in own[1:]]
@@ -117,11 +119,13 @@ def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[
     for role, text, message in _texts(messages):
         if role in _SAID and not message.get("tool_calls"):
             further = {
-                name: value for name, value in message.items() if name not in ("role", "from", "content", "value")
+                name: value
+                for name, value in message.items()
+                if name not in ("role", "from", "content", "value", _field(message, _ROLES), _field(message, _CONTENTS))
             }
             kind = {REPLY_TYPE: "grade" if is_grade(text) else "answer"} if are_graded else {}
             replies.append({"answer": text, **kind, **flat(further)})
-        elif role in _USERS and not question:
+        elif is_person(role) and not question:
             question = text
     return replies, question
 
@@ -129,14 +133,27 @@ def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[
 def _texts(messages: Iterable[Any]) -> Iterable[tuple[str, str, dict[str, Any]]]:
     """Yield the role, the text and the message itself, of each that has a text; who began asks, whatever its role."""
     spoken = [
-        (str(message.get("role", message.get("from", ""))).lower(), text, message)
+        (str(message.get(_field(message, _ROLES), "")).lower(), text, message)
         for message in messages
-        if (text := _text(message.get("content", message.get("value")))).strip()
+        if (text := _text(message.get(_field(message, _CONTENTS)))).strip()
     ]
-    asker = _asker([(role, message.get("name")) for role, _, message in spoken if role in (*_SAID, *_USERS)])
-    for role, text, message in spoken:
-        is_mirrored = asker is not None and role in (*_SAID, *_USERS)
+    speaks = [role in _SAID or is_person(role) for role, _, _ in spoken]
+    asker = _asker([(role, own.get("name")) for (role, _, own), is_one in zip(spoken, speaks, strict=True) if is_one])
+    for (role, text, message), is_one in zip(spoken, speaks, strict=True):
+        is_mirrored = asker is not None and is_one
         yield ("user" if message["name"] == asker else "assistant") if is_mirrored else role, text, message
+
+
+def _field(message: dict[str, Any], usual: Sequence[str]) -> str:
+    """Return the first usual name that a message has; "" if it has none."""
+    return next((name for name in usual if name in message), "")
+
+
+def other_roles(conversations: Iterable[_Messages]) -> list[str]:
+    """Return who speaks in some conversations beside a model and users, such as an agent who takes over, without system and tools."""
+    said = dict.fromkeys(role for messages in conversations for role, _, _ in _texts(messages))
+    known = (*_SAID, "system", "developer", "tool", "function", "")
+    return [role for role in said if role not in known and not is_person(role)]
 
 
 def _asker(said: Sequence[tuple[str, Any]]) -> Any:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
 
-from suffice.importers.names import GOLDS, numbered
+from suffice.importers.names import GOLDS, numbered, plain_name
+
+_END = re.compile(r"[_\-. @=(#]*(?:[rtkvRTKV]|version|ver)?[_\-. @=(#]*\d+\)?")
 
 
 def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
@@ -13,18 +16,27 @@ def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
 
     >>> numbered_families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
     {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
+    >>> [*numbered_families(["rouge1_v1", "rouge1_v2", "rougeL_v1", "rougeL_v2"])]
+    ['rouge1', 'rougeL']
     """
     families: dict[str, dict[int, str]] = {}
     for name in names:
         place = numbered(name)
         if place is not None and place[0] not in GOLDS:
             families.setdefault(place[0], {}).setdefault(place[1], name)
-    ordered = {stem: dict(sorted(family.items())) for stem, family in families.items()}
+    ordered = {_spelled(stem, family): dict(sorted(family.items())) for stem, family in families.items()}
     return {
         stem: family
         for stem, family in ordered.items()
         if len(family) > 1 and min(family) in (0, 1) and max(family) - min(family) == len(family) - 1
     }
+
+
+def _spelled(stem: str, family: Mapping[int, str]) -> str:
+    """Return the common part of names as the log spells it if that is one word, such as rougeL; else in lower case."""
+    own = {_END.sub("", name) for name in family.values()}
+    name = next(iter(own))
+    return name if len(own) == 1 and name.isidentifier() and plain_name(name) == stem != name.lower() else stem
 
 
 def families_beside(answers: Sequence[str], names: Iterable[str]) -> dict[str, dict[int, str]]:

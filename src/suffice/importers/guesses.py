@@ -27,6 +27,7 @@ from suffice.importers.names import (
     REPLIES,
     WEAK_REPLIES,
     ends_with_round,
+    is_of_person,
     is_round_name,
     last_name,
     plain_name,
@@ -35,6 +36,7 @@ from suffice.importers.names import (
 from suffice.importers.number_forms import FORMS
 from suffice.importers.number_guesses import NumberGuess
 from suffice.importers.options import has_options
+from suffice.importers.parsed_columns import are_in_replies, is_parsed_name
 from suffice.importers.records import Record
 from suffice.importers.round_scores import refuse_single_scores
 from suffice.importers.shape import Shape
@@ -90,6 +92,8 @@ def guess_columns(
     for name in table.names:
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
             continue  # it describes the question, not a round
+        if name == "feedback" and _are_marks(table.column(name)):
+            continue  # it judges answers, and is no critique
         if (name in known or is_cost(name)) and name not in said and name not in columns:
             other = None if name in shown else table.other_meaning(name)
             if other is not None:
@@ -145,11 +149,12 @@ class _Guess(NumberGuess):
         return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
     def _ids(self, *, one_per_record: bool) -> None:
-        ids = self.free(IDS)
+        ids = [name for name in self.free(IDS) if not is_of_person(name)]
         if one_per_record:  # items of a list may have ids, and numbers, of their own
             ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
             above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
             ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
+            ids = [*self._ids_of_records(ids), *ids]
         top = [name for name in ids if "." not in name] or ids
         asked = without_steps([*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])])
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
@@ -167,6 +172,23 @@ class _Guess(NumberGuess):
             self.read("question_id", code, "a word for each text of the question")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
+
+    def _ids_of_records(self, ids: Sequence[str]) -> list[str]:
+        """Return the record's own column called like an id, such as `ticket_id`, whose values are unique, if only nested objects have usual ids."""
+        if any("." not in name for name in ids):
+            return []
+        records = [row.number for row in self.table.rows]
+        n = len({*records})
+        names = [
+            name
+            for name in self._unread()
+            if name in self.outer and "." not in name and plain_name(name).endswith("_id")
+        ]
+        return [
+            name
+            for name in names
+            if self.table.constant_in(name, records) and len({*map(str, self.table.column(name))}) == n
+        ][:1]
 
     def texts(self) -> None:
         """Find answers, gold answers, questions and models."""
@@ -312,6 +334,8 @@ class _Guess(NumberGuess):
                 raise UnsettledError(f"{' and '.join(map(repr, shown))}{others} may be the answer", "columns", choices)
             if distinct:
                 self.read("answer", distinct[0])
+                if usual is not PARSED_ANSWERS and self._parsed(distinct[0]):
+                    return
                 if usual is PARSED_ANSWERS and self.lacks("text"):
                     for name in self._texts(REPLIES)[:1]:
                         self.read("text", name)
@@ -322,6 +346,17 @@ class _Guess(NumberGuess):
         if columns.get("text") == "text" and "text" not in self.said and not ours:
             self.result.drop("text")
             self.read("answer", "text", "no other column may be the answer")
+
+    def _parsed(self, reply: str) -> bool:
+        """Read the only column that the log parsed from its replies as the answer, by its name and its values, and the replies as texts."""
+        free = [name for name in self._unread() if name not in self.outer and is_parsed_name(name)]
+        names = [name for name in free if are_in_replies(self.table.column(name), self.table.column(reply))]
+        if len(names) != 1 or not self.lacks("text"):
+            return False
+        self.result.drop("answer")
+        self.read("answer", names[0], f"parsed from {reply!r}, in which its values are")
+        self.read("text", reply)
+        return True
 
     def _texts(self, usual: Iterable[str]) -> list[str]:
         names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]

@@ -21,7 +21,18 @@ from suffice.importers.cost_names import (
 )
 from suffice.importers.dialogues import REPLY_TYPE
 from suffice.importers.grid import cell_number, is_cost
-from suffice.importers.names import GOLDS, IDS, MONEY, PEOPLE, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, last_name
+from suffice.importers.names import (
+    GOLDS,
+    IDS,
+    MONEY,
+    PEOPLE,
+    QUESTIONS,
+    RUNS,
+    SPEAKERS,
+    TOTAL_TOKENS,
+    is_person,
+    last_name,
+)
 from suffice.importers.records import Record
 from suffice.importers.shape import ANY, Shape, column_names
 from suffice.importers.table_columns import TableColumns
@@ -64,8 +75,6 @@ _NO_CALLS = frozenset(
         "embedding",
         "rerank",
         "reranker",
-        "user",
-        "human",
     }
     | {"eval", "task", "score", "chain", "workflow"}
 )
@@ -135,7 +144,7 @@ def _is_call(row: Record, where: Mapping[str, str]) -> bool:
     if any(last_name(name) in _TOKENS and value for name, value in row.values.items()):
         return True
     kinds = {str(value).lower() for name, value in row.values.items() if last_name(name) in CALL_KINDS}
-    return kinds.isdisjoint(_NO_CALLS) and PEOPLE.isdisjoint(map(last_name, where))
+    return kinds.isdisjoint(_NO_CALLS) and not any(map(is_person, kinds)) and PEOPLE.isdisjoint(map(last_name, where))
 
 
 def _totals(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:

@@ -58,6 +58,14 @@ GOLDS = (
     *("gt", "gts", "gt_answer", "gt_answers", "groundtruth", "ground_truth_answer", "ground_truth_answers"),
     *("gold_label", "gold_ans", "true_answer", "right_answer", "answer_key", "answer_gold", "ideal", "ref"),
     *("refs", "ref_answer", "targets", "target", "labels", "label"),
+    *(
+        "reference_summary",
+        "reference_text",
+        "reference_translation",
+        "reference_output",
+        "gold_summary",
+        "ref_summary",
+    ),
 )
 OPTION_NUMBERS = (
     *(
@@ -116,9 +124,37 @@ NO_ANSWERS = frozenset(
 
 SPEAKERS = (
     *("role", "node", "event", "event_type", "speaker", "sender", "author", "source", "name", "type", "kind"),
-    *("step_type", "span_type", "span_name", "component"),
+    *("step_type", "span_type", "span_name", "component", "agent", "agent_name", "who", "actor", "from"),
+    *("sender_type", "sender_role", "author_type", "author_role", "speaker_role", "agent_role", "from_role"),
 )
 """Names of who or what an item comes from, or of what it is."""
+
+_PEOPLE_SAY = frozenset(
+    {"user", "human", "user_proxy", "customer", "client", "visitor", "guest", "caller", "patient", "student", "learner"}
+    | {"buyer", "subscriber", "requester", "end_user", "enduser", "person"}
+)
+
+
+def is_person(value: str) -> bool:
+    """Return whether who speaks is a person, who asks and never answers.
+
+    >>> is_person("Customer"), is_person("end-user"), is_person("bot")
+    (True, True, False)
+    """
+    return plain_name(value) in _PEOPLE_SAY
+
+
+def is_of_person(name: str) -> bool:
+    """Return whether a nested column is a field of a person or an account, whose id names no question.
+
+    >>> is_of_person("customer.id"), is_of_person("case.id"), is_of_person("customer")
+    (True, False, False)
+    """
+    return plain_name(name).rpartition(".")[0].rpartition(".")[2] in (
+        *_PEOPLE_SAY,
+        *("account", "author", "owner", "assignee", "sender", "org", "organization", "tenant", "member", "contact"),
+    )
+
 
 MOST_SPEAKERS = 12
 """More values of such a column name no speakers."""
@@ -157,6 +193,9 @@ _GAP = r"[_\-. @=]"
 _NUMBER_FIRST = re.compile(
     rf"(?:{_WORDS}){_GAP}?(?P<number>\d+)(?:{_GAP}(?P<stem>.+))?|(?:[rtk]|it|gen)?_?(?P<number2>\d+){_GAP}(?P<stem2>[^\d].*)"
 )
+_MARKED_LAST = re.compile(
+    rf"(?P<stem>.*\w){_GAP}(?:{_WORDS}|[rtkv]|it|gen|version|ver){_GAP}?(?P<number>\d+)|(?P<stem2>.*[^\W\d_]\d+){_GAP}(?P<number2>\d+)"
+)
 _NUMBER_LAST = re.compile(
     rf"(?P<stem>.*?[^\d_\-. @=])(?:{_GAP}(?:{_WORDS}|[rtkv]|it|gen))?{_GAP}?(?P<number>\d+)(?P<rest>_(?:text|str|raw))?"
 )
@@ -167,11 +206,16 @@ def numbered(name: str) -> tuple[str, int] | None:
 
     >>> [numbered(name) for name in ("Answer 1", "round2_answer", "r3.answer", "round_4", "answer")]
     [('answer', 1), ('answer', 2), ('answer', 3), ('', 4), None]
+    >>> [numbered(name) for name in ("rouge1_v2", "summary (2)", "summary.2", "summaryV2")]
+    [('rouge1', 2), ('summary', 2), ('summary', 2), ('summary', 2)]
     """
     plain = plain_name(name)
     match = _NUMBER_FIRST.fullmatch(plain)
     if match is not None:
         return match["stem"] or match["stem2"] or "", int(match["number"] or match["number2"])
+    match = _MARKED_LAST.fullmatch(plain)
+    if match is not None:
+        return match["stem"] or match["stem2"], int(match["number"] or match["number2"])
     match = _NUMBER_LAST.fullmatch(plain)
     return None if match is None else (match["stem"] + (match["rest"] or ""), int(match["number"]))
 
@@ -258,6 +302,24 @@ def plain_name(name: str) -> str:
     if path.endswith("token_usage"):
         last = _OF_TOKEN_USAGE.get(last, last)
     return f"{path}{point}{_ENGLISH.get(last, last)}"
+
+
+_ERRORS = re.compile(
+    r"(?:\w+_)?(?:exit_?code|exit_status|return_?code|errors?|fail(?:s|ed|ures?)?|wrong|violations|mistakes|wer|cer|ter|loss|distance)"
+)
+
+
+def is_error_count(name: str) -> bool:
+    """Return whether a column of this name counts what went wrong, so that 0 is best.
+
+    >>> is_error_count("exit_code"), is_error_count("n_errors"), is_error_count("passed")
+    (True, True, False)
+    """
+    return _ERRORS.fullmatch(last_name(name)) is not None
+
+
+OVERLAPS = ("rouge", "bleu", "sacrebleu", "meteor", "bertscore", "chrf", "bleurt")
+"""First words, without numbers, of the names of scores that compare a text with a reference."""
 
 
 def ends_with_round(name: str) -> bool:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from suffice.common.tables import cut_list
 from suffice.importers.closed_book import is_confidence, is_of_retrieval
 from suffice.importers.cost_guesses import CostGuess
 from suffice.importers.grid import OWN_COLUMNS, is_cost
+from suffice.importers.judging import total_beside
 from suffice.importers.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
 from suffice.importers.prefixes import THINKING_TOKENS, prefix_columns
-from suffice.importers.round_scores import is_score_name
+from suffice.importers.round_scores import is_overlap, is_score_name
 from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, is_task_outcome, run_note
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.metrics import METRICS
@@ -39,6 +41,8 @@ class NumberGuess(CostGuess):
             if values is None or ours in taken or not ours.isidentifier():
                 continue
             in_unit = all(0 <= value <= 1 for value in values)
+            if is_outcome and not in_unit and total_beside(name, self.table.names):
+                continue  # a count, of which the share is offered
             if ours in SIGNALS and ours not in OUTCOME_NAMES:
                 signal = SIGNALS[ours]
                 if signal.clip or all(signal.allows(value) for value in values if math.isfinite(value)):
@@ -59,18 +63,31 @@ class NumberGuess(CostGuess):
                 self.read(ours, name, f"{what}: a signal of your own")
 
     def scores(self) -> None:
-        """Read a number in [0, 1] of each round as a metric by a word in its name, if there is no other metric."""
+        """Read numbers in [0, 1] of each round as metrics: scores against a reference, and, if there is no other metric, one by a word in its name."""
+        for name in [name for name in self._unread() if name not in self.outer and is_overlap(name)]:
+            self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
+        own = [name for name in self.result.metrics if is_overlap(name)]
+        if own and "golds" in self.result.columns:
+            self.result.notes.append(
+                f"{self.result.columns['golds']!r} is read as the gold answer, the text that {cut_list(map(repr, own))} compare with: `suffice "
+                f"decide` judges by its own comparison with it unless --metric {own[0]} chooses the log's own score"
+            )
         if self._is_judged():
             return
         for name in [name for name in self._unread() if name not in self.outer and is_score_name(name)]:
-            ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
-            is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
-            if is_usable and values is not None and all(0 <= value <= 1 for value in values):
-                self.result.metrics[ours] = name
-                how = "a score by its name, all in [0, 1]"
-                shown = self.shown.get(name, name)
-                self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown, how=how))
+            if self._score(name, plain_name(name).replace(".", "_")):
                 return
+
+    def _score(self, name: str, ours: str) -> bool:
+        """Read a column as a metric, if its numbers are all in [0, 1]; return whether they are."""
+        values = self.table.numbers(name)
+        is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
+        if not is_usable or values is None or not all(0 <= value <= 1 for value in values):
+            return False
+        self.result.metrics[ours] = name
+        how = "a score by its name, all in [0, 1]"
+        self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=self.shown.get(name, name), how=how))
+        return True
 
     def confidences(self) -> None:
         """Read numbers that are a confidence by a word in their names as signals; those of a question only beside round 0."""

@@ -14,7 +14,8 @@ from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
-from suffice.importers.names import RUNS, TIMES, last_name, plain_name
+from suffice.importers.judging import may_judge
+from suffice.importers.names import RUNS, TIMES, is_error_count, last_name, plain_name
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
 from suffice.recordings.runs import RUN_FILE, tells_loops_apart
@@ -107,7 +108,7 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
         return
     for name, own in facts.own.columns.items():
         theirs = name.removeprefix("imported_")
-        for value, marks in own.marks.items() if name not in read.columns else ():
+        for value, marks in () if name in read.columns or is_error_count(name) else own.marks.items():
             is_one = marks.once >= max(_ENOUGH, _MOSTLY * facts.trajectories)
             if is_one and marks.moves and marks.other >= max(_FEW, _SOME * marks.once):
                 sentence = (
@@ -319,7 +320,9 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
         or (len(own.groups) > 1 and len(own.values) <= facts.trajectories / 2)
     }
     names = [
-        name.removeprefix("imported_") for name, n in sorted(sizes.items(), key=lambda item: item[1]) if n < MANY_VALUES
+        name.removeprefix("imported_")
+        for name, n in sorted(sizes.items(), key=lambda item: item[1])
+        if n < MANY_VALUES or may_judge(name)
     ]
     if not names or read.source != "tabular":
         return []

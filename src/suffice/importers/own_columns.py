@@ -60,12 +60,28 @@ class OwnColumn:
         varying: Trajectories in which it varies.
         groups: Trajectories in which it does not, by value; empty if there are many values.
         marks: Rounds with a value that is not false, by value, if there are at most two.
+        known: Trajectories in which it has a value.
+        low: Its lowest number; NaN if it has other values.
+        high: Its highest number.
     """
 
     values: set[str] = field(default_factory=set)
     varying: int = 0
     groups: Counter[str] = field(default_factory=Counter)
     marks: dict[str, Marks] = field(default_factory=dict)
+    known: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+
+    def add_numbers(self, texts: Iterable[str]) -> None:
+        """Widen the range by the numbers of some texts; other texts make the lowest number NaN."""
+        try:
+            numbers = [*map(float, texts)]
+        except ValueError:
+            numbers = [math.nan]
+        for number in numbers:
+            self.low = math.nan if math.isnan(number + self.low) else min(self.low, number)
+            self.high = max(self.high, number)
 
 
 @dataclass(slots=True)
@@ -122,6 +138,8 @@ class OwnColumns:
         own = self.columns.setdefault(name, OwnColumn())
         if len(own.values) < MANY_VALUES:
             own.values.update(filter(None, texts))
+        own.add_numbers(filter(None, texts))
+        own.known += int((np.maximum.reduceat(codes, part.starts) >= 0).sum())
         same = part.are_same(codes)
         own.varying += int((~same).sum())
         if len(own.values) < MANY_VALUES:

@@ -10,6 +10,7 @@ from typing import Any
 from suffice.errors import DataError, SufficeError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
+from suffice.importers.parsed_columns import may_be_parsed_name
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.reply_answers import COLUMNS, refuse_whole_replies
@@ -78,7 +79,8 @@ def _read_plain(
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
-        refuse_whole_replies(result.tables(COLUMNS), options, graded_scores(result))
+        parsed = [item.name for item in result.schema if may_be_parsed_name(item.name.removeprefix("imported_"))]
+        refuse_whole_replies(result.tables([*COLUMNS, *parsed]), options, graded_scores(result), parsed)
         return result
     announce_size(path, kind)
     run = read(path, embedder, **arguments) if "embedder" in takes else read(path, **arguments)

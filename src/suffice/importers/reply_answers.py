@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from suffice.evaluation.statistics.keyed import hash_places
 from suffice.importers.answer_places import candidates, is_mark, marks_in
 from suffice.importers.grid import only_text
 from suffice.importers.names import GOLDS, IDS
+from suffice.importers.parsed_columns import are_in_replies
 from suffice.importers.records import Record
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import TableColumns
@@ -123,16 +124,19 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
     )
 
 
-def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any], scores: Iterable[str] = ()) -> None:
-    """Ask for the position of the answers if whole replies were logged, unless the user named it.
+def refuse_whole_replies(
+    parts: Iterable[pa.Table], options: Mapping[str, Any], scores: Iterable[str] = (), columns: Collection[str] = ()
+) -> None:
+    """Ask for the position of the answers, or their column, if whole replies were logged, unless the user named it.
 
     They were if a position in the replies agrees clearly better with gold answers, or without any between rounds, than they do,
     or if they hardly ever are a gold answer but often contain one.
 
     Args:
-        parts: The recording, at least its columns `COLUMNS`.
+        parts: The recording, at least its columns `COLUMNS` and `columns`.
         options: The user's options for the import.
         scores: The names of graded scores of the log's own, of which the first can judge whole replies instead of gold answers.
+        columns: Columns that may have what the log parsed from its replies.
 
     Raises:
         UnsettledError: A position does, in the half of the questions that chose it and in the other half, or none reads the answers.
@@ -140,20 +144,28 @@ def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any], 
     if "answer_position" in options:
         return
     questions: dict[str, Replies] = {}
+    parsed: dict[str, list[tuple[Any, str, Sequence[str]]]] = {}
     n_parsed = n = 0
     for part in parts:
-        for name, cluster, answer, text, golds in zip(
-            *(part.column(name).to_pylist() for name in COLUMNS), strict=True
+        others = {name: part.column(name).to_pylist() for name in columns if name in part.column_names}
+        for place, (name, cluster, answer, text, golds) in enumerate(
+            zip(*(part.column(name).to_pylist() for name in COLUMNS), strict=True)
         ):
             if name not in questions and len(questions) == SAMPLE:
                 break
             own = questions.setdefault(name, Replies(cluster, [], golds or ()))
             own.texts.extend([answer] if answer else [])
+            for other, values in others.items():
+                parsed.setdefault(other, []).append((values[place], answer or "", golds or ()))
             n += 1
             n_parsed += bool(text) and answer not in (text, strip_thinking(text)[1].strip())
         if len(questions) == SAMPLE:
             break
     guess = None if 2 * n_parsed > n else _guess_of([*questions.values()], options.get("normalizer"))
+    if guess is not None:
+        guess, by_column = _with_columns(guess, parsed, options.get("normalizer"))
+        if by_column:
+            raise UnsettledError(guess[0], "options", by_column)
     has_golds = any(item.golds for item in questions.values()) and "golds" not in options
     score = next(iter(scores), "") if guess is not None and has_golds else ""
     if guess is not None and score:
@@ -168,6 +180,47 @@ def refuse_whole_replies(parts: Iterable[pa.Table], options: Mapping[str, Any], 
         )
     if guess is not None:
         raise UnsettledError(guess[0], "answer_position", guess[1], guess[2])
+
+
+def _with_columns(
+    guess: tuple[str, _Choices, str],
+    parsed: Mapping[str, Sequence[tuple[Any, str, Sequence[str]]]],
+    normalizer: str | None,
+) -> tuple[tuple[str, _Choices, str], _Choices]:
+    """Add to a question about positions the columns whose values are in the replies, those that agree best with gold answers first.
+
+    The choices are empty if there is no such column.
+    """
+    shares: dict[str, float] = {}
+    for name, rows in parsed.items():
+        values, replies, golds = zip(*rows, strict=True)
+        if not are_in_replies(values, replies):
+            continue
+        known = [(str(own), right) for own, right in zip(values, golds, strict=True) if own not in (None, "") and right]
+        form = normalizer or guess_normalizer([text for _, right in known for text in right], [own for own, _ in known])
+        shares[name] = sum(match(own, right, form) for own, right in known) / max(len(rows), 1)
+    if not shares:
+        return guess, {}
+    ranked = sorted(shares, key=lambda name: -shares[name])
+    says = any(golds for _, _, golds in parsed[ranked[0]])
+    said = "; ".join(
+        f"the column {_theirs(name)!r} has words of them"
+        + (f", and {shares[name]:.0%} equal a gold answer" if says else "")
+        for name in ranked[:_SHOWN]
+    )
+    choices: _Choices = {
+        f"--column {quoted(f'answer={_theirs(name)}')}": (
+            {"columns": {"answer": _theirs(name)}},
+            f"{_theirs(name)!r} is the answer",
+        )
+        for name in ranked[:_SHOWN]
+    }
+    choices |= {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
+    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices
+
+
+def _theirs(name: str) -> str:
+    return name.removeprefix("imported_")
 
 
 def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledError:
@@ -255,10 +308,10 @@ def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, _C
     read, agreed = compare.at(position, halves[1])
     if not best or agreed - before[1] < (_HELD if has_golds else _STEADY):
         return _without_position(questions, compare) if has_golds and not is_short else None
-    what = "equal a gold answer" if has_golds else "equal the one before"
+    what = "equal a gold answer" if has_golds else "equal the answer of the round before"
     example = next(item.answer for own in halves[1] for item in located_in(own.texts, position) if item.answer)
     question = (
-        f"the answers may be inside replies: read whole, {before[1]:.0%} {what}. At '{position}', chosen on half of the questions, "
+        f"the answers may be inside replies: read whole, {before[1]:.0%} of them {what}. At '{position}', chosen on half of the questions, "
         f"{read:.0%} of the replies to the others have an answer, such as {example!r:.40}, and {agreed:.0%} {what}"
     )
     shown = (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.importers.names import last_name
+from suffice.importers.names import OVERLAPS, last_name
 from suffice.importers.shape import Shape
 
 _RIGHT = frozenset(
@@ -33,6 +33,15 @@ def is_score_name(name: str) -> bool:
     """
     words = {*last_name(name).split("_")}
     return not words.isdisjoint(_RIGHT) and words.isdisjoint(_OF_OTHERS)
+
+
+def is_overlap(name: str) -> bool:
+    """Return whether a column's name is that of a score that compares texts with a reference.
+
+    >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("rough")
+    (True, True, False)
+    """
+    return last_name(name).partition("_")[0].rstrip("0123456789") in OVERLAPS
 
 
 def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:

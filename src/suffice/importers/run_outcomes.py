@@ -55,15 +55,6 @@ def is_task_outcome(name: str) -> bool:
     return not words.isdisjoint(_WORDS) and words.isdisjoint(_FAULTS | {"not", "non", "un", "n", "num"})
 
 
-def is_fault(name: str) -> bool:
-    """Return whether a column's name says that something failed, or how a program ended, of which 0 is the best value.
-
-    >>> is_fault("exit_code"), is_fault("tool.error"), is_fault("passed")
-    (True, True, False)
-    """
-    return not {*_words(name)}.isdisjoint(_FAULTS)
-
-
 def _words(name: str) -> list[str]:
     return plain_name(name).replace(".", "_").split("_")
 

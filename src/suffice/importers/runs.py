@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from suffice.common.tables import counted, cut_list
 from suffice.errors import NotFoundError, SchemaError
 from suffice.importers.grid import cell_number, list_text
-from suffice.importers.left_out import charged, names_loops
+from suffice.importers.left_out import charged, names_loops, questions_of
 from suffice.importers.names import ORDER_WORDS, REPEATS, RUNS, last_name, plain_name
 from suffice.importers.records import Record
+from suffice.importers.roles import are_turns
 from suffice.importers.row_times import falling_back, order_by_time, refuse_other_order
 from suffice.importers.shape import ANY, Shape, column_names
-from suffice.importers.table_columns import ColumnMap
+from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, is_of_judge, value_text
 
 FILE = "file"
@@ -196,6 +197,8 @@ class RunColumns:
         names = [
             name for name in column_names(rows) if last_name(name) in RUNS and name not in (self._key, self._number)
         ]
+        questions = [str(row.values.get(self._key)) for row in rows]
+        names = [name for name in names if not are_turns(rows, name, questions)]
         loops = [name for name in names if last_name(name) in {*LOOP_NAMES, *_REPEATED}]
         self._ways = [(FILE,), *((name,) for name in names), (FILE, *loops)]
         self._files: set[str] = set()
@@ -331,6 +334,8 @@ def chosen_rows(
     """
     gone = {name for name in column_names(shape.rows) if {name, last_name(name)} & {*ignored} & LOOP_NAMES}
     loops = {name: value for name, value in where.items() if names_loops(name)}
+    questions = questions_of(TableColumns(shape.rows), shape, said) if loops else ()
+    loops = {name: value for name, value in loops.items() if not are_turns(shape.rows, name, questions)}
     inside = [row for row in shape.rows if _has_all(row, loops)]
     kept_rows = [_has_all(row, where) for row in inside]
     rest = {name: value for name, value in where.items() if name not in loops}

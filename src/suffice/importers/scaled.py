@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from suffice.errors import DataError
+from suffice.importers.grid import cell_number
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, FORMS, THOUSANDS
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape, column_names
@@ -19,9 +21,9 @@ _NUMBER = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*%?")
 
 
 def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dict[str, str]]:
-    """Return rows with a further column for each metric that is given as ``COLUMN:WORST..BEST`` or ``COLUMN:WORST,...,BEST``.
+    """Return rows with a further column for each metric that is given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
 
-    Words that are not listed count as unknown.  The metrics are returned with the names of these columns.
+    Words that are not listed count as unknown, and so does a share of a total of 0.  The metrics are returned with the names of these columns.
 
     Raises:
         DataError: A number is outside the range.
@@ -29,11 +31,17 @@ def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dic
     result, names = dict(metrics), {*column_names(shape.rows)}
     for ours, theirs in metrics.items():
         name, _, how = theirs.rpartition(":")
-        if theirs in names or name not in names:
+        part, slash, total = theirs.partition("/")
+        if theirs in names or not (name in names or (slash and {part, total} <= names)):
             continue
-        result[ours] = own = f"{name} ({how})"
+        if name not in names:
+            name, change = part, partial(_shared, name=part, total=total, own=theirs)
+            result[ours] = own = theirs
+        else:
+            result[ours] = own = f"{name} ({how})"
+            change = partial(_scaled, name=name, own=own, how=how)
         outer = shape.outer | ({own} if name in shape.outer else set())
-        shape = changed_by(shape, partial(_scaled, name=name, own=own, how=how), {})
+        shape = changed_by(shape, change, {})
         shape = replace(shape, outer=outer)
     return shape, result
 
@@ -51,6 +59,17 @@ def _scaled(rows: Sequence[Record], name: str, own: str, how: str) -> list[Recor
         value = row.values.get(name)
         score = places.get(str(value).strip()) if match is None else _place(value, match, f"{row.where}: {name}")
         result.append(replace(row, values={**row.values, own: score}))
+    return result
+
+
+def _shared(rows: Sequence[Record], name: str, total: str, own: str) -> list[Record]:
+    result = []
+    for row in rows:
+        part, whole = (cell_number(row.values.get(column), column, row.where) for column in (name, total))
+        if part < 0 or part > whole:
+            raise DataError(f"{row.where}: {name} is {part:g}, and {total} is {whole:g}: expected a part of a total")
+        known = whole > 0 and not math.isnan(part)
+        result.append(replace(row, values={**row.values, own: part / whole if known else None}))
     return result
 
 

@@ -13,6 +13,7 @@ from suffice.importers.dialogues import (
     has_grades,
     has_replies,
     is_dialogue_list,
+    other_roles,
     refuse_several_questions,
     said_in,
     shared_opening,
@@ -286,7 +287,8 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
     rows = round_rows(pairs, own, lead)
     simple = [name for name in names if not _items_are(records, name, dict)]
-    what = "what the assistant said" if is_dialogue else "an item"
+    others = cut_list(map(repr, other_roles(values))) if is_dialogue else ""
+    what = f"what the assistant said{f' (and not {others})' if others else ''}" if is_dialogue else "an item"
     left_out = (
         f"; the opening that all have in common ({counted(len(opening), 'message')}) is left out" if opening else ""
     )

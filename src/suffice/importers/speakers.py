@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
 from suffice.importers.failed_calls import ALL_ROWS
-from suffice.importers.names import ANSWERS, PEOPLE, last_name, plain_name
+from suffice.importers.left_out import questions_of
+from suffice.importers.names import ANSWERS, IDS, PEOPLE, SPEAKERS, is_person, last_name, plain_name
 from suffice.importers.reply_alarms import of_each
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 
-_SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name", "agent", "agent_name"})
+_SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name", "agent", "agent_name", "from", "who", "actor"})
 _CRITICS = frozenset({"critic", "reviewer", "evaluator", "verifier", "judge"})
-_USERS = frozenset({"user", "human", "user_proxy"}) | _CRITICS
-"""Those who speak, but never answer."""
+"""Those who speak about answers, but never answer."""
+
+_OF_ANYTHING = frozenset({"source", "name", "type", "kind"})
+"""Names that say anything else as often as who speaks."""
 
 _SHOWN, _OFFERED = 5, 3
+_SOME = 0.05
+"""The share of questions in which people speak from which on they are asked about."""
 
 
 def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collection[str]) -> None:
@@ -29,7 +34,7 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
     """
     for name in sorted(_speakers(shape) - where.keys() - {*runs}):
         said = Counter(value for row in shape.rows if isinstance(value := row.values.get(name), str))
-        others = [value for value, _ in said.most_common() if value.lower() not in _USERS]
+        others = [own for own, _ in said.most_common() if not (own.lower() in _CRITICS or is_person(own))]
         if others and len(others) < len(said):
             listed = ", ".join(map(repr, [*said][:_SHOWN]))
             raise UnsettledError(
@@ -83,8 +88,24 @@ def _speakers(shape: Shape) -> set[str]:
     """Return the columns that may name speakers: those of items without an answer of their own, or with a critic who has one, too."""
     names = {name for row in shape.rows for name in row.values} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):
-        return names & {*_SPEAKERS, "role"}
-    return {name for name in names & _SPEAKERS if _critics_answer(shape, name)}
+        return {name for name in names if last_name(name) in {*_SPEAKERS, "role"}}
+    people = [] if shape.how else [name for name in names if last_name(name) in {*SPEAKERS} - _OF_ANYTHING]
+    return {name for name in names & _SPEAKERS if _critics_answer(shape, name)} | {*_with_people(shape, people)}
+
+
+def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
+    """Yield the columns that name people in some rows of many questions, and others in other rows of these questions."""
+    table = TableColumns(shape.rows)
+    ids = [name for name in table.names if last_name(name).endswith("_id") and last_name(name) not in PEOPLE]
+    usual = next((name for name in ids if names and table.repeats(name)), "")
+    questions = questions_of(table, shape, {"question_id": usual} if not table.by_name(IDS) else {}) if names else ()
+    several = sum(n > 1 for n in Counter(questions).values())
+    for name in names:
+        kinds: dict[Hashable, set[bool]] = {}
+        for own, value in zip(questions, table.column(name), strict=True):
+            kinds.setdefault(own, set()).add(is_person(str(value)))
+        if sum(len(own) > 1 for own in kinds.values()) > _SOME * several:
+            yield name
 
 
 def _critics_answer(shape: Shape, name: str) -> bool:

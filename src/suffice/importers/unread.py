@@ -13,6 +13,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.families import numbered_families
+from suffice.importers.judging import metric_option
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
@@ -22,6 +23,7 @@ from suffice.importers.names import (
     SPEAKERS,
     SYNONYMS,
     TOTAL_TOKENS,
+    is_error_count,
     is_id_name,
     is_round_name,
     last_name,
@@ -31,7 +33,6 @@ from suffice.importers.names import (
 )
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
 from suffice.importers.records import Record
-from suffice.importers.run_outcomes import is_fault
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
@@ -93,11 +94,11 @@ def unread_notes(
 def _flags(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
     """Note a column of 0 and 1 that differs between rounds, if nothing else judges answers."""
     ids = table.column(columns.get("question_id", ""))
-    for name in [name for name in unused if table.judges_rounds(name, ids) and not is_fault(name)][:1]:
-        ours = re.sub(r"\W", "_", plain_name(name))
+    for name in [name for name in unused if table.judges_rounds(name, ids)][:1]:
+        is_bad = is_error_count(name)
         yield (
-            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round, judge by it with --metric-column "
-            f"{quoted(f'{ours}={name}')}"
+            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round{' (0 is best)' * is_bad}, judge by it with "
+            f"{metric_option(name, ':1..0' * is_bad)}"
         )
 
 

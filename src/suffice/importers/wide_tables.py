@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from suffice.common.files import quoted
+from suffice.errors import UnsettledError
+from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.closed_book import alone_note, begins_alone, closed_book_families, has_run, pair_of, texts_differ
 from suffice.importers.families import families_beside, numbered_families
 from suffice.importers.names import ANSWERS, ORDER_WORDS, OUTCOME_NAMES, plain_name
 from suffice.importers.records import Record
 from suffice.importers.shape import Pair, Shape, column_names, flat_record, outer_names, round_rows, without_rounds
+from suffice.importers.table_columns import TableColumns
+
+OPTION_STEMS = frozenset({"option", "choice", "alternative", "ending", "distractor", "note", "comment", "tag"})
+"""Names of numbered texts that are no rounds: options of a multiple choice, and notes."""
 
 
 def widened(records: list[Record]) -> Shape | None:
@@ -17,7 +24,10 @@ def widened(records: list[Record]) -> Shape | None:
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
     if not leads:
         pair = pair_of(column_names(records))
-        return rows_of_answers(records, pair) if pair and texts_differ(records, pair) else None
+        if pair and texts_differ(records, pair):
+            return rows_of_answers(records, pair)
+        _ask_for_texts(records, families)
+        return None
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
     ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
     return rows_of_families(records, families, lead, is_ordered=ordered)
@@ -30,6 +40,28 @@ def rows_of_answers(records: list[Record], answers: Sequence[str]) -> Shape:
     if begins_alone(answers):
         families = closed_book_families(answers, families, names)
     return rows_of_families(records, families, "answer", is_ordered=True)
+
+
+def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
+    """Raise if numbered columns have texts of some words that differ within most records: they may be the answers of successive rounds."""
+    choices: dict[str, tuple[dict[str, str], str]] = {}
+    table = TableColumns(records)
+    for stem, family in families.items():
+        if not is_model_text(stem) or is_of_passages(stem) or stem in OPTION_STEMS or not stem:
+            continue
+        rows = [*zip(*map(table.column, family.values()), strict=True)]
+        texts = [[value for value in row if isinstance(value, str) and " " in value.strip()] for row in rows]
+        differing = sum(len({*own}) > 1 for own in texts)
+        if 2 * differing > len(rows) and sum(map(len, texts)) > len(rows):
+            joined, (first, *_, last) = ",".join(family.values()), family.values()
+            meaning = f"{first!r} to {last!r} are the answers of successive rounds, in this order"
+            choices[f"--column {quoted(f'rounds={joined}')}"] = ({"rounds": joined}, meaning)
+    if choices:
+        raise UnsettledError(
+            "no column is called like an answer, and numbered columns have texts: are these what the model said in each round?",
+            "columns",
+            choices,
+        )
 
 
 def rows_of_families(

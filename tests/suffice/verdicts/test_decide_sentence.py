@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -95,6 +96,18 @@ def test_the_title_of_the_table_accounts_for_every_question():
     others = len(advice.trial.tune.ids)
     assert advice.n + others == 500
     assert advice.table().title.endswith(f": {advice.n} questions judge, {others} others fitted the candidates")
+
+
+@pytest.mark.parametrize("kept", [slice(None), slice(0, None, 2)])
+def test_runs_of_a_question_count_once_in_the_title(kept):
+    names = [f"q{q // 2}" for q in range(300)]
+    log = log_of(300, lambda q, r: float(r >= 2 or q % 3 == 0))
+    runs = replace(log, question_ids=[f"{name}@{q % 2}" for q, name in enumerate(names)], clusters=np.array(names))
+    chosen = np.zeros(300, dtype=bool)
+    chosen[kept] = True
+    advice = Advice.from_dict(decide(runs.select(chosen), metric="quality").to_dict())
+    others = int(advice.table().title.split(" judge, ")[1].split()[0])
+    assert advice.n + others == 150
 
 
 def test_the_random_twin_is_that_of_replay_and_of_plain_loops():

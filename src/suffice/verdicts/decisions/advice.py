@@ -235,7 +235,8 @@ class Advice(Result):
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
-        others = f", {len(trial.tune.ids):,} others fitted the candidates" if trial.tune.ids else ""
+        n_others = len(trial.tune.ids) if trial.tuned is None else trial.tuned
+        others = f", {n_others:,} others fitted the candidates" if n_others else ""
         heading = f"{title}: {counted(self.n, 'question')} judge{others}"
         columns = candidate_columns(trial)
         if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are

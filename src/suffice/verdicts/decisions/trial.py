@@ -45,6 +45,7 @@ class Trial:
             determine.
         shares: Their shares of `alpha`, see `suffice.verdicts.decisions.fallback`.
         tune: The questions that fixed candidates and sequence; the verdict never counts them.
+        tuned: Number of these questions, runs of one counted once; None in a file from a release that did not count them.
         counted: The questions whose evidence was used; each counts once, however often it is recorded again.
         marks: Hashes of the answers and scores of the `tune` and `counted` questions, see `fingerprints`.
         wordings: Hashes of the words of their texts, see `suffice.verdicts.copies.near_known`.
@@ -87,6 +88,7 @@ class Trial:
     notes: tuple[str, ...] = ()
     answers: AnswerCounts | None = None
     losses: LossCounts | None = None
+    tuned: int | None = None
     labels: int | None = None
     drift: DriftAlarm | None = None
     label_noise: float = 0.0
@@ -134,6 +136,7 @@ class Trial:
             below=Wealth.start(bound, "below", len(candidates), on_tune.worst),
             above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
+            tuned=on_tune.n,
             **fields,
         )
 

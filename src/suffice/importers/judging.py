@@ -1,0 +1,161 @@
+"""Name the columns that may say which answers are right, with the options that judge by them, where nothing that is read does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from suffice.common.files import quoted
+from suffice.common.tables import cut_list
+from suffice.importers.alarm import Read
+from suffice.importers.names import is_error_count, plain_name
+from suffice.importers.own_alarms import used_columns
+from suffice.importers.own_columns import MANY_VALUES, OwnColumn
+
+_JUDGING = frozenset(
+    ["score", "scores", "judge", "judgement", "judgment", "rating", "ratings", "grade", "mark", "marks", "correct", "correctness", "quality", "eval", "evaluation", "annotation", "verdict", "reward", "thumb", "thumbs", "feedback", "accuracy", "passed", "stars", "critic", "hallucination", "faithfulness", "factuality", "note", "bewertung", "verifier", "rouge", "bleu", "sacrebleu", "meteor", "bertscore", "chrf", "bleurt", "comet", "vote", "votes", "upvote", "upvoted", "helpful", "helpfulness"]
+)
+"""Words of columns that may say how good an answer is."""
+
+_SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
+_WORDS = 6
+_SHOWN = 4
+"""The most options that a note names."""
+
+_LOW = frozenset(
+    ["down", "bad", "no", "false", "negative", "wrong", "dislike", "unhelpful", "thumbs_down", "thumbsdown", "worse", "poor", "fail", "failed", "👎"]
+)
+_HIGH = frozenset(["up", "good", "yes", "true", "positive", "right", "like", "helpful", "thumbs_up", "thumbsup", "better", "great", "pass", "passed", "👍"])
+"""Words of which those of one set are worse than those of the other."""
+
+_UNTIL = " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
+
+
+def judging_note(read: Read) -> str:
+    """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
+    if read.source != "tabular":
+        return ""
+    columns = read.facts.own.columns
+    known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
+    known = {name: own for name, own in known.items() if "self" not in _words(name)}
+    may = [name for name, own in known.items() if own.varying and may_judge(name)]
+    options = {
+        name.removeprefix("imported_"): scale for name in may if (scale := scale_of(name, known[name])) is not None
+    }
+    options |= _shares({name.removeprefix("imported_"): own for name, own in known.items()})
+    golds = [
+        name.removeprefix("imported_")
+        for name, own in known.items()
+        if len(own.values) > 1
+        and name not in may
+        and not _JUDGING.isdisjoint(_words(name))
+        and 2 * own.known > read.facts.trajectories
+    ]
+    if not options and golds:
+        return (
+            f"no column that is read says which answers are right: if {golds[0]!r}, which is the same in all rounds of a question, is the gold "
+            f"answer, --column {quoted(f'golds={golds[0]}')} reads it.{_UNTIL}"
+        )
+    if not options:
+        return ""
+    shown = [metric_option(theirs, scale) for theirs, scale in [*options.items()][:_SHOWN]]
+    more = (
+        f" ({len(options) - _SHOWN} more: {cut_list(map(repr, [*options][_SHOWN:]))})" if len(options) > _SHOWN else ""
+    )
+    turned = next((text for theirs, scale in options.items() if (text := _turned(theirs, scale))), "")
+    listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
+    named = cut_list(map(repr, options))
+    return f"no column that is read says which answers are right, but {named} may: {listed} judges by it{turned}{more}.{_UNTIL}"
+
+
+def second_judge_note(read: Read) -> list[str]:
+    """Return a note on a column of scores in [0, 1] that is not read, where gold answers judge."""
+    columns, used = read.facts.own.columns, used_columns(read)
+    known = {name: own for name, own in columns.items() if name not in used and own.varying and may_judge(name)}
+    names = [name for name, own in known.items() if "self" not in _words(name) and scale_of(name, own) == ""]
+    if not names or read.source != "tabular":
+        return []
+    theirs = names[0].removeprefix("imported_")
+    return [
+        f"answers are judged by the gold answers; {theirs!r}, from 0 to 1, may judge them, too: {metric_option(theirs, '')} reads it"
+    ]
+
+
+def metric_option(theirs: str, scale: str) -> str:
+    """Return the option that judges by a column, under its own spelling.
+
+    >>> metric_option("rougeL", ""), metric_option("exit_code", ":1..0"), metric_option("tests.passed", "/tests.total")
+    ('--metric-column rougeL=rougeL', '--metric-column exit_code=exit_code:1..0', '--metric-column tests_passed=tests.passed/tests.total')
+    """
+    own = re.sub(r"\W", "_", theirs if theirs.isidentifier() else plain_name(theirs))
+    ours = f"{own}_score" if own == "feedback" else own
+    return f"--metric-column {quoted(f'{ours}={theirs}{scale}')}"
+
+
+def scale_of(name: str, own: OwnColumn) -> str | None:
+    """Return how a column's values would be scaled, as an ending of an option; "" for 0 to 1, None if they are neither numbers nor few words."""
+    if len(own.values) <= 1:
+        return None
+    if own.low <= own.high:
+        if is_error_count(name):
+            return ":1..0" if 0 <= own.low <= own.high <= 1 else None
+        scale = next((each for each in _SCALES if each[0] <= own.low and own.high <= each[1]), None)
+        return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
+    if len(own.values) >= MANY_VALUES or is_error_count(name):
+        return None
+    if all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in own.values):
+        return ""
+    if len(own.values) > _WORDS or any("," in value for value in own.values):
+        return None
+    return f":{','.join(sorted(own.values, key=_place))}"
+
+
+def _place(word: str) -> tuple[int, str]:
+    plain = plain_name(word)
+    return (plain in _HIGH) - (plain in _LOW), word
+
+
+def _turned(theirs: str, scale: str) -> str:
+    """Return words on the other direction of a scale of which the worst end is only supposed."""
+    worst, dots, best = (scale.removeprefix(":") or "0..1").partition("..")
+    if scale.startswith("/") or is_error_count(theirs):
+        return ""
+    if not dots:
+        return "" if {*map(plain_name, scale[1:].split(","))} <= _LOW | _HIGH else " (the worst word first)"
+    return f", or {theirs}:{best}..{worst} if lower is better"
+
+
+_COUNT = re.compile(r"(?:n_|num_)?(?:passed|correct|solved|passing|successes)")
+_TOTALS = ("total", "n_total", "num_total", "count")
+
+
+def total_beside(name: str, names: Collection[str]) -> str:
+    """Return the column with the total of a count, as `tests.total` is beside `tests.passed`; "" if there is none.
+
+    >>> total_beside("tests.passed", ["tests.passed", "tests.total"]), total_beside("passed", ["passed", "prompt_tokens"])
+    ('tests.total', '')
+    """
+    match = re.search(_COUNT, name)
+    totals = [f"{name[: match.start()]}{word}{name[match.end() :]}" for word in _TOTALS] if match else []
+    return next((total for total in totals if total in names and total != name), "")
+
+
+def _shares(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
+    """Return counts that vary beside their total, with the ending of the option that reads their share."""
+    totals = {name: total_beside(name, columns) for name, own in columns.items() if own.varying and own.high > 1}
+    return {
+        name: f"/{total}" for name, total in totals.items() if total and 0 <= columns[name].low <= columns[total].high
+    }
+
+
+def may_judge(name: str) -> bool:
+    """Return whether a column's name says that it judges answers."""
+    words = _words(name)
+    return not _JUDGING.isdisjoint(words) or is_error_count(name)
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a column's name, without numbers at their ends: `rouge` of `rouge1`."""
+    return [
+        word.rstrip("0123456789") or word for word in re.split(r"[_\W]+", plain_name(name.removeprefix("imported_")))
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -10,6 +11,8 @@ from suffice.common.results import UNLESS_EMPTY
 from suffice.common.tables import CAUTION
 from suffice.errors import UnsettledError
 from suffice.importers.facts import Facts
+from suffice.importers.names import RUNS, last_name
+from suffice.recordings.runs import RUN_FILE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,3 +77,17 @@ class Read:
 
 Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]] | tuple[str, dict[str, tuple[dict[str, Any], str]], str]
 """The sentence of an alarm, the other readings that answer it, and the one of them that the log itself confirms, if any."""
+
+
+def used_columns(read: Read) -> set[str]:
+    """Return the columns that are read, under either name, or by which rows were chosen."""
+    own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
+    said = [
+        part for pairs in own for pair in pairs.items() for name in pair for part in (name, name.rpartition(":")[0])
+    ]
+    shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
+    names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}
+    names |= {ours.partition(" ")[0] for ours in read.columns}
+    if read.facts.trajectories > read.facts.clusters:  # columns of these names tell the runs of a question apart
+        names |= {name for name in read.facts.own.columns if last_name(name.removeprefix("imported_")) in RUNS}
+    return names | {f"imported_{name}" for name in names}

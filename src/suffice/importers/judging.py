@@ -7,13 +7,58 @@ from collections.abc import Collection, Mapping
 
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
-from suffice.importers.alarm import Read
+from suffice.importers.alarm import Read, used_columns
 from suffice.importers.names import is_error_count, plain_name
-from suffice.importers.own_alarms import used_columns
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
 
 _JUDGING = frozenset(
-    ["score", "scores", "judge", "judgement", "judgment", "rating", "ratings", "grade", "mark", "marks", "correct", "correctness", "quality", "eval", "evaluation", "annotation", "verdict", "reward", "thumb", "thumbs", "feedback", "accuracy", "passed", "stars", "critic", "hallucination", "faithfulness", "factuality", "note", "bewertung", "verifier", "rouge", "bleu", "sacrebleu", "meteor", "bertscore", "chrf", "bleurt", "comet", "vote", "votes", "upvote", "upvoted", "helpful", "helpfulness"]
+    [
+        "score",
+        "scores",
+        "judge",
+        "judgement",
+        "judgment",
+        "rating",
+        "ratings",
+        "grade",
+        "mark",
+        "marks",
+        "correct",
+        "correctness",
+        "quality",
+        "eval",
+        "evaluation",
+        "annotation",
+        "verdict",
+        "reward",
+        "thumb",
+        "thumbs",
+        "feedback",
+        "accuracy",
+        "passed",
+        "stars",
+        "critic",
+        "hallucination",
+        "faithfulness",
+        "factuality",
+        "note",
+        "bewertung",
+        "verifier",
+        "rouge",
+        "bleu",
+        "sacrebleu",
+        "meteor",
+        "bertscore",
+        "chrf",
+        "bleurt",
+        "comet",
+        "vote",
+        "votes",
+        "upvote",
+        "upvoted",
+        "helpful",
+        "helpfulness",
+    ]
 )
 """Words of columns that may say how good an answer is."""
 
@@ -23,9 +68,43 @@ _SHOWN = 4
 """The most options that a note names."""
 
 _LOW = frozenset(
-    ["down", "bad", "no", "false", "negative", "wrong", "dislike", "unhelpful", "thumbs_down", "thumbsdown", "worse", "poor", "fail", "failed", "👎"]
+    [
+        "down",
+        "bad",
+        "no",
+        "false",
+        "negative",
+        "wrong",
+        "dislike",
+        "unhelpful",
+        "thumbs_down",
+        "thumbsdown",
+        "worse",
+        "poor",
+        "fail",
+        "failed",
+        "👎",
+    ]
 )
-_HIGH = frozenset(["up", "good", "yes", "true", "positive", "right", "like", "helpful", "thumbs_up", "thumbsup", "better", "great", "pass", "passed", "👍"])
+_HIGH = frozenset(
+    [
+        "up",
+        "good",
+        "yes",
+        "true",
+        "positive",
+        "right",
+        "like",
+        "helpful",
+        "thumbs_up",
+        "thumbsup",
+        "better",
+        "great",
+        "pass",
+        "passed",
+        "👍",
+    ]
+)
 """Words of which those of one set are worse than those of the other."""
 
 _UNTIL = " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"

@@ -10,15 +10,15 @@ import numpy as np
 
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
-from suffice.importers.alarm import Doubt, Read
+from suffice.importers.alarm import Doubt, Read, used_columns
 from suffice.importers.answer_or_gold import is_model_text
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
 from suffice.importers.judging import may_judge
-from suffice.importers.names import RUNS, TIMES, is_error_count, last_name, plain_name
+from suffice.importers.names import TIMES, is_error_count, last_name, plain_name
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
-from suffice.recordings.runs import RUN_FILE, tells_loops_apart
+from suffice.recordings.runs import tells_loops_apart
 from suffice.recordings.schema import RETURNED
 
 _ENOUGH, _FEW, _SHOWN = 20, 5, 8
@@ -290,20 +290,6 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
     free = np.array(sizes)[:, None] - 1
     result: Floats = (sums - free) / np.sqrt(2 * free)
     return result
-
-
-def used_columns(read: Read) -> set[str]:
-    """Return the columns that are read, under either name, or by which rows were chosen."""
-    own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
-    said = [
-        part for pairs in own for pair in pairs.items() for name in pair for part in (name, name.rpartition(":")[0])
-    ]
-    shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
-    names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}
-    names |= {ours.partition(" ")[0] for ours in read.columns}
-    if read.facts.trajectories > read.facts.clusters:  # columns of these names tell the runs of a question apart
-        names |= {name for name in read.facts.own.columns if last_name(name.removeprefix("imported_")) in RUNS}
-    return names | {f"imported_{name}" for name in names}
 
 
 def unread_note(read: Read, notes: Sequence[str]) -> list[str]:

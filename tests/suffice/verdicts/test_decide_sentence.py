@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -100,9 +99,12 @@ def test_the_title_of_the_table_accounts_for_every_question():
 
 @pytest.mark.parametrize("kept", [slice(None), slice(0, None, 2)])
 def test_runs_of_a_question_count_once_in_the_title(kept):
-    names = [f"q{q // 2}" for q in range(300)]
-    log = log_of(300, lambda q, r: float(r >= 2 or q % 3 == 0))
-    runs = replace(log, question_ids=[f"{name}@{q % 2}" for q, name in enumerate(names)], clusters=np.array(names))
+    rows = log_of(300, lambda q, r: float(r >= 2 or q % 3 == 0)).table.to_pylist()
+    numbers = [int(row["question_id"][1:]) for row in rows]
+    named = [{"question_id": f"q{q // 2}@{q % 2}", "question": f"what is number {q // 2}?"} for q in numbers]
+    runs = Recording(
+        build_table([{**row, **name} for row, name in zip(rows, named, strict=True)], kinds={"quality": "metric"})
+    )
     chosen = np.zeros(300, dtype=bool)
     chosen[kept] = True
     advice = Advice.from_dict(decide(runs.select(chosen), metric="quality").to_dict())

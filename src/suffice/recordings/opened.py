@@ -81,10 +81,6 @@ class OpenRecording(ABC):
         """Return all rows, in the order of the recording."""
 
     @abstractmethod
-    def keep_rows(self) -> None:
-        """Keep what was slow to read for later reads, after all rows were read."""
-
-    @abstractmethod
     def close(self) -> None:
         """Close the files."""
 
@@ -139,16 +135,13 @@ class OpenFile(OpenRecording):
         if self._opened is None:
             remote = self._buffer is None and is_url(self.path)
             try:
-                self._opened = pq.ParquetFile(self._source(), page_checksum_verification=True, pre_buffer=remote)
+                source = self.path if self._buffer is None else pa.BufferReader(self._buffer)
+                # From a URL, only the bytes of the columns are read, in few requests.
+                source = _remote_file(self.path) if remote else source
+                self._opened = pq.ParquetFile(source, page_checksum_verification=True, pre_buffer=remote)
             except FileNotFoundError:
                 raise PartGoneError(self.path) from None
         return self._opened
-
-    def _source(self) -> Any:
-        if self._buffer is not None:
-            return pa.BufferReader(self._buffer)
-        # From a URL, only the bytes of the columns are read, in few requests.
-        return _remote_file(self.path) if is_url(self.path) else self.path
 
     @contextmanager
     def used(self) -> Iterator[pq.ParquetFile]:
@@ -240,9 +233,6 @@ class OpenFile(OpenRecording):
         """Return all rows, in the order of the file."""
         (table,) = self.tables()
         return table
-
-    def keep_rows(self) -> None:
-        """Do nothing: one file is as fast to read as it can be."""
 
     def _row_groups(self, groups: range, rows: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         names = None if columns is None else list(columns)

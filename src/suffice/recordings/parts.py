@@ -147,12 +147,6 @@ class OpenFolder(OpenRecording):
         """Return the rows of all parts, sorted by the time of their question's first round."""
         return _in_order_of_time(pa.concat_tables(self.tables()))
 
-    def keep_rows(self) -> None:
-        """Join the rows of many small parts in one file for later reads."""
-        from suffice.recordings.parts_joined import keep_joined
-
-        keep_joined(self)
-
     def close(self) -> None:
         """Close the files."""
         for part in self.parts:
@@ -230,12 +224,16 @@ class OpenPart(OpenFile):
     _kept: pa.Table | None = None
     _n_uses = 0
 
-    def _source(self) -> Any:
-        if self._buffer is not None or is_url(self.path) or self.path.stat().st_size > _SMALL_BYTES:
-            return super()._source()
-        content = self.path.read_bytes()  # one call of the system instead of several
-        self.checksum = self.checksum or checksum_of(content)
-        return pa.BufferReader(content)
+    @property
+    def file(self) -> pq.ParquetFile:
+        """The opened file; a small one is read at once, with one call of the system instead of several."""
+        if self._opened is None and self._buffer is None and not is_url(self.path):
+            with suppress(FileNotFoundError):
+                if self.path.stat().st_size <= _SMALL_BYTES:
+                    content = self.path.read_bytes()
+                    self.checksum = self.checksum or checksum_of(content)
+                    self._opened = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        return super().file
 
     @property
     def n_rows(self) -> int:

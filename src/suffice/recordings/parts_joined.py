@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
+
 from suffice._version import __version__
 from suffice.common.files import is_url
 from suffice.common.provided import provided
@@ -44,6 +46,16 @@ class JoinedRows(OpenPart):
         return {entry["file"]: entry["checksum"] for entry in self.metadata[MERGED] if "checksum" in entry}
 
 
+class JoiningFolder(OpenFolder):
+    """A folder of parts of which many small ones are joined in one file once all rows were read."""
+
+    def table(self) -> pa.Table:
+        """Return the rows of all parts; see `OpenFolder.table`."""
+        table = super().table()
+        _join(self)
+        return table
+
+
 def open_folder(path: Path, *, keep: bool = False, each: bool = False) -> OpenRecording:
     """Open a folder of parts; the package `suffice-scale` opens one of shards.
 
@@ -56,15 +68,16 @@ def open_folder(path: Path, *, keep: bool = False, each: bool = False) -> OpenRe
         opened: OpenRecording = provided("scale.open_shards", f"reading {str(path)!r}, a recording in shards,")(path)
         return opened
     joined = None if each or is_url(path) else _open_joined(path)
+    kind = JoiningFolder if keep and not each else OpenFolder
     if joined is None:
-        return OpenFolder(path, opened_parts(path, keep=keep))
+        return kind(path, opened_parts(path, keep=keep))
     known = joined_parts(joined)
     parts = opened_parts(path, known, keep=keep)
     if any(joined_parts(part) & known for part in parts):  # a compaction has joined them, too
         for part in (joined, *parts):
             part.close()
-        return open_folder(path, keep=keep, each=True)
-    return OpenFolder(path, sorted((joined, *parts), key=_first_name))
+        return OpenFolder(path, opened_parts(path, keep=keep))
+    return kind(path, sorted((joined, *parts), key=_first_name))
 
 
 def _first_name(part: OpenFile) -> str:
@@ -104,11 +117,8 @@ def _are_unchanged(folder: Path, checksums: Mapping[str, str]) -> bool:
     return True
 
 
-def keep_joined(opened: OpenFolder) -> None:
-    """Write the rows of small sealed parts to one file, if there are many of them that are not in it yet.
-
-    Call it after all rows were read, which has compared them with their checksums.
-    """
+def _join(opened: OpenFolder) -> None:
+    """Write the rows of small sealed parts to one file, if there are many of them that are not in it yet."""
     parts = [part for part in opened.parts if isinstance(part, OpenPart)]
     before = [part for part in parts if isinstance(part, JoinedRows)]
     small = [part for part in parts if part.is_final and part.checksum and part.n_rows <= _SMALL_ROWS]

@@ -441,8 +441,6 @@ def read_recording(path: str | Path) -> Recording:
 
     def read() -> Recording:
         with open_recording(path, keep=True) as opened, reaching(path):
-            recording = Recording(opened.table(), opened.metadata)
-            opened.keep_rows()
-            return recording
+            return Recording(opened.table(), opened.metadata)
 
     return read_again(read)

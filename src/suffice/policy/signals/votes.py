@@ -311,10 +311,10 @@ class RunningVotes:
     def __init__(self, names: Mapping[str, str], normalizer: Normalizer) -> None:
         self._names = {} if isinstance(normalizer, Grouping) else dict(names)
         self._normalizer = normalizer
-        self._begin()
+        self._answers: list[Any] = []
 
     def _begin(self) -> None:
-        self._answers: list[Any] = []
+        self._answers = []
         self._ids: list[float] = []
         self._known: dict[str, int] = {}
         self._tally = _VoteTally(1)
@@ -324,7 +324,7 @@ class RunningVotes:
         """Return the columns after each answer, shape ``(n_rounds,)``; answers as before are not counted again."""
         if self._names:
             n_known = len(self._answers)
-            if n_known > len(answers) or (n_known and self._answers[-1] != answers[n_known - 1]):
+            if not n_known or n_known > len(answers) or self._answers[-1] != answers[n_known - 1]:
                 self._begin()
             for answer in answers[len(self._answers) :]:
                 self._add(answer)

@@ -96,9 +96,8 @@ def _route(operation: Operation, function: Callable[..., Any], service: Service,
     def work(raw: bytes, parameters: Iterable[str]) -> Any:
         if check is None:
             return function(*parameters)
-        with service.reading(len(raw)):
-            body = _body_value(raw)
-            check(body)
+        body = _body_value(raw)
+        check(body)
         return function(*parameters, body)
 
     async def handle(request: Request) -> Response:

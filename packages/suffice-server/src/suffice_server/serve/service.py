@@ -8,7 +8,6 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -96,10 +95,6 @@ class Service:
         self._live_lock = threading.Lock()
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._limit = WorkLimit(store.limits.work)
-
-    def reading(self, n_bytes: int) -> AbstractContextManager[None]:
-        """Return the turn in which a body of this size is read."""
-        return self._limit.reading(n_bytes)
 
     def decide(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Decide on all rounds of a question so far; a question drawn for the audit continues in a session."""

@@ -17,10 +17,7 @@ _FEW_ROUNDS = 100
 """More rounds are known to take long: votes are counted over all of them at each."""
 
 _PLACES = 16
-"""Most requests that read or compare at length or wait to; half of the server's threads stay free for others."""
-
-_SMALL_BODY = 1 << 14
-"""Bytes of a body that is read beside others: reading it takes less than a millisecond."""
+"""Most requests that compare at length or wait to; half of the server's threads stay free for others."""
 
 
 class WorkLimit:
@@ -38,29 +35,6 @@ class WorkLimit:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._turn, self._places = threading.Lock(), threading.BoundedSemaphore(_PLACES)
-        self._reads = threading.Lock()
-
-    @contextmanager
-    def reading(self, n_bytes: int) -> Iterator[None]:
-        """Let large bodies be read and checked one at a time, and refuse what exceeds the places unread.
-
-        Raises:
-            RefusedError: Too many others wait.
-        """
-        if n_bytes <= _SMALL_BODY:
-            yield
-            return
-        if not self._places.acquire(blocking=False):
-            raise _too_many()
-        try:
-            if not self._reads.acquire(timeout=self.seconds):
-                raise _too_many()
-            try:
-                yield
-            finally:
-                self._reads.release()
-        finally:
-            self._places.release()
 
     @contextmanager
     def work(self, policy: Policy, n_rounds: int) -> Iterator[Callable[[], None]]:
@@ -104,12 +78,15 @@ class _Work:
             self.wait()
 
     def wait(self) -> None:
+        refused = RefusedError(
+            503, "too many other requests have answers that take long to compare: try again", retry_after=1
+        )
         if not self._places.acquire(blocking=False):
-            raise _too_many()
+            raise refused
         began = time.monotonic()
         if not self._turn.acquire(timeout=self._seconds):
             self._places.release()
-            raise _too_many()
+            raise refused
         self._has_turn = True
         self._begun += time.monotonic() - began  # waiting is not the work of this request
 
@@ -117,12 +94,6 @@ class _Work:
         if self._has_turn:
             self._turn.release()
             self._places.release()
-
-
-def _too_many() -> RefusedError:
-    return RefusedError(
-        503, "too many other requests are large, or have answers that take long to compare: try again", retry_after=1
-    )
 
 
 def compares_long(policy: Policy) -> bool:

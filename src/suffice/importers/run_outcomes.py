@@ -80,6 +80,7 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
     key_of = normalizer_of(DEFAULT_NORMALIZER)
     said: dict[str, set[object]] = {}
     scores: dict[str, set[float]] = {}
+    n_known = Counter[str]()
     for own, text, value in zip(map(str, ids), table.column(answer), table.column(name), strict=True):
         said.setdefault(own, set()).add(text if text is None else key_of(str(text)) or str(text))
         try:
@@ -88,12 +89,11 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
             return False
         if not math.isnan(score):
             scores.setdefault(own, set()).add(score)
+            n_known[own] += 1
     values = {score for own in scores.values() for score in own}
     if len(values) < len(("lowest", "highest")) or any(len(own) > 1 for own in scores.values()):
         return False
-    n_rows = Counter(map(str, ids))
-    changes = {own: len(texts - {None}) > 1 if answer else n_rows[own] > 1 for own, texts in said.items()}
-    changing = [own for own in scores if changes[own]]
+    changing = [own for own in scores if n_known[own] > 1 and (len(said[own] - {None}) > 1 or not answer)]
     good = sum(scores[own] != {min(values)} for own in changing)
     return len(changing) >= _CHANGING and good >= _GOOD
 

@@ -394,7 +394,7 @@ def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     shown = cli(
         "import", source, "-o", tmp_path / "r.parquet", "--yes", "--column", "answer=answer", "--column", "text=output"
     )
-    for text in ("'q1'", "gold: Lima", "more characters", "by their words", "different"):
+    for text in ("'q1'", "gold: Lima", "more characters", "by their words", "Means of each round"):
         assert text in shown.words
 
 
@@ -409,8 +409,8 @@ def test_a_line_for_each_round_counts_answers_and_distinct_ones(tmp_path):
     assert [line.answered for line in lines] == [0.75, 1.0, 1.0]
     assert [line.distinct for line in lines] == [0.75, 1.25, 1.75]
     assert [line.scores for line in lines] == [{"score": r / 4} for r in (1, 2, 3)]
-    (means,) = [table for table in imported(source).tables() if table.title.startswith("Rounds")]
-    assert [column.name for column in means.columns][-2:] == ["score", "different"]
+    (means,) = [table for table in imported(source).tables() if table.title.startswith("Means")]
+    assert [column.name for column in means.columns][-2:] == ["score", "different answers so far"]
 
 
 def test_without_gold_answers_the_first_question_is_shown(tmp_path):

@@ -312,9 +312,7 @@ class TableSource(ABC):
         if not self._several or self.run is None:
             return ""
         turns = turns_hint(TableColumns(with_ids(self.shape.rows, self.plan)), self._key, self.run[1])
-        return (
-            turns or "each row is a run of its own: see above what tells them apart. Else log the answer of every round"
-        )
+        return turns or "what tells its runs apart is said above. Else log the answer of every round"
 
     def notes(self) -> list[str]:
         """Return all caveats about the table."""

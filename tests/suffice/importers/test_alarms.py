@@ -245,7 +245,7 @@ def test_missing_answers_say_what_is_judged_instead(tmp_path):
     answer = lambda q, r: None if q % 4 == 0 and r == 3 else CITIES[(q + (r < 2)) % 5]  # noqa: E731
     source = log(tmp_path / "log.jsonl", answer=answer)
     sentences = {alarm.name: alarm.sentence for alarm in imported(source).alarms}
-    assert "judged by the one before" in sentences["missing-values"]
+    assert "returns the last answer before" in sentences["missing-values"]
 
 
 def test_code_may_be_long_and_new_each_time(tmp_path):

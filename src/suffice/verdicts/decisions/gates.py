@@ -144,7 +144,7 @@ def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
     if required and (name not in tune.table.column_names or not _is_number(tune, name)):
         numeric = [other for other in tune.names("label") if _varies(tune, other)]
         there_are = f"; those of its own that vary: {cut_list(numeric)}" if numeric else ""
-        theirs = name if name in tune.table.column_names else "COLUMN"
+        theirs = name if name in tune.names("label") else "COLUMN"
         raise DataError(
             f"{name!r} is not a numeric column of this recording{there_are}.{did_you_mean(name, numeric)} If the log has it as a number, or as true and false, "
             f"import the log again with --column {name}={theirs}, beside the options of before"

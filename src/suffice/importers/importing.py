@@ -22,9 +22,9 @@ from suffice.importers.alarms import ALARMS, check_expected, find_alarms
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.importers import log_reader
+from suffice.importers.judging import judging_note
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.names import last_name
-from suffice.importers.judging import judging_note
 from suffice.importers.own_alarms import unread_note
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import Preview, means_table

@@ -12,9 +12,53 @@ from suffice.importers.names import is_error_count, plain_name
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
 
 _JUDGING = frozenset(
-    "score scores judge judgement judgment rating ratings grade mark marks correct correctness quality eval evaluation annotation "
-    "verdict reward thumb thumbs feedback accuracy passed stars critic hallucination faithfulness factuality note bewertung verifier "
-    "rouge bleu sacrebleu meteor bertscore chrf bleurt comet vote votes upvote upvoted helpful helpfulness".split()
+    [
+        "score",
+        "scores",
+        "judge",
+        "judgement",
+        "judgment",
+        "rating",
+        "ratings",
+        "grade",
+        "mark",
+        "marks",
+        "correct",
+        "correctness",
+        "quality",
+        "eval",
+        "evaluation",
+        "annotation",
+        "verdict",
+        "reward",
+        "thumb",
+        "thumbs",
+        "feedback",
+        "accuracy",
+        "passed",
+        "stars",
+        "critic",
+        "hallucination",
+        "faithfulness",
+        "factuality",
+        "note",
+        "bewertung",
+        "verifier",
+        "rouge",
+        "bleu",
+        "sacrebleu",
+        "meteor",
+        "bertscore",
+        "chrf",
+        "bleurt",
+        "comet",
+        "vote",
+        "votes",
+        "upvote",
+        "upvoted",
+        "helpful",
+        "helpfulness",
+    ]
 )
 """Words of columns that may say how good an answer is."""
 
@@ -23,13 +67,47 @@ _WORDS = 6
 _SHOWN = 4
 """The most options that a note names."""
 
-_LOW = frozenset("down bad no false negative wrong dislike unhelpful thumbs_down thumbsdown worse poor fail failed 👎".split())
-_HIGH = frozenset("up good yes true positive right like helpful thumbs_up thumbsup better great pass passed 👍".split())
+_LOW = frozenset(
+    [
+        "down",
+        "bad",
+        "no",
+        "false",
+        "negative",
+        "wrong",
+        "dislike",
+        "unhelpful",
+        "thumbs_down",
+        "thumbsdown",
+        "worse",
+        "poor",
+        "fail",
+        "failed",
+        "👎",
+    ]
+)
+_HIGH = frozenset(
+    [
+        "up",
+        "good",
+        "yes",
+        "true",
+        "positive",
+        "right",
+        "like",
+        "helpful",
+        "thumbs_up",
+        "thumbsup",
+        "better",
+        "great",
+        "pass",
+        "passed",
+        "👍",
+    ]
+)
 """Words of which those of one set are worse than those of the other."""
 
-_UNTIL = (
-    " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
-)
+_UNTIL = " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
 
 
 def judging_note(read: Read) -> str:
@@ -40,12 +118,17 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
     known = {name: own for name, own in known.items() if "self" not in _words(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
-    options = {name.removeprefix("imported_"): scale for name in may if (scale := scale_of(name, known[name])) is not None}
+    options = {
+        name.removeprefix("imported_"): scale for name in may if (scale := scale_of(name, known[name])) is not None
+    }
     options |= _shares({name.removeprefix("imported_"): own for name, own in known.items()})
     golds = [
         name.removeprefix("imported_")
         for name, own in known.items()
-        if len(own.values) > 1 and name not in may and not _JUDGING.isdisjoint(_words(name)) and 2 * own.known > read.facts.trajectories
+        if len(own.values) > 1
+        and name not in may
+        and not _JUDGING.isdisjoint(_words(name))
+        and 2 * own.known > read.facts.trajectories
     ]
     if not options and golds:
         return (
@@ -55,13 +138,13 @@ def judging_note(read: Read) -> str:
     if not options:
         return ""
     shown = [metric_option(theirs, scale) for theirs, scale in [*options.items()][:_SHOWN]]
-    more = f" ({len(options) - _SHOWN} more: {cut_list(map(repr, [*options][_SHOWN:]))})" if len(options) > _SHOWN else ""
+    more = (
+        f" ({len(options) - _SHOWN} more: {cut_list(map(repr, [*options][_SHOWN:]))})" if len(options) > _SHOWN else ""
+    )
     turned = next((text for theirs, scale in options.items() if (text := _turned(theirs, scale))), "")
     listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
     named = cut_list(map(repr, options))
-    return (
-        f"no column that is read says which answers are right, but {named} may: {listed} judges by it{turned}{more}.{_UNTIL}"
-    )
+    return f"no column that is read says which answers are right, but {named} may: {listed} judges by it{turned}{more}.{_UNTIL}"
 
 
 def metric_option(theirs: str, scale: str) -> str:
@@ -79,14 +162,16 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
     """Return how a column's values would be scaled, as an ending of an option; "" for 0 to 1, None if they are neither numbers nor few words."""
     if len(own.values) <= 1:
         return None
+    if own.low <= own.high and is_error_count(name):
+        return ":1..0" if 0 <= own.low <= own.high <= 1 else None
     if own.low <= own.high:
-        if is_error_count(name):
-            return ":1..0" if 0 <= own.low <= own.high <= 1 else None
         scale = next((each for each in _SCALES if each[0] <= own.low and own.high <= each[1]), None)
         return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
-    if len(own.values) >= MANY_VALUES or is_error_count(name):
-        return None
-    if all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in own.values):
+    return None if is_error_count(name) else _scale_of_words(own)
+
+
+def _scale_of_words(own: OwnColumn) -> str | None:
+    if len(own.values) < MANY_VALUES and all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in own.values):
         return ""
     if len(own.values) > _WORDS or any("," in value for value in own.values):
         return None
@@ -126,7 +211,9 @@ def total_beside(name: str, names: Collection[str]) -> str:
 def _shares(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
     """Return counts that vary beside their total, with the ending of the option that reads their share."""
     totals = {name: total_beside(name, columns) for name, own in columns.items() if own.varying and own.high > 1}
-    return {name: f"/{total}" for name, total in totals.items() if total and 0 <= columns[name].low <= columns[total].high}
+    return {
+        name: f"/{total}" for name, total in totals.items() if total and 0 <= columns[name].low <= columns[total].high
+    }
 
 
 def may_judge(name: str) -> bool:
@@ -137,4 +224,6 @@ def may_judge(name: str) -> bool:
 
 def _words(name: str) -> list[str]:
     """Return the words of a column's name, without numbers at their ends: `rouge` of `rouge1`."""
-    return [word.rstrip("0123456789") or word for word in re.split(r"[_\W]+", plain_name(name.removeprefix("imported_")))]
+    return [
+        word.rstrip("0123456789") or word for word in re.split(r"[_\W]+", plain_name(name.removeprefix("imported_")))
+    ]

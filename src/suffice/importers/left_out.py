@@ -21,7 +21,18 @@ from suffice.importers.cost_names import (
 )
 from suffice.importers.dialogues import REPLY_TYPE
 from suffice.importers.grid import cell_number, is_cost
-from suffice.importers.names import GOLDS, IDS, MONEY, PEOPLE, QUESTIONS, RUNS, SPEAKERS, TOTAL_TOKENS, is_person, last_name
+from suffice.importers.names import (
+    GOLDS,
+    IDS,
+    MONEY,
+    PEOPLE,
+    QUESTIONS,
+    RUNS,
+    SPEAKERS,
+    TOTAL_TOKENS,
+    is_person,
+    last_name,
+)
 from suffice.importers.records import Record
 from suffice.importers.shape import ANY, Shape, column_names
 from suffice.importers.table_columns import TableColumns

@@ -58,7 +58,14 @@ GOLDS = (
     *("gt", "gts", "gt_answer", "gt_answers", "groundtruth", "ground_truth_answer", "ground_truth_answers"),
     *("gold_label", "gold_ans", "true_answer", "right_answer", "answer_key", "answer_gold", "ideal", "ref"),
     *("refs", "ref_answer", "targets", "target", "labels", "label"),
-    *("reference_summary", "reference_text", "reference_translation", "reference_output", "gold_summary", "ref_summary"),
+    *(
+        "reference_summary",
+        "reference_text",
+        "reference_translation",
+        "reference_output",
+        "gold_summary",
+        "ref_summary",
+    ),
 )
 OPTION_NUMBERS = (
     *(
@@ -176,7 +183,9 @@ _GAP = r"[_\-. @=]"
 _NUMBER_FIRST = re.compile(
     rf"(?:{_WORDS}){_GAP}?(?P<number>\d+)(?:{_GAP}(?P<stem>.+))?|(?:[rtk]|it|gen)?_?(?P<number2>\d+){_GAP}(?P<stem2>[^\d].*)"
 )
-_MARKED_LAST = re.compile(rf"(?P<stem>.*\w){_GAP}(?:{_WORDS}|[rtkv]|it|gen|version|ver){_GAP}?(?P<number>\d+)|(?P<stem2>.*[^\W\d_]\d+){_GAP}(?P<number2>\d+)")
+_MARKED_LAST = re.compile(
+    rf"(?P<stem>.*\w){_GAP}(?:{_WORDS}|[rtkv]|it|gen|version|ver){_GAP}?(?P<number>\d+)|(?P<stem2>.*[^\W\d_]\d+){_GAP}(?P<number2>\d+)"
+)
 _NUMBER_LAST = re.compile(
     rf"(?P<stem>.*?[^\d_\-. @=])(?:{_GAP}(?:{_WORDS}|[rtkv]|it|gen))?{_GAP}?(?P<number>\d+)(?P<rest>_(?:text|str|raw))?"
 )

@@ -10,8 +10,8 @@ from typing import Any
 from suffice.errors import DataError, SufficeError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
-from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.parsed_columns import may_be_parsed_name
+from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.reply_answers import COLUMNS, refuse_whole_replies
 from suffice.importers.sources import name_source, plain_source, single_rounds

@@ -69,9 +69,7 @@ def _fill_others(rows: Sequence[Record], name: str) -> bool:
     for row in rows:
         own_rows.setdefault(str(row.values.get(name)), []).append(row)
     for other in dict.fromkeys(other for row in rows for other in row.values):
-        shares = [
-            sum(row.values.get(other) not in (None, "") for row in own) / len(own) for own in own_rows.values()
-        ]
+        shares = [sum(row.values.get(other) not in (None, "") for row in own) / len(own) for own in own_rows.values()]
         if min(shares) == 0 and max(shares) > _MOSTLY:
             return True
     return False

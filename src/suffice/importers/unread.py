@@ -13,6 +13,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.families import numbered_families
+from suffice.importers.judging import metric_option
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
@@ -30,7 +31,6 @@ from suffice.importers.names import (
     plain_name,
     without_steps,
 )
-from suffice.importers.judging import metric_option
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from benchmarks.readings.cases import Draw, lines
 from benchmarks.readings.misled_by_roles import a_writer_and_a_critic_as_agents, tickets_of_customers_and_a_bot
+
 from suffice.importers import import_recording
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
@@ -169,7 +169,9 @@ def replies(name: str) -> list[dict[str, Any]]:
             "id": q,
             "round": r,
             "gold": "ABCD"[(q + 1) % 4],
-            "response": ("I think it is {}, a town.", "{}", "{} since it is so")[(q + r) % 3].format("ABCD"[(q + r // 2) % 4]),
+            "response": ("I think it is {}, a town.", "{}", "{} since it is so")[(q + r) % 3].format(
+                "ABCD"[(q + r // 2) % 4]
+            ),
             name: "ABCD"[(q + r // 2) % 4],
         }
         for q in range(N)

@@ -184,7 +184,7 @@ def _position_note(policy: Policy, *, is_given: bool) -> str:
     advice = (
         "" if is_given else "; if your answers are elsewhere, give --answer-position (json:FIELD, marker:TEXT, whole)"
     )
-    return f"the lines read the answer at the {place}, and the whole reply while no reply to the question has had it{advice}"
+    return f"the lines read the answer at the {place}; until a reply to a question has that, they read whole replies{advice}"
 
 
 def _needed_notes(policy: Policy) -> list[str]:

@@ -63,7 +63,10 @@ class _Reading:
     ] = None
     metric_column: Annotated[
         list[str] | None,
-        typer.Option("--metric-column", help="For tabular files: NAME=COLUMN, a metric of your own in [0, 1]."),
+        typer.Option(
+            "--metric-column",
+            help="For tabular files: NAME=COLUMN, a metric of your own in [0, 1]; COLUMN/TOTAL, a part of a total.",
+        ),
     ] = None
     label: Annotated[
         list[str] | None,

@@ -297,10 +297,16 @@ def _same_score(read: Read) -> Iterator[Doubt]:
             golds = f", and {read.columns['golds']!r} may not be the gold answer" if "golds" in read.columns else ""
             why = golds if name == quality else ""
             yield (
-                f"{name} is {low:g} in all {facts.known[name]:,} rounds although answers differ: it cannot show a loss{why}",
+                f"{name} is {low:g} in all {facts.known[name]:,} rounds{_share(facts, name)} although answers differ: it cannot show a loss{why}",
                 {},
             )
             return
+
+
+def _share(facts: Facts, name: str) -> str:
+    """Return words on the share of rounds in which a metric is known; "" if it is known in all."""
+    known = facts.known[name]
+    return f" that have it (of {facts.rounds:,})" if known < facts.rounds else ""
 
 
 def _other_speakers(read: Read) -> Iterator[Doubt]:

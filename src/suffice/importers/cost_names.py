@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -112,7 +113,7 @@ def totals_note(theirs: Sequence[str]) -> str:
 
 def dollars_note(theirs: str) -> str:
     """Return the note on a column that is read as the dollars of each call."""
-    name = theirs.partition(" (")[0]
+    name = re.sub(r" \((?:each|thousands|decimal-comma)\)$", "", theirs)
     return f"{name!r} is read as the dollars of each call; if it is something else, --column spend= leaves it out"
 
 

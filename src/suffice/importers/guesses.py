@@ -174,7 +174,7 @@ class _Guess(NumberGuess):
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 
     def _ids_of_records(self, ids: Sequence[str]) -> list[str]:
-        """Return the record's own column called like an id, such as `ticket_id`, whose values are unique, if only nested objects have usual ids."""
+        """Return the record's own id, such as `ticket_id`, whose values are unique, if only nested objects have usual ids."""
         if any("." not in name for name in ids):
             return []
         records = [row.number for row in self.table.rows]
@@ -333,12 +333,7 @@ class _Guess(NumberGuess):
                 others = f" and {len(distinct) - _SHOWN} more" if shown != distinct else ""
                 raise UnsettledError(f"{' and '.join(map(repr, shown))}{others} may be the answer", "columns", choices)
             if distinct:
-                self.read("answer", distinct[0])
-                if usual is not PARSED_ANSWERS and self._parsed(distinct[0]):
-                    return
-                if usual is PARSED_ANSWERS and self.lacks("text"):
-                    for name in self._texts(REPLIES)[:1]:
-                        self.read("text", name)
+                self._read_answer(distinct[0], is_reply=usual is not PARSED_ANSWERS)
                 return
         columns = self.result.columns
         ours = columns.get("question_id") == "question_id" and columns.get("round") == "round"
@@ -347,16 +342,21 @@ class _Guess(NumberGuess):
             self.result.drop("text")
             self.read("answer", "text", "no other column may be the answer")
 
-    def _parsed(self, reply: str) -> bool:
-        """Read the only column that the log parsed from its replies as the answer, by its name and its values, and the replies as texts."""
+    def _read_answer(self, name: str, *, is_reply: bool) -> None:
+        """Read a column as the answer; if it has replies, the only column that the log parsed from them, by its name and values."""
+        parsed = self._parsed(name) if is_reply and self.lacks("text") else ""
+        if parsed:
+            self.read("answer", parsed, f"parsed from {name!r}, in which its values are")
+            self.read("text", name)
+            return
+        self.read("answer", name)
+        for text in self._texts(REPLIES)[:1] if not is_reply and self.lacks("text") else ():
+            self.read("text", text)
+
+    def _parsed(self, reply: str) -> str:
         free = [name for name in self._unread() if name not in self.outer and is_parsed_name(name)]
         names = [name for name in free if are_in_replies(self.table.column(name), self.table.column(reply))]
-        if len(names) != 1 or not self.lacks("text"):
-            return False
-        self.result.drop("answer")
-        self.read("answer", names[0], f"parsed from {reply!r}, in which its values are")
-        self.read("text", reply)
-        return True
+        return names[0] if len(names) == 1 else ""
 
     def _texts(self, usual: Iterable[str]) -> list[str]:
         names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]

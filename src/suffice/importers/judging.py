@@ -175,14 +175,16 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
     """Return how a column's values would be scaled, as an ending of an option; "" for 0 to 1, None if they are neither numbers nor few words."""
     if len(own.values) <= 1:
         return None
+    if own.low <= own.high and is_error_count(name):
+        return ":1..0" if 0 <= own.low <= own.high <= 1 else None
     if own.low <= own.high:
-        if is_error_count(name):
-            return ":1..0" if 0 <= own.low <= own.high <= 1 else None
         scale = next((each for each in _SCALES if each[0] <= own.low and own.high <= each[1]), None)
         return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
-    if len(own.values) >= MANY_VALUES or is_error_count(name):
-        return None
-    if all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in own.values):
+    return None if is_error_count(name) else _scale_of_words(own)
+
+
+def _scale_of_words(own: OwnColumn) -> str | None:
+    if len(own.values) < MANY_VALUES and all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in own.values):
         return ""
     if len(own.values) > _WORDS or any("," in value for value in own.values):
         return None

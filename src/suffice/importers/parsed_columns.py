@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from suffice.common.files import quoted
 from suffice.importers.names import last_name
+from suffice.policy.comparisons import guess_normalizer
+from suffice.policy.normalizers import match
 
 _PARSED = re.compile(
     r"(?:parsed|extracted)(?:_\w+)?|\w+_(?:parsed|extracted)|pred_(?:letter|choice|option|label|class|text)|predicted_(?:letter|choice|option)"
@@ -16,6 +19,10 @@ _MAY_BE = re.compile(
 )
 
 _MOSTLY, _HALF = 0.8, 0.5
+_SHOWN = 3
+
+Choices = dict[str, tuple[Any, str]]
+"""For each option of the command line, the parameter's value and its meaning."""
 
 
 def is_parsed_name(name: str) -> bool:
@@ -45,3 +52,44 @@ def are_in_replies(values: Sequence[Any], replies: Sequence[Any]) -> bool:
     ]
     found = sum(re.search(rf"(?<!\w){re.escape(own)}(?!\w)", reply) is not None for own, reply in pairs)
     return len({own for own, _ in pairs}) > 1 and len(pairs) >= _HALF * len(values) and found >= _MOSTLY * len(pairs)
+
+
+def with_columns(
+    guess: tuple[str, Choices, str],
+    parsed: Mapping[str, Sequence[tuple[Any, str, Sequence[str]]]],
+    normalizer: str | None,
+) -> tuple[tuple[str, Choices, str], Choices]:
+    """Add to a question about positions the columns whose values are in the replies, those that agree best with gold answers first.
+
+    The choices are empty if there is no such column.
+    """
+    shares: dict[str, float] = {}
+    for name, rows in parsed.items():
+        values, replies, golds = zip(*rows, strict=True)
+        if not are_in_replies(values, replies):
+            continue
+        known = [(str(own), right) for own, right in zip(values, golds, strict=True) if own not in (None, "") and right]
+        form = normalizer or guess_normalizer([text for _, right in known for text in right], [own for own, _ in known])
+        shares[name] = sum(match(own, right, form) for own, right in known) / max(len(rows), 1)
+    if not shares:
+        return guess, {}
+    ranked = sorted(shares, key=lambda name: -shares[name])
+    says = any(golds for _, _, golds in parsed[ranked[0]])
+    said = "; ".join(
+        f"the column {_theirs(name)!r} has words of them"
+        + (f", and {shares[name]:.0%} equal a gold answer" if says else "")
+        for name in ranked[:_SHOWN]
+    )
+    choices: Choices = {
+        f"--column {quoted(f'answer={_theirs(name)}')}": (
+            {"columns": {"answer": _theirs(name)}},
+            f"{_theirs(name)!r} is the answer",
+        )
+        for name in ranked[:_SHOWN]
+    }
+    choices |= {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
+    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices
+
+
+def _theirs(name: str) -> str:
+    return name.removeprefix("imported_")

@@ -18,7 +18,7 @@ from suffice.evaluation.statistics.keyed import hash_places
 from suffice.importers.answer_places import candidates, is_mark, marks_in
 from suffice.importers.grid import only_text
 from suffice.importers.names import GOLDS, IDS
-from suffice.importers.parsed_columns import are_in_replies
+from suffice.importers.parsed_columns import with_columns
 from suffice.importers.records import Record
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import TableColumns
@@ -162,13 +162,14 @@ def refuse_whole_replies(
         if len(questions) == SAMPLE:
             break
     guess = None if 2 * n_parsed > n else _guess_of([*questions.values()], options.get("normalizer"))
-    if guess is not None:
-        guess, by_column = _with_columns(guess, parsed, options.get("normalizer"))
-        if by_column:
-            raise UnsettledError(guess[0], "options", by_column)
+    if guess is None:
+        return
+    guess, by_column = with_columns(guess, parsed, options.get("normalizer"))
+    if by_column:
+        raise UnsettledError(guess[0], "options", by_column)
     has_golds = any(item.golds for item in questions.values()) and "golds" not in options
-    score = next(iter(scores), "") if guess is not None and has_golds else ""
-    if guess is not None and score:
+    score = next(iter(scores), "") if has_golds else ""
+    if score:
         choices = {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
         judged = {"answer_position": str(WHOLE), "columns": {"golds": ""}}
         judged_by = f"the whole reply is the answer, and the log's own {score!r} judges it, not the gold answer"
@@ -178,49 +179,7 @@ def refuse_whole_replies(
             {**choices, f"--answer-position {WHOLE} --column golds=": (judged, judged_by)},
             guess[2],
         )
-    if guess is not None:
-        raise UnsettledError(guess[0], "answer_position", guess[1], guess[2])
-
-
-def _with_columns(
-    guess: tuple[str, _Choices, str],
-    parsed: Mapping[str, Sequence[tuple[Any, str, Sequence[str]]]],
-    normalizer: str | None,
-) -> tuple[tuple[str, _Choices, str], _Choices]:
-    """Add to a question about positions the columns whose values are in the replies, those that agree best with gold answers first.
-
-    The choices are empty if there is no such column.
-    """
-    shares: dict[str, float] = {}
-    for name, rows in parsed.items():
-        values, replies, golds = zip(*rows, strict=True)
-        if not are_in_replies(values, replies):
-            continue
-        known = [(str(own), right) for own, right in zip(values, golds, strict=True) if own not in (None, "") and right]
-        form = normalizer or guess_normalizer([text for _, right in known for text in right], [own for own, _ in known])
-        shares[name] = sum(match(own, right, form) for own, right in known) / max(len(rows), 1)
-    if not shares:
-        return guess, {}
-    ranked = sorted(shares, key=lambda name: -shares[name])
-    says = any(golds for _, _, golds in parsed[ranked[0]])
-    said = "; ".join(
-        f"the column {_theirs(name)!r} has words of them"
-        + (f", and {shares[name]:.0%} equal a gold answer" if says else "")
-        for name in ranked[:_SHOWN]
-    )
-    choices: _Choices = {
-        f"--column {quoted(f'answer={_theirs(name)}')}": (
-            {"columns": {"answer": _theirs(name)}},
-            f"{_theirs(name)!r} is the answer",
-        )
-        for name in ranked[:_SHOWN]
-    }
-    choices |= {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
-    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices
-
-
-def _theirs(name: str) -> str:
-    return name.removeprefix("imported_")
+    raise UnsettledError(guess[0], "answer_position", guess[1], guess[2])
 
 
 def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledError:

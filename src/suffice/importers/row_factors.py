@@ -83,8 +83,8 @@ def ask_about_factors(
     stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
     doubt, choices = _of_further_runs(table, [] if lead else free, several, order)
     for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
-        shown = ", ".join(values[:_SHOWN])
-        asked = f"every question has rows of the same {len(values)} values of {name!r} ({shown}): do these name rounds of one loop, or several loops?"
+        shown = ", ".join(values[:_SHOWN]) + (", ..." if len(values) > _SHOWN else "")
+        asked = f"every question has a row for each of {len(values)} values of {name!r} ({shown}): is each value a round of one loop, or a loop of its own?"
         doubt = doubt or asked
         choices |= _columns(
             "run", name, f"the rows of each {name!r} are a loop of their own, with its own rounds and verdict"

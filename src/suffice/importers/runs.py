@@ -188,7 +188,9 @@ def _number_of_file(name: str, head: str) -> int:
 class RunColumns:
     """Finds the columns that distinguish several runs of a question: the file, others, or the record's number."""
 
-    def __init__(self, rows: Sequence[Record], plan: ColumnMap, declared: str = "") -> None:
+    def __init__(
+        self, rows: Sequence[Record], plan: ColumnMap, declared: str = "", where: Mapping[str, str] | None = None
+    ) -> None:
         self._key, self._number = plan.columns["question_id"], plan.columns["round"]
         self._declared = declared
         if declared and declared not in column_names(rows):
@@ -198,7 +200,7 @@ class RunColumns:
             name for name in column_names(rows) if last_name(name) in RUNS and name not in (self._key, self._number)
         ]
         questions = [str(row.values.get(self._key)) for row in rows]
-        names = [name for name in names if not are_turns(rows, name, questions)]
+        names = [n for n in names if (where or {}).get(n) == ANY or not are_turns(rows, n, questions)]
         loops = [name for name in names if last_name(name) in {*LOOP_NAMES, *_REPEATED}]
         self._ways = [(FILE,), *((name,) for name in names), (FILE, *loops)]
         self._files: set[str] = set()

@@ -352,7 +352,7 @@ class WholeTable(TableSource):
         self.plan.notes[:0] = merged
         self._refuse_passes([*self._blocks(self._rows)], len(self._rows))
         self.skipped = self.shape.skipped
-        runs = RunColumns(self._rows, self.plan, self._declared_run)
+        runs = RunColumns(self._rows, self.plan, self._declared_run, self._options.where)
         runs.add(self._rows)
         self.run = runs.choice()
 

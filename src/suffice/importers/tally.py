@@ -247,8 +247,9 @@ class Tally:
         says = f"{reason!r} of the last rounds ({cut_list(self._reasons)}) may say why"
         is_said = self._reasons.total() > n - self.lengths[longest]
         unsaid = f"{said!r} may say why, but is not read" if said else "The log does not say so"
+        what = "runs" if n > self._named > 0 else "questions"
         return (
-            f"{n - self.lengths[longest]} of {n} questions have fewer than {longest} rounds: read as the loop's own stops, with what "
+            f"{n - self.lengths[longest]} of {n} {what} have fewer than {longest} rounds: read as the loop's own stops, with what "
             f"comes later unknown. {says if is_said else unsaid}, and lost rows would look the same: --ended rule "
             "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` assumes the worst of their "
             "missing rounds"

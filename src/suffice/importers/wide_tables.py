@@ -17,6 +17,9 @@ from suffice.importers.table_columns import TableColumns
 OPTION_STEMS = frozenset({"option", "choice", "alternative", "ending", "distractor", "note", "comment", "tag"})
 """Names of numbered texts that are no rounds: options of a multiple choice, and notes."""
 
+_OFFERED, _LONGEST_OPTION = 4, 120
+"""The most families of texts that are asked about, and the most letters of an option that a message makes up."""
+
 
 def widened(records: list[Record]) -> Shape | None:
     """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables."""
@@ -52,11 +55,11 @@ def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int
         rows = [*zip(*map(table.column, family.values()), strict=True)]
         texts = [[value for value in row if isinstance(value, str) and " " in value.strip()] for row in rows]
         differing = sum(len({*own}) > 1 for own in texts)
-        if 2 * differing > len(rows) and sum(map(len, texts)) > len(rows):
-            joined, (first, *_, last) = ",".join(family.values()), family.values()
+        joined, (first, *_, last) = ",".join(family.values()), family.values()
+        if 2 * differing > len(rows) and sum(map(len, texts)) > len(rows) and len(joined) <= _LONGEST_OPTION:
             meaning = f"{first!r} to {last!r} are the answers of successive rounds, in this order"
             choices[f"--column {quoted(f'rounds={joined}')}"] = ({"rounds": joined}, meaning)
-    if choices:
+    if choices and len(choices) <= _OFFERED:
         raise UnsettledError(
             "no column is called like an answer, and numbered columns have texts: are these what the model said in each round?",
             "columns",

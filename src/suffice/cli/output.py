@@ -195,14 +195,18 @@ def _shortened(sentence: str, most: int) -> str:
     'it is read ...'
     >>> _shortened("it is read; --column 'a=b c' reads it otherwise", 36)
     "it is read; --column 'a=b c' ..."
+    >>> _shortened("prices say what is paid (suffice decide --prices), else nothing", 50)
+    'prices say what is paid ...'
     """
-    short = textwrap.shorten(sentence, most, placeholder=" ...")
     plain = " ".join(sentence.split())
-    kept = len(short.removesuffix(" ...")) if short != plain else len(plain)
-    for option in _OPTION.finditer(plain):
-        if option.start() <= kept < option.end():
-            return plain[: option.start()].rstrip(" ;:,(") + " ..."
-    return short
+    short = textwrap.shorten(plain, most, placeholder=" ...")
+    if short == plain:
+        return plain
+    kept = len(short.removesuffix(" ..."))
+    kept = next((own.start() for own in _OPTION.finditer(plain) if own.start() <= kept < own.end()), kept)
+    if plain.count("(", 0, kept) > plain.count(")", 0, kept):
+        kept = plain.rindex("(", 0, kept)
+    return plain[:kept].rstrip(" ;:,(") + " ..."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ from suffice.importers.number_guesses import NumberGuess
 from suffice.importers.options import has_options
 from suffice.importers.parsed_columns import are_in_replies, is_parsed_name
 from suffice.importers.records import Record
-from suffice.importers.round_scores import refuse_single_scores
+from suffice.importers.round_scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words
 from suffice.importers.table_columns import ColumnMap, TableColumns
@@ -49,7 +49,7 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.runs import is_of_judge
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
-_SHOWN, _MARKS = 6, 6
+_SHOWN = 6
 _OWN_TEXTS = 0.9
 """The least share of the questions that have a text of their own if it asks them."""
 
@@ -92,7 +92,7 @@ def guess_columns(
     for name in table.names:
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
             continue  # it describes the question, not a round
-        if name == "feedback" and _are_marks(table.column(name)):
+        if name == "feedback" and are_marks(table.column(name)):
             continue  # it judges answers, and is no critique
         if (name in known or is_cost(name)) and name not in said and name not in columns:
             other = None if name in shown else table.other_meaning(name)
@@ -213,7 +213,7 @@ class _Guess(NumberGuess):
             self._first_constant("question", QUESTIONS, ids)
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
-            are_words = names and ours == "feedback" and _are_marks(self.table.column(names[0]))
+            are_words = names and ours == "feedback" and are_marks(self.table.column(names[0]))
             if names and self.lacks(ours) and not are_words:
                 self.read(ours, names[0])
         for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
@@ -364,9 +364,3 @@ class _Guess(NumberGuess):
 
     def _same(self, name: str, other: str) -> bool:
         return self.table.column(name) == self.table.column(other)
-
-
-def _are_marks(values: Sequence[Any]) -> bool:
-    """Return whether texts are a few that repeat, such as thumbs up and down, and no critique."""
-    texts = [value for value in values if value is not None]
-    return len({*map(str, texts)}) <= _MARKS < len(texts) / 2

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import DataError
@@ -15,6 +16,9 @@ _RIGHT = frozenset(
         *("solved", "resolved"),
     }
 )
+_MARKS = 6
+"""The most texts that are marks."""
+
 _OF_OTHERS = frozenset(
     {
         *("self", "judge", "critic", "predicted", "pred", "estimated", "expected", "prob", "p", "retrieval"),
@@ -58,3 +62,9 @@ def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
                 f"{theirs!r} is known once of a question, not of each round: as a metric it would be the score of every round, and no earlier "
                 "stop would ever lose anything. Name a score of each round, or leave --metric-column out"
             )
+
+
+def are_marks(values: Sequence[Any]) -> bool:
+    """Return whether texts are a few that repeat, such as thumbs up and down, and no critique."""
+    texts = [value for value in values if value is not None]
+    return len({*map(str, texts)}) <= _MARKS < len(texts) / 2

@@ -9,6 +9,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.importers.alarm import Read, used_columns
 from suffice.importers.names import is_error_count, plain_name
+from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
 
 _JUDGING = frozenset(
@@ -117,6 +118,7 @@ def judging_note(read: Read) -> str:
     columns = read.facts.own.columns
     known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
     known = {name: own for name, own in known.items() if "self" not in _words(name)}
+    known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
     options = {
         name.removeprefix("imported_"): scale for name in may if (scale := scale_of(name, known[name])) is not None
@@ -185,6 +187,9 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
 
 def _scale_of_words(own: OwnColumn) -> str | None:
     if len(own.values) < MANY_VALUES and all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in own.values):
+        return ""
+    numbers = [written_number(value) for value in own.values]
+    if all(number is not None and 0 <= number <= 1 for number in numbers):  # 0,5 and 1
         return ""
     if len(own.values) > _WORDS or any("," in value for value in own.values):
         return None

@@ -319,13 +319,14 @@ class TableSource(ABC):
         which = self._options.repeated
         what = f"left out (--repeated {which})" if which else "without an answer or new content left out"
         rows = f"{counted(self.repeated, 'row')} {what}"
+        unpaid = ", and what they cost is not counted" if any(map(is_cost, self.plan.columns)) else ""
         return [
             *self.prefixes.notes,
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
             *([self.shape.how] if self.shape.how else []),
             *([f"{counted(self.skipped, 'record')} without a round left out"] if self.skipped else []),
             *(
-                [f"{rows}, since another row has the same round: calls that were repeated, or logged twice"]
+                [f"{rows}, since another row has the same round: calls that were repeated, or logged twice{unpaid}"]
                 if self.repeated
                 else []
             ),

@@ -94,7 +94,8 @@ def unread_notes(
 def _flags(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
     """Note a column of 0 and 1 that differs between rounds, if nothing else judges answers."""
     ids = table.column(columns.get("question_id", ""))
-    for name in [name for name in unused if table.judges_rounds(name, ids)][:1]:
+    may = [name for name in unused if "answer" in columns or not is_error_count(name)]
+    for name in [name for name in may if table.judges_rounds(name, ids)][:1]:
         is_bad = is_error_count(name)
         yield (
             f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round{' (0 is best)' * is_bad}, judge by it with "

@@ -257,13 +257,19 @@ def calls() -> list[dict[str, Any]]:
     return rows
 
 
+def test_what_the_calls_left_out_cost_is_said(tmp_path):
+    shown = imported(tmp_path, calls())
+    assert "80 rows without an answer" in " ".join(shown.out.split())
+    assert "what they cost is not counted" in " ".join(shown.out.split())
+
+
 def test_the_word_of_a_step_is_offered(tmp_path):
-    refused = imported(tmp_path, calls())
+    rows = [{"label_id" if name == "parsed" else name: value for name, value in row.items()} for row in calls()]
+    refused = imported(tmp_path, rows)
     assert refused.code == 2
     assert "--where step=classify" in refused.err
     assert "run=in_tok" not in refused.err
-    assert "run=parsed" not in refused.err
-    assert imported(tmp_path, calls(), "--where", "step=classify").code == 0
+    assert imported(tmp_path, rows, "--where", "step=classify").code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.column("cost.generator.uncached_tokens")[0].tolist() == [100, 200, 200]
 
@@ -307,4 +313,4 @@ def test_amounts_and_tokens_of_a_sheet_are_named(tmp_path):
     assert "EUR count as dollars" in said
     assert "'cost.generator.uncached_tokens=Tokens Eingabe'" in said
     assert "'cost.generator.output_tokens=Tokens Ausgabe'" in said
-    assert "bewertung=Bewertung" in said
+    assert "Bewertung=Bewertung" in said

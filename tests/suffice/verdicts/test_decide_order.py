@@ -92,7 +92,7 @@ def test_a_decision_of_an_older_file_keeps_its_fixed_sequence():
 
 def test_the_effect_of_advice_says_that_it_was_selected_here():
     advice = decide(log_of(400, converged_at_2), metric="quality")
-    assert "points (these questions also chose it);" in advice.sentence
+    assert "points (selected here: these questions also chose it);" in advice.sentence
     assert {row[0]: row[5] for row in advice.table().rows}["fixed_k(2)"] == "advised"
     selected = {item["policy"]: item["selected_here"] for item in advice.to_dict()["candidates"]}
     assert selected == {f"fixed_k({k})": k == 2 for k in range(1, 5)}

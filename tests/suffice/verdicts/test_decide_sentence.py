@@ -39,7 +39,7 @@ def test_the_sentence_says_how_the_metric_is_read_and_names_others():
 def test_the_sentence_names_what_it_compares_with():
     advice = decide(log_of(400, converged_at_2), metric="quality", baseline="fixed_k(4)")
     assert advice.sentence.startswith("Lower the cap to 2: it saves 50 % of the calls")
-    assert "points against fixed_k(4) (these questions also chose it" in advice.sentence
+    assert "points against fixed_k(4) (selected here" in advice.sentence
     assert advice.table().rows[0][0] == "baseline: fixed_k(4)"
 
 

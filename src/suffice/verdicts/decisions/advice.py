@@ -345,7 +345,7 @@ def _verdict_text(trial: Trial) -> str:
     if trial.verdict == "do it":
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
-            f"{changed} (these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
+            f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
             f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
     more = "" if trial.labels is not None else f" {_more_text(trial.questions_needed(place))}"

@@ -64,6 +64,9 @@ RULES = (
     "(answer_stable >= 1) & (semantic_novelty < 0.9)",
     "(thinking_tokens >= 5) & (semantic_novelty < 0.6) & (p_settled > 0.1)",
     "(p_settled > 0.6) | (answer_stable >= 1)",
+    "(answer_stable >= 1) | (p_settled > 0.99)",
+    "(answer_stable >= 1) | (semantic_novelty < 0.01)",
+    "(thinking_tokens >= 5) & ((answer_stable >= 1) | (p_settled > 0.99))",
     "patience((p_settled > 0.3), 2)",
     "fixed_k(9)",
 )
@@ -121,6 +124,23 @@ def test_measured_live_runs_stop_and_cost_as_replayed(endpoint, recording, rule,
         live = outcome.costs.get(component, Cost())
         replayed = [run.ledger.costs[component][kind][place] for kind in KINDS]
         assert [getattr(live, kind) for kind in KINDS] == replayed, component
+
+
+@pytest.mark.parametrize("rule", ["(p_settled > 0.3) & (answer_stable >= 1)", "(answer_stable >= 1) | (p_settled > 0.99)"])
+@pytest.mark.parametrize("sent", range(1, 6))
+def test_a_failed_request_ends_a_measured_run_without_raising(rule, sent):
+    with Endpoint(reply, fault=[None] * sent + ["500"]) as failing:
+        outcome = loop(failing, Policy(rule=rule, max_rounds=9), enrichers=(Lengths(),)).run("settles?")
+    assert outcome.decision.reason in ("failed", "rule")
+    assert (outcome.error is not None) == (outcome.decision.reason == "failed")
+    assert outcome.answer in ("40", "42", None)
+
+
+@pytest.mark.parametrize("enrichers", [(), (Lengths(),)])
+def test_a_server_that_is_down_ends_a_run_without_raising(enrichers):
+    with Endpoint(reply, fault=[None] * 2 + ["500"] * 9) as failing:
+        outcome = loop(failing, Policy(rule="never()", max_rounds=9), enrichers=enrichers).run("settles?")
+    assert (outcome.answer, outcome.decision.reason) == (None, "failed")
 
 
 def test_a_measured_recording_goes_on_where_it_failed(recording, tmp_path):

@@ -123,6 +123,51 @@ def test_hidden_thoughts_are_what_the_reply_does_not_show(output, key):
             check_thinking_budget(model, completion, 20)
 
 
+def message(text: str | None, finish: str = "stop", *, output: int | None = 102, counted: int | None = None, **more):
+    """Return a chat completion with a text, so many tokens of output, and a count of thoughts."""
+    details = {} if counted is None else {"completion_tokens_details": {"reasoning_tokens": counted}}
+    usage = {"prompt_tokens": 8, "completion_tokens": output, **details}
+    choice = {"message": {"role": "assistant", "content": text, **more}, "finish_reason": finish}
+    return {"model": "m", "choices": [choice], "usage": usage}
+
+
+def checked(reply: dict, budget: int) -> int:
+    with Endpoint(lambda _: reply, tokenizer=lambda text: [*range(len(text.split()))]) as endpoint:
+        model = ChatModel("m", base_url=endpoint.url, api_key="key", max_retries=0)
+        return check_thinking_budget(model, model.complete([{"role": "user", "content": "x"}]), budget)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        message("Answer: Oslo", reasoning=LONG, counted=0),
+        message(f"<think>{LONG}</think>Answer: Oslo", counted=0),
+        message(f"{LONG}</think>Answer: Oslo", reasoning="so", counted=1),
+        message(f"<think>a</think>b<think>{LONG}</think>Answer: Oslo"),
+        message(f"<think>{LONG}"),
+        message(f"[THINK]{LONG}[/THINK]Answer: Oslo"),
+        message("Ans", "length"),
+        message(LONG, "length", counted=0),
+    ],
+)
+def test_thoughts_in_a_reply_count_whatever_the_server_counts(reply):
+    with pytest.raises(ModelError, match="ignores thinking_token_budget"):
+        checked(reply, 20)
+
+
+def test_a_long_reply_without_marks_of_thought_cannot_be_checked():
+    with pytest.raises(ModelError, match="cannot be checked"):
+        checked(message(LONG), 20)
+    assert checked(message(LONG, counted=0), 20) == 0
+    assert checked(message("word " * 30, output=30), 20) == 30
+
+
+@pytest.mark.parametrize("counted", [None, 0, 20])
+def test_a_long_answer_after_few_thoughts_passes(counted):
+    text = f"<think>{'so ' * 20}</think>{LONG}"
+    assert checked(message(text, output=122, counted=counted), 20) == 21
+
+
 @pytest.mark.parametrize(
     ("rule", "more", "key"),
     [

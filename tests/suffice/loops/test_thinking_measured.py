@@ -126,7 +126,9 @@ def test_measured_live_runs_stop_and_cost_as_replayed(endpoint, recording, rule,
         assert [getattr(live, kind) for kind in KINDS] == replayed, component
 
 
-@pytest.mark.parametrize("rule", ["(p_settled > 0.3) & (answer_stable >= 1)", "(answer_stable >= 1) | (p_settled > 0.99)"])
+@pytest.mark.parametrize(
+    "rule", ["(p_settled > 0.3) & (answer_stable >= 1)", "(answer_stable >= 1) | (p_settled > 0.99)"]
+)
 @pytest.mark.parametrize("sent", range(1, 6))
 def test_a_failed_request_ends_a_measured_run_without_raising(rule, sent):
     with Endpoint(reply, fault=[None] * sent + ["500"]) as failing:

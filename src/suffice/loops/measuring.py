@@ -158,13 +158,12 @@ def _next(
         name = _component_of_signal(signal, components)
         if name == CRITIC and name in pending:
             return name, 0
-        if TRIAL in pending and signal in SIGNALS and name in OF_ANSWERS:
-            return TRIAL, 0
-        if signal in SIGNALS and name in OF_ANSWERS and _lacks_trials(session.rounds, SIGNALS[signal].lookback):
-            return None  # earlier trials are asked first, and may decide what else is measured
+        back = SIGNALS[signal].lookback if signal in SIGNALS else 0
+        is_of_answers = signal in SIGNALS and name in OF_ANSWERS
+        if is_of_answers and (TRIAL in pending or _lacks_trials(session.rounds, back)):
+            return (TRIAL, 0) if TRIAL in pending else None  # earlier trials are asked first, and may decide the rest
         if name not in by_name:
             continue
-        back = SIGNALS[signal].lookback if signal in SIGNALS else 0
         for step in range(min(back, len(session.rounds)), 0, -1):
             if name not in session.rounds[-step].costs:
                 return name, step

@@ -43,11 +43,17 @@ def budget_of(policy: Policy) -> int:
     from suffice.loops.boundaries import TOKENS
     from suffice.loops.thinking_loop import THINKING_PROMPTS
 
-    every, boundary = policy.depends.get("every"), policy.depends.get("boundary", TOKENS)
-    if "trial_tokens" not in policy.depends or not isinstance(every, int):
+    if not {"every", "trial_tokens"} <= set(policy.depends):
         raise DataError(
             "a budget of thought is for policies of recorded chains: leave out --to, or record chains (suffice think record)"
         )
+    for name in ("every", "trial_tokens"):
+        value = policy.depends[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise DataError(
+                f"the policy was made for {name} = {value!r}, and a chain has a whole number of tokens, at least 1: is its file damaged?"
+            )
+    every, boundary = int(policy.depends["every"]), policy.depends.get("boundary", TOKENS)
     stretches = _stretches(policy, every)
     if stretches is None or boundary != TOKENS or policy.selector != Last():
         raise DataError(

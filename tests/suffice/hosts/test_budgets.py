@@ -10,6 +10,7 @@ from suffice import ChatModel, Policy
 from suffice.errors import DataError, ModelError
 from suffice.hosts import check_thinking_budget
 from suffice.hosts.budgets import budget_of
+from suffice.hosts.lines import budget_lines, own_lines
 from suffice.loops.thinking_loop import THINKING_PROMPTS
 from tests.support.cli_tools import cli
 from tests.support.endpoint import FAULTS, Endpoint
@@ -185,6 +186,57 @@ def test_what_a_server_cannot_keep_to_is_refused(tmp_path, rule, more, key):
     assert refused.code == 1
     assert key in refused.err
     assert "leave out --to" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"every": 0}, "every = 0"),
+        ({"every": True}, "every = True"),
+        ({"every": 16.0}, "every = 16.0"),
+        ({"trial_tokens": "1, **{}"}, "trial_tokens = '1, **{}'"),
+        ({"trial_tokens": -1}, "trial_tokens = -1"),
+    ],
+)
+def test_a_damaged_policy_is_refused_before_its_lines_are_written(tmp_path, more, key):
+    Policy(rule="token_budget(20)", max_rounds=8, depends=made_for(**more)).save(tmp_path / "p.json")
+    refused = cli("deploy", tmp_path / "p.json", "--to", "vllm")
+    assert refused.code == 1
+    assert key in refused.err
+
+
+def test_names_of_a_policy_never_become_code():
+    name = "x\nraise SystemExit\n#"
+    budget = budget_lines(Policy(rule="token_budget(20)", max_rounds=8, depends=made_for(model=name)), "p.json")
+    depends = made_for(prompt=name, model=name, embedder={"id": name}, prober={"model": name, "layer": 1})
+    chain = own_lines(Policy(rule="(p_settled > 0.5) & (semantic_novelty > 0)", depends=depends), "p.json")
+    for lines in (budget, chain):
+        assert repr(name) in lines
+        assert "raise SystemExit" not in lines.splitlines()
+
+
+def test_a_policy_that_lacks_its_model_is_refused():
+    depends = made_for()
+    del depends["model"]
+    for lines in (budget_lines, own_lines):
+        with pytest.raises(DataError, match="for which 'model'"):
+            lines(Policy(rule="token_budget(20)", max_rounds=8, depends=depends), "p.json")
+
+
+@pytest.mark.parametrize(("temperature", "is_noted"), [(0.6, True), (None, True), (0, False), (0.0, False)])
+def test_an_answer_that_the_server_samples_is_noted(tmp_path, temperature, is_noted):
+    Policy(rule="token_budget(20)", max_rounds=8, depends=made_for(temperature=temperature)).save(tmp_path / "p.json")
+    done = cli("deploy", tmp_path / "p.json", "--to", "vllm", "--json")
+    assert any("samples the answer" in note for note in json.loads(done.out)["needs"]) == is_noted
+
+
+def test_lines_of_several_probes_load_each_of_them():
+    pins = [{"model": "qwen", "layer": layer} for layer in (8, 16)]
+    depends = made_for(prober={"kind": "probes", "probes": pins})
+    lines = own_lines(Policy(rule="lynx(0.9)", max_rounds=8, depends=depends), "p.json")
+    compile(lines, "lines", "exec")
+    assert 'SettledProbe([Probe.load("probe1"), Probe.load("probe2")], ' in lines
+    assert "TransformersModel('qwen', layers=(8, 16))" in lines
 
 
 def test_a_policy_of_other_rounds_has_no_budget_of_thought():

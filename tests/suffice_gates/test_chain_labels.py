@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from suffice import read_recording
-from suffice.errors import ConfigMismatchError
+from suffice.errors import ConfigMismatchError, DataError
 from suffice.loops.thinking_loop import CHATML
 from suffice.recordings import write_recording
 from suffice.recordings.recording import Recording
@@ -62,6 +62,13 @@ def test_states_of_other_chains_are_refused(tmp_path):
     with pytest.raises(ConfigMismatchError, match="another chain"):
         check_chains(read_states(tmp_path / "s"), Recording(table({"a": ["one", "two"]}, {"a": "Why?"})))
     check_chains(read_states(tmp_path / "s"), Recording(table({"a": ["one", "two"], "b": ["x"]})))
+
+
+def test_states_beyond_a_boundary_are_not_read(tmp_path):
+    beyond = Recording(table({"a": ["one. Wait, two"]}), {"depends": {"boundary": "words"}})
+    with pytest.raises(DataError, match="beyond it"):
+        collect_chain_states(Letters(), beyond, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
 
 
 def test_a_chain_that_goes_on_is_read_where_states_are_missing(tmp_path):

@@ -167,12 +167,11 @@ def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
 def _sampling_notes(policy: Policy) -> list[str]:
     """Return a note that a server samples the answer after its budget, if the trial answers that were judged were not sampled."""
     temperature = policy.depends.get("temperature")
-    if temperature == 0:
-        return []
-    return [
+    note = (
         f"the policy was judged on trial answers at temperature 0, and a server samples the answer, like the chain, at {temperature!r}: "
         "some answers will differ. The loop (leave out --to) asks as judged"
-    ]
+    )
+    return [] if temperature == 0 else [note]
 
 
 def _position_note(policy: Policy, *, is_given: bool) -> str:

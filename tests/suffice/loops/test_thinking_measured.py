@@ -177,3 +177,11 @@ def test_a_policy_pins_what_measured_the_chain(endpoint):
 def test_a_thinking_loop_refuses_what_measures_answers(endpoint):
     with pytest.raises(DataError, match="measure answers"):
         loop(endpoint, enrichers=(KnownDifficulty({}),)).run("settles?")
+
+
+def test_a_probe_is_refused_where_trials_end_before_what_it_reads(endpoint, tmp_path):
+    made = loop(endpoint, enrichers=(Lengths(),), boundary="words")
+    with pytest.raises(DataError, match="beyond it"):
+        made.run("settles?")
+    with pytest.raises(DataError, match="beyond it"):
+        record([Question(question_id="a", question="settles?", answers=("42",))], made, tmp_path / "t.parquet")

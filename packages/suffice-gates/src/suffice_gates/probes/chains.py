@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from suffice.errors import ConfigMismatchError, DataError
+from suffice.loops.boundaries import TOKENS
 from suffice.loops.thinking_loop import THINKING_PROMPTS, ThinkingPrompt
 from suffice.policy.rounds import Round
 from suffice.recordings.recording import Recording
@@ -89,10 +90,16 @@ def collect_chain_states(
 
     Raises:
         ConfigMismatchError: The folder was begun with another model, layer or template, or has other chains under these ids.
-        DataError: The recording has no chains, or not the words of their questions.
+        DataError: The recording has no chains, or not the words of their questions, or its trials end before what was thought.
         ModelError: A pass failed, or a chain exceeds the context.
     """
     began = time.perf_counter()
+    boundary = (recording.metadata.get("depends") or {}).get("boundary", TOKENS)
+    if boundary != TOKENS:
+        raise DataError(
+            f"the chains have checkpoints by boundary={boundary!r}, up to which trials are asked, and their states are those beyond it: "
+            "record chains with the boundary tokens"
+        )
     fingerprint = source.fingerprint()
     header = {
         "model": source.id,

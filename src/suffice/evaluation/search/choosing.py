@@ -16,7 +16,7 @@ from suffice.evaluation.search.space import PRESETS, Space, available, preset, t
 from suffice.policy.rules import tasr
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
-from suffice.policy.signals import CRITIC, TRIAL
+from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS, TRIAL
 from suffice.recordings.recording import Recording
 
 
@@ -134,16 +134,16 @@ def on_demand_notes(space: Space, policies: Iterable[Policy], recording: Recordi
 
     Trial answers of chains of thought are counted, see `TrialCosts`.
     """
-    literals = {literal.signal for block in space.blocks for literal in block.literals}
+    literals = {literal.signal for block in space.blocks for literal in block.literals} - CUMULATED.keys()
     measured_by = recording.signal_components
-    charged = {name.split(".", 1)[1].rsplit(".", 1)[0] for name in recording.names("cost")} - {TRIAL}
-    on_demand = {name for name in charged if name == CRITIC or is_on_demand(name, set(measured_by.values()))}
-    signals = {
-        name
-        for policy in policies
-        for name in literals & policy.rule.signals
-        if component_of(name, policy, measured_by)[1] in on_demand
-    }
+    charged = {name.split(".", 1)[1].rsplit(".", 1)[0] for name in recording.names("cost")}
+    signals = set[str]()
+    for policy in policies:
+        for name in literals & policy.rule.signals:
+            raw, component = component_of(name, policy, measured_by)
+            has_calls = component == CRITIC or is_on_demand(component, set(measured_by.values()))
+            if has_calls and component not in ("", TRIAL) and (raw in SIGNALS or component in charged):
+                signals.add(name)
     if signals:
         return [f"calls are the loop's own: what {', '.join(sorted(signals))} costs is charged by replay, rule by rule"]
     return []

@@ -116,6 +116,7 @@ def deploy_command(
     _check_target(policy, to)
     lines = _lines(policy, target, to)
     notes += _position_notes(policy, is_given=position is not None) + _needed_notes(policy)
+    notes += _sampling_notes(policy) if to == _VLLM else []
     files = {} if target == path else {"policy": target}
     screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)
     output.show({"policy": str(target), "to": to, "lines": lines, "needs": notes, "sentence": sentence}, screen)
@@ -161,6 +162,16 @@ def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
     if gives_up(policy):
         return ["the lines return None for a run that is given up, and its own result for one that has ended by itself"]
     return [] if is_of_thoughts(policy) or is_of_steps(policy) else [_position_note(policy, is_given=is_given)]
+
+
+def _sampling_notes(policy: Policy) -> list[str]:
+    """Return a note that a server samples the answer after its budget, if the trial answers that were judged were not sampled."""
+    temperature = policy.depends.get("temperature")
+    note = (
+        f"the policy was judged on trial answers at temperature 0, and a server samples the answer, like the chain, at {temperature!r}: "
+        "some answers will differ. The loop (leave out --to) asks as judged"
+    )
+    return [] if temperature == 0 else [note]
 
 
 def _position_note(policy: Policy, *, is_given: bool) -> str:

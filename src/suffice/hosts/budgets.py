@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING
 
 from suffice.errors import DataError, ModelError
+from suffice.loops.models._wire import is_cut
 from suffice.policy.rules import Never, Threshold
 from suffice.policy.rules.selectors import Last
 from suffice.policy.session import Policy
@@ -13,10 +15,16 @@ from suffice.policy.session import Policy
 if TYPE_CHECKING:
     from suffice.loops.models import ChatModel, Completion
 
-_END_OF_THINKING = "</think>"
+_BEGIN, _END = re.compile(r"<think>|\[THINK\]"), re.compile(r"</think>|\[/THINK\]")
+"""Marks of thoughts in a reply from which the server does not separate them."""
+
 _FORCED = 16
 """Most tokens that a server adds to end the thoughts, and may count among them."""
 
+_START = (
+    "Start it with a reasoning configuration: vllm serve MODEL --reasoning-parser NAME --reasoning-config "
+    '\'{"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}\''
+)
 _INSTEAD = "leave out --to, for a loop that asks at checkpoints, or serve the policy (suffice serve)"
 
 
@@ -35,11 +43,17 @@ def budget_of(policy: Policy) -> int:
     from suffice.loops.boundaries import TOKENS
     from suffice.loops.thinking_loop import THINKING_PROMPTS
 
-    every, boundary = policy.depends.get("every"), policy.depends.get("boundary", TOKENS)
-    if "trial_tokens" not in policy.depends or not isinstance(every, int):
+    if not {"every", "trial_tokens"} <= set(policy.depends):
         raise DataError(
             "a budget of thought is for policies of recorded chains: leave out --to, or record chains (suffice think record)"
         )
+    for name in ("every", "trial_tokens"):
+        value = policy.depends[name]
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise DataError(
+                f"the policy was made for {name} = {value!r}, and a chain has a whole number of tokens, at least 1: is its file damaged?"
+            )
+    every, boundary = int(policy.depends["every"]), policy.depends.get("boundary", TOKENS)
     stretches = _stretches(policy, every)
     if stretches is None or boundary != TOKENS or policy.selector != Last():
         raise DataError(
@@ -73,7 +87,9 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
     """Return the tokens that a reply thought, at most; raise if the server did not keep to the budget.
 
     vLLM takes `thinking_token_budget`, but some releases ignore it without a word if they were started without a reasoning
-    configuration.  Where the server does not count thoughts itself, it is asked to divide them into tokens.
+    configuration, and then may count no thoughts although the reply shows them.  So the server is asked to divide thoughts
+    that the reply shows into tokens, and its own count is only trusted where the reply shows none;
+    of a reply that was cut, a count of 0 says nothing.
 
     Args:
         model: The endpoint that replied.
@@ -83,35 +99,58 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
     Raises:
         ModelError: The reply has more thoughts than the budget, or they cannot be counted.
     """
-    thought = reply.reasoning_tokens
-    if math.isnan(thought):
-        thought = reply.cost.output_tokens  # an upper limit
-    if not thought <= budget + _FORCED and math.isnan(reply.reasoning_tokens):
-        thought = _counted(model, reply)
-    if thought > budget + _FORCED:
+    limit, reported, output = budget + _FORCED, reply.reasoning_tokens, reply.cost.output_tokens
+    shown = _shown_thoughts(reply)
+    if not shown and (reported > 0 or (reported == 0 and not is_cut(reply.finish_reason))):
+        thought = reported
+    elif output <= limit:
+        thought = output  # an upper limit
+    elif shown:
+        thought = max(_counted(model, reply, shown), 0.0 if math.isnan(reported) else reported)
+    else:
+        thought = _hidden(model, reply, limit)
+    if thought > limit:
         raise ModelError(
-            f"{model.name!r} thought {thought:,.0f} tokens, and the budget is {budget:,}: the server ignores thinking_token_budget. Start it "
-            "with a reasoning configuration: vllm serve MODEL --reasoning-parser NAME --reasoning-config "
-            '\'{"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}\''
+            f"{model.name!r} thought {thought:,.0f} tokens, and the budget is {budget:,}: the server ignores thinking_token_budget. {_START}"
         )
     return int(thought)
 
 
-def _counted(model: ChatModel, reply: Completion) -> float:
-    """Return the tokens of a reply's thoughts, as the endpoint divides them; of hidden ones, those that the reply does not show."""
-    before, end, _ = reply.text.partition(_END_OF_THINKING)
-    thoughts = reply.reasoning or (before if end or reply.finish_reason == "length" else "")
+def _shown_thoughts(reply: Completion) -> str:
+    """Return the thoughts that a reply shows: those apart from its text, and its text up to the last end of thoughts."""
+    last = max((match.end() for match in _END.finditer(reply.text)), default=0)
+    is_open = _BEGIN.search(reply.text, last) is not None
+    return (reply.reasoning or "") + (reply.text if is_open else reply.text[:last])
+
+
+def _hidden(model: ChatModel, reply: Completion, limit: int) -> float:
+    """Return a number of thoughts that exceeds the limit, of a long reply that neither shows nor counts them.
+
+    What the text does not account for was thought; a text that was cut may itself be thoughts without their end.
+
+    Raises:
+        ModelError: The thoughts may be within the limit or not.
+    """
+    output = reply.cost.output_tokens
+    if math.isnan(output):
+        raise ModelError(f"{_unchecked(model, reply)} neither shows thoughts nor reports its output tokens. {_START}")
+    text = _counted(model, reply, reply.text)
+    thought = max(output - text, text if is_cut(reply.finish_reason) else 0.0)
+    if thought <= limit:
+        raise ModelError(
+            f"{_unchecked(model, reply)} does not mark thoughts in a reply of {output:,.0f} tokens, which is longer than the budget. {_START}"
+        )
+    return thought
+
+
+def _counted(model: ChatModel, reply: Completion, text: str) -> float:
+    """Return the number of tokens of a part of a reply, as the endpoint divides it."""
     try:
-        shown = float(len(model.tokenize(thoughts or reply.text, begins=False)))
+        return float(len(model.tokenize(text, begins=False))) if text else 0.0
     except ModelError as error:
-        raise ModelError(f"{_unchecked(model)} does not divide texts into tokens ({error})") from error
-    counted = shown if thoughts else reply.cost.output_tokens - shown
-    if math.isnan(counted):
-        raise ModelError(f"{_unchecked(model)} neither shows thoughts nor reports its output tokens")
-    return max(counted, 0.0)
+        raise ModelError(f"{_unchecked(model, reply)} does not divide texts into tokens ({error})") from error
 
 
-def _unchecked(model: ChatModel) -> str:
-    return (
-        f"it cannot be checked whether {model.name!r} kept to the budget of thought: it counts no reasoning tokens, and"
-    )
+def _unchecked(model: ChatModel, reply: Completion) -> str:
+    number = f"{reply.reasoning_tokens:,.0f}" if reply.reasoning_tokens > 0 else "no"
+    return f"it cannot be checked whether {model.name!r} kept to the budget of thought: it counts {number} reasoning tokens, and"

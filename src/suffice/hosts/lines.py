@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from suffice.errors import DataError, did_you_mean
 from suffice.hosts.runs import REPLY_NEEDS
@@ -74,7 +75,7 @@ _BUDGET = """from suffice import ChatModel, Policy
 from suffice.hosts import check_thinking_budget
 
 BUDGET = {budget}  # tokens of thought, which the server must be told to keep to:
-# vllm serve {model} --reasoning-parser NAME --reasoning-config '{{"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}}'
+# vllm serve {model!r} --reasoning-parser NAME --reasoning-config '{{"reasoning_start_str": "<think>", "reasoning_end_str": "</think>"}}'
 model = ChatModel(  # the server's address is in OPENAI_BASE_URL
     {model!r},
     temperature={temperature!r},
@@ -270,10 +271,10 @@ def _thoughts(policy: Policy) -> str:
     from suffice.loops.boundaries import TOKENS
     from suffice.loops.thinking_loop import THINKING_PROMPTS
 
-    made_for = dict(policy.depends)
+    made_for = _made_for(policy)
     named = {prompt.prompt_id: f"THINKING_PROMPTS[{name!r}]," for name, prompt in THINKING_PROMPTS.items()}
     own = str(made_for["prompt_id"])
-    prompt = named.get(own, f"PROMPT,  # your ThinkingPrompt {own}")
+    prompt = named.get(own, f"PROMPT,  # your ThinkingPrompt {own!r}")
     boundary = made_for.get("boundary", TOKENS)
     made_for["boundary"] = "" if boundary == TOKENS else f"\n    boundary={boundary!r},"
     imports, measures = _chain_measures(policy, prompt.partition(",")[0])
@@ -286,18 +287,42 @@ def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
     imports, measures = "", []
     if EMBEDDER in components:
         imports += "from suffice.policy.embedding import DraftEmbedder\n"
-        measures.append(
-            f"DraftEmbedder(EMBEDDER),  # your embedder {dict(policy.depends.get(EMBEDDER, {})).get('id', '')}"
-        )
+        embedder = dict(policy.depends.get(EMBEDDER, {})).get("id", "")
+        measures.append(f"DraftEmbedder(EMBEDDER),  # your embedder {embedder!r}")
     if PROBER in components:
-        probe = dict(policy.depends.get(PROBER, {}))
         imports += "from suffice_gates.models import ChainStates, TransformersModel\nfrom suffice_gates.probes import Probe, SettledProbe\n"
-        model = f"TransformersModel({probe.get('model')!r}, layers=({probe.get('layer')!r},))"
-        measures.append(
-            f'SettledProbe(Probe.load("probe"), ChainStates({model}, {prompt})),  # the folder of your probe'
-        )
+        measures.append(_settled_probe(dict(policy.depends.get(PROBER, {})), prompt))
     listed = "".join(f"\n        {item}" for item in measures)
     return imports, f"\n    enrichers=({listed}\n    )," if measures else ""
+
+
+def _settled_probe(pin: dict[str, Any], prompt: str) -> str:
+    """Return the item that measures by the pinned probe, or by several that vote, one for each folder."""
+    pins = [dict(each) for each in pin.get("probes", [pin])]
+    layers = tuple(dict.fromkeys(each.get("layer") for each in pins))
+    model = f"TransformersModel({pins[0].get('model')!r}, layers={layers!r})"
+    folders = ["probe"] if len(pins) == 1 else [f"probe{number}" for number in range(1, len(pins) + 1)]
+    loaded = ", ".join(f'Probe.load("{folder}")' for folder in folders)
+    if len(pins) == 1:
+        return f"SettledProbe({loaded}, ChainStates({model}, {prompt})),  # the folder of your probe"
+    of = ", ".join(repr(each.get("layer")) for each in pins)
+    return f"SettledProbe([{loaded}], ChainStates({model}, {prompt})),  # the folders of your probes of layers {of}"
+
+
+def _made_for(policy: Policy) -> dict[str, Any]:
+    """Return the configuration of the chains that a policy was made for.
+
+    Raises:
+        DataError: The policy's file lacks a part of it.
+    """
+    lacking = [
+        name for name in ("model", "temperature", "prompt_id", "every", "trial_tokens") if name not in policy.depends
+    ]
+    if lacking:
+        raise DataError(
+            f"the policy does not say for which {lacking[0]!r} it was made, so its file is damaged: save it anew"
+        )
+    return dict(policy.depends)
 
 
 def budget_lines(policy: Policy, path: str | Path) -> str:
@@ -313,7 +338,7 @@ def budget_lines(policy: Policy, path: str | Path) -> str:
     from suffice.hosts.budgets import budget_of
     from suffice.loops.thinking_loop import THINKING_PROMPTS
 
-    budget, made_for = budget_of(policy), dict(policy.depends)
+    budget, made_for = budget_of(policy), _made_for(policy)
     (prompt,) = (prompt for prompt in THINKING_PROMPTS.values() if prompt.prompt_id == made_for["prompt_id"])
     own_turn = prompt.start.index("{system}") < prompt.start.index("{question}")
     turns = _SYSTEM_FIRST if own_turn else _TASK_LAST

@@ -257,9 +257,12 @@ class LiveLoop(ABC):
             raise
         finally:
             surplus = await wave.end() + await self.left_over(course)
-        while (rest := unanswered.due(session, None)) is not None:
-            result = await make(rest.steps, first=rest.call)
-            session, error = unanswered.answered(session, result), error or result.error
+        try:
+            while (rest := unanswered.due(session, None)) is not None:
+                result = await make(rest.steps, first=rest.call)
+                session, error = unanswered.answered(session, result), error or result.error
+        except ModelError as raised:
+            error = error or raised
         yield None, self._outcome(question, session, error, surplus)
 
     async def _measure(

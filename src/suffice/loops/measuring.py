@@ -76,7 +76,12 @@ async def measure_lazily(
                 pending.discard(name)
                 assert result.rest is not None
                 call = replace(result.rest.call, without=RoundResult(observed=observed))
-                observed = with_trial(observed, (await drive(result.rest.steps, ask, first=call)).observed)
+                try:
+                    asked = await drive(result.rest.steps, ask, first=call)
+                except ModelError:
+                    observed = replace(observed, costs={**observed.costs, TRIAL: Cost()})  # it is not asked again
+                    raise
+                observed = with_trial(observed, asked.observed)
             elif back:
                 reply = await measured(by_name[name], question, session.rounds[: len(session.rounds) - back + 1])
                 session.rounds[-back] = _added(session.rounds[-back], name, reply)
@@ -153,17 +158,23 @@ def _next(
         name = _component_of_signal(signal, components)
         if name == CRITIC and name in pending:
             return name, 0
-        if TRIAL in pending and signal in SIGNALS and name in OF_ANSWERS:
-            return TRIAL, 0
+        back = SIGNALS[signal].lookback if signal in SIGNALS else 0
+        is_of_answers = signal in SIGNALS and name in OF_ANSWERS
+        if is_of_answers and (TRIAL in pending or _lacks_trials(session.rounds, back)):
+            return (TRIAL, 0) if TRIAL in pending else None  # earlier trials are asked first, and may decide the rest
         if name not in by_name:
             continue
-        back = SIGNALS[signal].lookback if signal in SIGNALS else 0
         for step in range(min(back, len(session.rounds)), 0, -1):
             if name not in session.rounds[-step].costs:
                 return name, step
         if name in pending:
             return name, 0
     return (CRITIC, 0) if CRITIC in pending and not session.would_stop(observed) else None
+
+
+def _lacks_trials(rounds: Sequence[Round], back: int) -> bool:
+    """Return whether one of the last `back` rounds is a checkpoint whose trial answer was not asked."""
+    return any(r.thinking and TRIAL not in r.costs for r in rounds[max(len(rounds) - back, 0) :])
 
 
 def _is_unclaimed(name: str, session: Session, components: Mapping[str, str]) -> bool:

@@ -120,7 +120,7 @@ class ThinkingLoop(LiveLoop):
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
             model's own answer.
         enrichers: Components that measure the chain itself: an embedder of its stretches (`DraftEmbedder`), or a probe on the model's
-            states (`ChainEnricher`). A live run measures what the policy reads, before or after the trial as the rule's members ask.
+            states (`ChainEnricher`; only with the boundary `tokens`). A live run measures what the policy reads, before or after the trial as the rule's members ask.
     """
 
     independent_rounds: ClassVar[bool] = False
@@ -219,7 +219,7 @@ class ThinkingLoop(LiveLoop):
         """Check that the model continues raw text, and that the policy's rounds are checkpoints.
 
         Raises:
-            DataError: The policy's `start_round` is not 1, or an enricher measures answers.
+            DataError: The policy's `start_round` is not 1, an enricher measures answers, or one reads chains beyond a `boundary`.
             ModelError: The model only takes chat messages.
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not provide.
         """
@@ -229,6 +229,11 @@ class ThinkingLoop(LiveLoop):
             raise DataError(
                 f"a thinking loop is measured by its chain, and these enrichers measure answers: {others}; allowed are an embedder "
                 "(DraftEmbedder) and those that read the chain (ChainEnricher): leave the others out"
+            )
+        if self.boundary != TOKENS and any(isinstance(enricher, ChainEnricher) for enricher in self.enrichers):
+            raise DataError(
+                f"checkpoints are by boundary={self.boundary!r}, and a probe reads the chain beyond it, which the trial answer does not: "
+                "leave out the probe (--probe), or the boundary"
             )
         if self.model.api != "completions":
             raise ModelError(

@@ -15,7 +15,7 @@ from suffice.evaluation.replay.random_twins import random_stop
 from suffice.evaluation.search import Block, Literal, Space, search
 from suffice.evaluation.search.data import Questions
 from suffice.evaluation.search.explore import Explorer
-from suffice.evaluation.search.space import FORMS
+from suffice.evaluation.search.space import FORMS, thoughts
 from suffice.evaluation.search.sums import RuleSums
 from suffice.evaluation.statistics import Resampling
 from suffice.policy.session import Policy
@@ -222,3 +222,34 @@ def test_a_search_of_thoughts_reports_the_costs_of_replay():
     assert found.chosen.estimate.calls == pytest.approx(row.costs["calls"])
     ((_, calls),) = found.baselines.values()
     assert calls == pytest.approx(rows["fixed_k(3)"].costs["calls"])
+
+
+def probed(name: str) -> list[dict]:
+    """Return the rows of a chain whose states a probe read at each checkpoint."""
+    rows = chain(name, ["5", "4", "4", "4"])
+    for row in rows:
+        is_own = row["round"] == len(rows)
+        row["p_settled"] = None if is_own else row["round"] / 5
+        row |= {f"cost.prober.{kind}": 0.0 for kind in ("calls", "cached_tokens", "output_tokens")}
+        row["cost.prober.uncached_tokens"] = 0.0 if is_own else 100.0 * row["round"]
+    return rows
+
+
+def test_a_search_says_that_a_probe_is_charged_by_replay():
+    read = recording(*[probed(f"q{i}") for i in range(8)])
+    none = Resampling(n_resamples=0)
+    notes = {}
+    for signal in ("p_settled", "thinking_tokens", "answer_stable"):
+        block = Block(form="and", literals=(Literal(signal=signal, thresholds=(0.5,)),))
+        result = search(read, metric="em", space=Space(name="s", blocks=(block,)), budget=1e9, resampling=none)
+        notes[signal] = [note for note in result.notes if "charged by replay" in note]
+    assert notes["thinking_tokens"] == notes["answer_stable"] == []
+    (note,) = notes["p_settled"]
+    assert "what p_settled costs" in note
+
+
+def test_what_needs_no_trial_is_searched_before_what_does():
+    order = [
+        literal.signal for literal in thoughts({"thinking_tokens", "answer_stable", "p_settled"}).blocks[0].literals
+    ]
+    assert order == ["thinking_tokens", "p_settled", "answer_stable"]

@@ -10,6 +10,7 @@ from suffice import ChatModel, Policy
 from suffice.errors import DataError, ModelError
 from suffice.hosts import check_thinking_budget
 from suffice.hosts.budgets import budget_of
+from suffice.hosts.lines import budget_lines, own_lines
 from suffice.loops.thinking_loop import THINKING_PROMPTS
 from tests.support.cli_tools import cli
 from tests.support.endpoint import FAULTS, Endpoint
@@ -123,6 +124,51 @@ def test_hidden_thoughts_are_what_the_reply_does_not_show(output, key):
             check_thinking_budget(model, completion, 20)
 
 
+def message(text: str | None, finish: str = "stop", *, output: int | None = 102, counted: int | None = None, **more):
+    """Return a chat completion with a text, so many tokens of output, and a count of thoughts."""
+    details = {} if counted is None else {"completion_tokens_details": {"reasoning_tokens": counted}}
+    usage = {"prompt_tokens": 8, "completion_tokens": output, **details}
+    choice = {"message": {"role": "assistant", "content": text, **more}, "finish_reason": finish}
+    return {"model": "m", "choices": [choice], "usage": usage}
+
+
+def checked(reply: dict, budget: int) -> int:
+    with Endpoint(lambda _: reply, tokenizer=lambda text: [*range(len(text.split()))]) as endpoint:
+        model = ChatModel("m", base_url=endpoint.url, api_key="key", max_retries=0)
+        return check_thinking_budget(model, model.complete([{"role": "user", "content": "x"}]), budget)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        message("Answer: Oslo", reasoning=LONG, counted=0),
+        message(f"<think>{LONG}</think>Answer: Oslo", counted=0),
+        message(f"{LONG}</think>Answer: Oslo", reasoning="so", counted=1),
+        message(f"<think>a</think>b<think>{LONG}</think>Answer: Oslo"),
+        message(f"<think>{LONG}"),
+        message(f"[THINK]{LONG}[/THINK]Answer: Oslo"),
+        message("Ans", "length"),
+        message(LONG, "length", counted=0),
+    ],
+)
+def test_thoughts_in_a_reply_count_whatever_the_server_counts(reply):
+    with pytest.raises(ModelError, match="ignores thinking_token_budget"):
+        checked(reply, 20)
+
+
+def test_a_long_reply_without_marks_of_thought_cannot_be_checked():
+    with pytest.raises(ModelError, match="cannot be checked"):
+        checked(message(LONG), 20)
+    assert checked(message(LONG, counted=0), 20) == 0
+    assert checked(message("word " * 30, output=30), 20) == 30
+
+
+@pytest.mark.parametrize("counted", [None, 0, 20])
+def test_a_long_answer_after_few_thoughts_passes(counted):
+    text = f"<think>{'so ' * 20}</think>{LONG}"
+    assert checked(message(text, output=122, counted=counted), 20) == 21
+
+
 @pytest.mark.parametrize(
     ("rule", "more", "key"),
     [
@@ -140,6 +186,57 @@ def test_what_a_server_cannot_keep_to_is_refused(tmp_path, rule, more, key):
     assert refused.code == 1
     assert key in refused.err
     assert "leave out --to" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({"every": 0}, "every = 0"),
+        ({"every": True}, "every = True"),
+        ({"every": 16.0}, "every = 16.0"),
+        ({"trial_tokens": "1, **{}"}, "trial_tokens = '1, **{}'"),
+        ({"trial_tokens": -1}, "trial_tokens = -1"),
+    ],
+)
+def test_a_damaged_policy_is_refused_before_its_lines_are_written(tmp_path, more, key):
+    Policy(rule="token_budget(20)", max_rounds=8, depends=made_for(**more)).save(tmp_path / "p.json")
+    refused = cli("deploy", tmp_path / "p.json", "--to", "vllm")
+    assert refused.code == 1
+    assert key in refused.err
+
+
+def test_names_of_a_policy_never_become_code():
+    name = "x\nraise SystemExit\n#"
+    budget = budget_lines(Policy(rule="token_budget(20)", max_rounds=8, depends=made_for(model=name)), "p.json")
+    depends = made_for(prompt=name, model=name, embedder={"id": name}, prober={"model": name, "layer": 1})
+    chain = own_lines(Policy(rule="(p_settled > 0.5) & (semantic_novelty > 0)", depends=depends), "p.json")
+    for lines in (budget, chain):
+        assert repr(name) in lines
+        assert "raise SystemExit" not in lines.splitlines()
+
+
+def test_a_policy_that_lacks_its_model_is_refused():
+    depends = made_for()
+    del depends["model"]
+    for lines in (budget_lines, own_lines):
+        with pytest.raises(DataError, match="for which 'model'"):
+            lines(Policy(rule="token_budget(20)", max_rounds=8, depends=depends), "p.json")
+
+
+@pytest.mark.parametrize(("temperature", "is_noted"), [(0.6, True), (None, True), (0, False), (0.0, False)])
+def test_an_answer_that_the_server_samples_is_noted(tmp_path, temperature, is_noted):
+    Policy(rule="token_budget(20)", max_rounds=8, depends=made_for(temperature=temperature)).save(tmp_path / "p.json")
+    done = cli("deploy", tmp_path / "p.json", "--to", "vllm", "--json")
+    assert any("samples the answer" in note for note in json.loads(done.out)["needs"]) == is_noted
+
+
+def test_lines_of_several_probes_load_each_of_them():
+    pins = [{"model": "qwen", "layer": layer} for layer in (8, 16)]
+    depends = made_for(prober={"kind": "probes", "probes": pins})
+    lines = own_lines(Policy(rule="lynx(0.9)", max_rounds=8, depends=depends), "p.json")
+    compile(lines, "lines", "exec")
+    assert 'SettledProbe([Probe.load("probe1"), Probe.load("probe2")], ' in lines
+    assert "TransformersModel('qwen', layers=(8, 16))" in lines
 
 
 def test_a_policy_of_other_rounds_has_no_budget_of_thought():

@@ -262,7 +262,7 @@ def test_the_lines_of_deploy_stop_as_the_policy_was_judged(endpoint, recording, 
 def test_a_template_of_your_own_is_left_to_you_in_the_lines():
     made_for = {"model": "m", "temperature": 0.0, "prompt_id": "mine@1", "every": 8, "trial_tokens": 4}
     lines = own_lines(Policy(rule="dynasor", depends=made_for), "policy.json")
-    assert "prompt=PROMPT,  # your ThinkingPrompt mine@1" in lines
+    assert "prompt=PROMPT,  # your ThinkingPrompt 'mine@1'" in lines
     compile(lines, "lines", "exec")
 
 

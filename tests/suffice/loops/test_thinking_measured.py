@@ -64,6 +64,9 @@ RULES = (
     "(answer_stable >= 1) & (semantic_novelty < 0.9)",
     "(thinking_tokens >= 5) & (semantic_novelty < 0.6) & (p_settled > 0.1)",
     "(p_settled > 0.6) | (answer_stable >= 1)",
+    "(answer_stable >= 1) | (p_settled > 0.99)",
+    "(answer_stable >= 1) | (semantic_novelty < 0.01)",
+    "(thinking_tokens >= 5) & ((answer_stable >= 1) | (p_settled > 0.99))",
     "patience((p_settled > 0.3), 2)",
     "fixed_k(9)",
 )
@@ -123,6 +126,25 @@ def test_measured_live_runs_stop_and_cost_as_replayed(endpoint, recording, rule,
         assert [getattr(live, kind) for kind in KINDS] == replayed, component
 
 
+@pytest.mark.parametrize(
+    "rule", ["(p_settled > 0.3) & (answer_stable >= 1)", "(answer_stable >= 1) | (p_settled > 0.99)"]
+)
+@pytest.mark.parametrize("sent", range(1, 6))
+def test_a_failed_request_ends_a_measured_run_without_raising(rule, sent):
+    with Endpoint(reply, fault=[None] * sent + ["500"]) as failing:
+        outcome = loop(failing, Policy(rule=rule, max_rounds=9), enrichers=(Lengths(),)).run("settles?")
+    assert outcome.decision.reason in ("failed", "rule")
+    assert (outcome.error is not None) == (outcome.decision.reason == "failed")
+    assert outcome.answer in ("40", "42", None)
+
+
+@pytest.mark.parametrize("enrichers", [(), (Lengths(),)])
+def test_a_server_that_is_down_ends_a_run_without_raising(enrichers):
+    with Endpoint(reply, fault=[None] * 2 + ["500"] * 9) as failing:
+        outcome = loop(failing, Policy(rule="never()", max_rounds=9), enrichers=enrichers).run("settles?")
+    assert (outcome.answer, outcome.decision.reason) == (None, "failed")
+
+
 def test_a_measured_recording_goes_on_where_it_failed(recording, tmp_path):
     questions = [Question(question_id=name, question=f"{name}?", answers=("42",)) for name in CHAINS]
     with Endpoint(reply, fault=[None] * 6 + ["500"]) as failing:
@@ -155,3 +177,11 @@ def test_a_policy_pins_what_measured_the_chain(endpoint):
 def test_a_thinking_loop_refuses_what_measures_answers(endpoint):
     with pytest.raises(DataError, match="measure answers"):
         loop(endpoint, enrichers=(KnownDifficulty({}),)).run("settles?")
+
+
+def test_a_probe_is_refused_where_trials_end_before_what_it_reads(endpoint, tmp_path):
+    made = loop(endpoint, enrichers=(Lengths(),), boundary="words")
+    with pytest.raises(DataError, match="beyond it"):
+        made.run("settles?")
+    with pytest.raises(DataError, match="beyond it"):
+        record([Question(question_id="a", question="settles?", answers=("42",))], made, tmp_path / "t.parquet")

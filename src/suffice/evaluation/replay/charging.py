@@ -123,7 +123,7 @@ def _returned(policy: Policy, stopped: Stops) -> Mask:
     return visited & from_answer
 
 
-def _component(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:
+def component_of(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:
     """Return the signal that is measured for `name`, and the component that measures it.
 
     For signals that sum up costs, this is the critic, since the cost of a round is only known once the critic has
@@ -165,7 +165,7 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
 
 def read_from(name: str, policy: Policy, table: CostTable) -> tuple[str, int, int]:
     """Return the component whose call a signal needs, the first round that has it, and how many rounds it looks back."""
-    raw, component = _component(name, policy, table.measured_by)
+    raw, component = component_of(name, policy, table.measured_by)
     of_own = raw not in SIGNALS and raw not in table.measured_by  # nobody says that it needs no answer
     if TRIAL in table.components and (component in OF_ANSWERS or of_own):
         component = TRIAL  # the answers of a chain of thought, and what is known of them, come from trials
@@ -196,7 +196,7 @@ def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Ma
 
 def reads_closed_book(name: str, policy: Policy, measured_by: Mapping[str, str]) -> bool:
     """Return whether reading this signal at a gated round 0 requires the closed-book answer."""
-    raw, component = _component(name, policy, measured_by)
+    raw, component = component_of(name, policy, measured_by)
     return component not in ("", GATE) and (raw not in SIGNALS or SIGNALS[raw].may_exist(0))
 
 
@@ -210,14 +210,14 @@ def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops) -> di
     """Return every visited round, for each component (except the embedder) that measures a signal of the policy."""
     visited = stopped.charged()
     names = {
-        _component(name, policy, table.measured_by)[1] for name in (*policy.rule.signals, *policy.selector.signals)
+        component_of(name, policy, table.measured_by)[1] for name in (*policy.rule.signals, *policy.selector.signals)
     }
     return {name: visited for name in table.components if name in names - {_EMBEDDER}}
 
 
 def _up_to_the_choice(table: CostTable, metric: str, visited: Mask) -> dict[str, Mask]:
     """Return every round up to the chosen one, for the judge of the metric."""
-    component = _component(metric, None, table.measured_by)[1]
+    component = component_of(metric, None, table.measured_by)[1]
     return {component: visited} if component in table.components else {}
 
 

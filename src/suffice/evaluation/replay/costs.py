@@ -82,7 +82,7 @@ class Ledger:
         return Ledger(costs=costs, calls=self.calls + other.calls, money=self.money + other.money)
 
 
-def _is_on_demand(component: str, measuring: set[str]) -> bool:
+def is_on_demand(component: str, measuring: set[str]) -> bool:
     """Return whether a component is called only when a rule reads its signal, and not by the loop itself."""
     if component in (*LOOP_COMPONENTS, RETRIEVAL, EMBEDDING, RERANKING, GATE):
         return False
@@ -148,7 +148,7 @@ class CostTable:
             for component, kind in sorted(map(tuple, names))
         }
         self.measured_by = recording.signal_components
-        self.loop = tuple(c for c in self.components if not _is_on_demand(c, set(self.measured_by.values())))
+        self.loop = tuple(c for c in self.components if not is_on_demand(c, set(self.measured_by.values())))
         self.gated = GATE in charged or bool(gate_signals(recording))
         self._nothing: Floats = np.zeros(self.seen.shape)
         self._unknown: dict[tuple[str, str], bool] = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from suffice.errors import DataError
 from suffice.evaluation.replay import reads_round_0
+from suffice.evaluation.replay.charging import component_of
+from suffice.evaluation.replay.costs import is_on_demand
 from suffice.evaluation.search.data import find_prompt
 from suffice.evaluation.search.fitting import Defined
 from suffice.evaluation.search.optimism import Trials
@@ -14,9 +16,8 @@ from suffice.evaluation.search.space import PRESETS, Space, available, preset, t
 from suffice.policy.rules import tasr
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
-
-_ON_DEMAND = frozenset({"critic_approved", "judge_entailment", "rerank_score"})
-"""Signals whose components are only called when a rule reads them."""
+from suffice.policy.signals import CRITIC, CUMULATED, SIGNALS, TRIAL
+from suffice.recordings.recording import Recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +129,23 @@ def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
     return []
 
 
-def on_demand_notes(space: Space) -> list[str]:
-    """Return a note that calls on demand (such as a judge's) are not counted, if a rule reads such signals."""
-    signals = {literal.signal for block in space.blocks for literal in block.literals}
-    if on_demand := sorted(signals & _ON_DEMAND):
-        return [f"calls are the loop's own: what {', '.join(on_demand)} costs is charged by replay, rule by rule"]
+def on_demand_notes(space: Space, policies: Iterable[Policy], recording: Recording) -> list[str]:
+    """Return a note that calls on demand (of a judge, a probe or an embedder) are not counted, if a rule reads such signals.
+
+    Trial answers of chains of thought are counted, see `TrialCosts`.
+    """
+    literals = {literal.signal for block in space.blocks for literal in block.literals} - CUMULATED.keys()
+    measured_by = recording.signal_components
+    charged = {name.split(".", 1)[1].rsplit(".", 1)[0] for name in recording.names("cost")}
+    signals = set[str]()
+    for policy in policies:
+        for name in literals & policy.rule.signals:
+            raw, component = component_of(name, policy, measured_by)
+            has_calls = component == CRITIC or is_on_demand(component, set(measured_by.values()))
+            if has_calls and component not in ("", TRIAL) and (raw in SIGNALS or component in charged):
+                signals.add(name)
+    if signals:
+        return [f"calls are the loop's own: what {', '.join(sorted(signals))} costs is charged by replay, rule by rule"]
     return []
 
 

@@ -233,7 +233,7 @@ def _search_in_passes(
             *(left_out_notes(defined) if space == "available" else ()),
             *_notes(passes, facts, checks, sums.n),
             *empty_notes(chosen, trials.best, goal),
-            *on_demand_notes(locked_space),
+            *on_demand_notes(locked_space, policies.values(), reading.recordings[0].empty()),
         ),
     )
     shown = [*result.shown, *([] if trials.best is None else [trials.best])]

@@ -359,10 +359,10 @@ def thoughts(columns: Collection[str]) -> Space:
     literals = (
         Literal(signal="thinking_tokens", comparison=">=", grid=8),
         Literal(signal="thinking_hesitation", comparison=">", thresholds=(0.0,)),
+        Literal(signal="p_settled", comparison=">", thresholds=probabilities),
         Literal(signal="answer_stable", comparison=">=", thresholds=(1.0,)),
         Literal(signal="trial_hesitates", comparison="<", thresholds=(1.0,)),
         Literal(signal="answer_logprob_mean", comparison=">", thresholds=tuple(map(log, probabilities))),
-        Literal(signal="p_settled", comparison=">", thresholds=probabilities),
     )
     there = tuple(literal for literal in literals if literal.signal in columns)
     return Space(name="thoughts", blocks=(Block(form="and", literals=there),), patience=(1, 2))

@@ -15,8 +15,9 @@ from suffice.common.files import json_lines, quoted
 from suffice.errors import DataError
 from suffice.recordings import is_recording, read_recording
 from suffice_gates.models.chain_states import THOUGHTS
-from suffice_gates.models.state_files import read_states
+from suffice_gates.models.state_files import StoredStates, read_states
 from suffice_gates.probes import checkpoint_labels, closed_book_labels
+from suffice_gates.probes.chains import check_chains
 from suffice_gates.training.examples import split_by_hash
 from suffice_gates.training.probe import CALIBRATIONS, HIDDEN, ProbeSettings
 from suffice_gates.training.probe_run import LabelledStates, ProbeRun, run_training
@@ -114,17 +115,19 @@ def train_probe_command(
     settings = training.settings()
     states_read = read_states(states)
     thinks = states_read.header.get("prompt") == THOUGHTS
-    known, about, questions = _checkpoints_of(labels, rule) if thinks else (*_labels_of(labels, rule, least, 0), {})
-    texts = _question_texts(labels)
+    known, about, questions = (
+        _checkpoints_of(states_read, labels, rule) if thinks else (*_labels_of(labels, rule, least, 0), {})
+    )
+    texts, clusters = _texts_and_clusters(labels)
     other = None if rag_states is None else _with_passages(rag_states, labels, rule, least, rag_round)
     if thinks and (least != _LEAST or other is not None):
         raise DataError("states of chains have one label each and one prompt: leave out least and rag-states")
-    question_of = {name: questions.get(name, name) for name in states_read.ids if name in known}
-    names = [*dict.fromkeys(question_of.values())]
-    split = split_by_hash(names, dev=dev_share, test=test_share, salt=salt, texts=texts).expanded(question_of)
+    data = LabelledStates(states=states_read, labels=known, texts=texts, questions=questions, clusters=clusters)
+    names = [*dict.fromkeys(data.units.values())]
+    split = split_by_hash(names, dev=dev_share, test=test_share, salt=salt, texts=texts).expanded(data.units)
     with status("training", quiet=output.as_json) as report:
         run = run_training(
-            LabelledStates(states=states_read, labels=known, texts=texts, questions=questions),
+            data,
             split,
             kind=kind,
             layers=_layers(layer, layers),
@@ -158,22 +161,29 @@ def _with_passages(states: Path, labels: Path, rule: str, least: float, at: int)
     return LabelledStates(states=read_states(states), labels=_labels_of(labels, rule, least, at)[0])
 
 
-def _checkpoints_of(path: Path, rule: str) -> tuple[dict[str, float], dict[str, Any], dict[str, str]]:
+def _checkpoints_of(
+    states: StoredStates, path: Path, rule: str
+) -> tuple[dict[str, float], dict[str, Any], dict[str, str]]:
     """Read the label of each checkpoint, facts about their source for the card, and the question of each checkpoint."""
     if not is_recording(path):
         raise DataError(f"these are states of chains of thought: give their recording as --labels, not {str(path)!r}")
-    result, questions = checkpoint_labels(read_recording(path), rule)
+    recording = read_recording(path)
+    check_chains(states, recording)
+    result, questions = checkpoint_labels(recording, rule)
     about = {"rule": result.rule, "failed": result.n_failed, "unlabelled": result.n_unlabelled}
     return result.known, {"questions": len(result.shares), "known": sum(result.known.values()), **about}, questions
 
 
-def _question_texts(path: Path) -> dict[str, str]:
-    """Return the question texts of a recording with labels, by id; other files of labels have none."""
-    recording = read_recording(path) if is_recording(path) else None
-    if recording is None or "question" not in recording.table.column_names:
-        return {}
+def _texts_and_clusters(path: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts of a recording's questions and their resampling units, by id; other files of labels have none."""
+    if not is_recording(path):
+        return {}, {}
+    recording = read_recording(path)
+    clusters = dict(zip(recording.question_ids, map(str, recording.clusters), strict=True))
+    if "question" not in recording.table.column_names:
+        return {}, clusters
     texts = zip(recording.question_ids, recording.per_question("question", []).tolist(), strict=True)
-    return {q: text for q, text in texts if text}
+    return {q: text for q, text in texts if text}, clusters
 
 
 _LABEL_LINE = '{"question_id": "...", "label": 0 or 1}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,13 @@ class StoredStates:
         ids: The question id of each row.
         values: States, shape ``(n, n_layers, width)``, float16 as stored; NaN where the model left them undefined.
         header: Fingerprint of the source, prompt and data.
+        digests: The digest of each prompt, by id.
     """
 
     ids: tuple[str, ...]
     values: npt.NDArray[np.float16]
     header: Mapping[str, Any]
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -183,7 +185,8 @@ def read_states(path: str | Path) -> StoredStates:
     if not folder.is_dir():
         raise NotFoundError(f"the folder {str(path)!r} does not exist: write states with `suffice gate states`")
     shards = _shard_folders(folder)
-    header, ids, values = _of_shards(folder, shards) if shards else _of_one_folder(folder)
+    header, digests, values = _of_shards(folder, shards) if shards else _of_one_folder(folder)
+    ids = [name for name, _ in digests]
     if not values:
         raise DataError(f"the folder {str(path)!r} contains no states yet: run `suffice gate states` again")
     if len({some.shape[1:] for some in values}) > 1:
@@ -195,7 +198,7 @@ def read_states(path: str | Path) -> StoredStates:
         places = _places_of(folder, shards)
         order = sorted(range(len(ids)), key=lambda row: places[ids[row]])
         ids, joined = [ids[row] for row in order], joined[order]
-    return StoredStates(ids=tuple(ids), values=joined, header=header)
+    return StoredStates(ids=tuple(ids), values=joined, header=header, digests=dict(digests))
 
 
 def check_states_shard(folder: Path, shard: Shard) -> None:
@@ -212,11 +215,11 @@ def check_states_shard(folder: Path, shard: Shard) -> None:
         )
 
 
-def _of_one_folder(folder: Path) -> tuple[dict[str, Any], list[str], list[npt.NDArray[np.float16]]]:
-    """Return the header, the ids and the states of one folder."""
+def _of_one_folder(folder: Path) -> tuple[dict[str, Any], list[tuple[str, str]], list[npt.NDArray[np.float16]]]:
+    """Return the header, the ids with their digests, and the states of one folder."""
     header = _read_header(folder)
     files = [_read_shard(file) for file in _shards(folder)]
-    return header, [name for names, _ in files for name in names], [values for _, values in files]
+    return header, [own for names, _ in files for own in names.items()], [values for _, values in files]
 
 
 def _shard_folders(folder: Path) -> dict[Shard, Path]:
@@ -227,8 +230,8 @@ def _shard_folders(folder: Path) -> dict[Shard, Path]:
 
 def _of_shards(
     folder: Path, shards: Mapping[Shard, Path]
-) -> tuple[dict[str, Any], list[str], list[npt.NDArray[np.float16]]]:
-    """Return the header, the ids and the states of all shards."""
+) -> tuple[dict[str, Any], list[tuple[str, str]], list[npt.NDArray[np.float16]]]:
+    """Return the header, the ids with their digests, and the states of all shards."""
     n = next(iter(shards)).n
     missing = [shard for shard in (Shard(index, n) for index in range(1, n + 1)) if shard not in shards]
     check_states_shard(folder, next(iter(shards)))
@@ -237,7 +240,7 @@ def _of_shards(
             f"the states {str(folder)!r} lack shards {listed_shards(missing)}: read them by the same command"
         )
     first: dict[str, Any] | None = None
-    ids: list[str] = []
+    ids: list[tuple[str, str]] = []
     values: list[npt.NDArray[np.float16]] = []
     for shard, place in shards.items():
         header, names, some = _of_one_folder(place)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from suffice.errors import DataError
+from suffice.errors import ConfigMismatchError, DataError
+from suffice.loops.boundaries import TOKENS
 from suffice.loops.thinking_loop import THINKING_PROMPTS, ThinkingPrompt
 from suffice.policy.rounds import Round
 from suffice.recordings.recording import Recording
 from suffice_gates.models.chain_states import THOUGHTS, ChainStates
-from suffice_gates.models.state_files import StateWriter
+from suffice_gates.models.state_files import StateWriter, StoredStates
 from suffice_gates.probes.collect import CollectionSummary
 from suffice_gates.probes.labels import LabelRule, QuestionLabels, marks_of
 
@@ -88,11 +89,17 @@ def collect_chain_states(
         on_progress: Called after each chain with the number of chains done and their total.
 
     Raises:
-        ConfigMismatchError: The folder was begun with another model, layer or template.
-        DataError: The recording has no chains, or not the words of their questions.
+        ConfigMismatchError: The folder was begun with another model, layer or template, or has other chains under these ids.
+        DataError: The recording has no chains, or not the words of their questions, or its trials end before what was thought.
         ModelError: A pass failed, or a chain exceeds the context.
     """
     began = time.perf_counter()
+    boundary = (recording.metadata.get("depends") or {}).get("boundary", TOKENS)
+    if boundary != TOKENS:
+        raise DataError(
+            f"the chains have checkpoints by boundary={boundary!r}, up to which trials are asked, and their states are those beyond it: "
+            "record chains with the boundary tokens"
+        )
     fingerprint = source.fingerprint()
     header = {
         "model": source.id,
@@ -105,13 +112,14 @@ def collect_chain_states(
     chains, writer = recorded_chains(recording), StateWriter(path, header)
     done, read, undefined = writer.done, 0, 0
     for number, (name, question, rounds) in enumerate(chains, start=1):
-        ids = [checkpoint_id(name, observed.index) for observed in rounds]
-        if rounds and ids[-1] not in done:
-            states = source.of_checkpoints(question, rounds)
-            writer.append(
-                ids, states, [_digest(source.prompt.text(question), rounds[: r + 1]) for r in range(len(ids))]
-            )
-            read += len(ids)
+        digests = _digests(name, question, rounds)
+        _check_digests(done, digests, f"the folder {str(writer.path)!r}")
+        ids = list(digests)
+        unread = [place for place, own in enumerate(ids) if own not in done]
+        if unread:
+            states = source.of_checkpoints(question, rounds)[unread]
+            writer.append([ids[place] for place in unread], states, [digests[ids[place]] for place in unread])
+            read += len(unread)
             undefined += int((~np.isfinite(states)).any(axis=(1, 2)).sum())
         if on_progress is not None:
             on_progress(number, len(chains))
@@ -158,7 +166,37 @@ def checkpoint_labels(recording: Recording, rule: LabelRule | str = "em") -> tup
     return labels, questions
 
 
-def _digest(start: str, rounds: Sequence[Round]) -> str:
-    """Return 16 hexadecimal digits that identify a chain up to a checkpoint."""
+def check_chains(states: StoredStates, recording: Recording) -> None:
+    """Raise if states were read from other chains than those of a recording.
+
+    Args:
+        states: States of chains, as `collect_chain_states` stores them.
+        recording: Recorded chains; those without states are not compared.
+
+    Raises:
+        ConfigMismatchError: A checkpoint has states of another chain.
+        DataError: The recording has no chains, or not the words of their questions.
+    """
+    for name, question, rounds in recorded_chains(recording):
+        _check_digests(states.digests, _digests(name, question, rounds), "the folder of states")
+
+
+def _check_digests(stored: Mapping[str, str], digests: Mapping[str, str], folder: str) -> None:
+    """Raise if a checkpoint has states under its name that were read from another chain."""
+    wrong = next((own for own, digest in digests.items() if stored.get(own, digest) != digest), None)
+    if wrong is not None:
+        raise ConfigMismatchError(
+            f"{folder} has states of another chain under {wrong!r}, so its questions were recorded anew: give the recording that was read, "
+            "or read its states into another folder"
+        )
+
+
+def _digests(name: str, question: str, rounds: Sequence[Round]) -> dict[str, str]:
+    """Return 16 hexadecimal digits for each checkpoint of a chain, by `checkpoint_id`, that identify the chain up to there."""
     chain = [[observed.thinking, observed.thinking_ids] for observed in rounds]
-    return hashlib.sha256(json.dumps([start, chain]).encode()).hexdigest()[:16]
+    return {
+        checkpoint_id(name, observed.index): hashlib.sha256(
+            json.dumps([question, chain[: place + 1]]).encode()
+        ).hexdigest()[:16]
+        for place, observed in enumerate(rounds)
+    }

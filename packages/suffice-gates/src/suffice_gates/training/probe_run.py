@@ -41,12 +41,20 @@ class LabelledStates:
         labels: 0 or 1, by question.
         texts: Question texts by id, where known; the probe's card keeps hashes of those it was fitted on.
         questions: The question of each state, where a question has several: the checkpoints of its chain.
+        clusters: The resampling unit of each question, where it is not the question itself: several chains of one question.
     """
 
     states: StoredStates
     labels: Mapping[str, float]
     texts: Mapping[str, str] = field(default_factory=dict)
     questions: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The resampling unit of each labelled state."""
+        names = {state: self.questions.get(state, state) for state in self.states.ids if state in self.labels}
+        return {state: self.clusters.get(name, name) for state, name in names.items()}
 
     @property
     def layers(self) -> tuple[int | None, ...]:
@@ -224,7 +232,7 @@ def run_training(
     layer = best.probe.card.layer
     dev, test = fit.part("dev", layer), fit.part("test", layer)
     calibrated = calibrate_probe(best.probe, dev, calibration)
-    measure = partial(_on, questions=data.questions)
+    measure = partial(_on, units=data.units)
     figures = [measure(calibrated, test, f"{kind}, {calibration}", fit.size)]
     if calibration != "none":
         figures.append(measure(best.probe, test, f"{kind}, uncalibrated", fit.size))
@@ -321,8 +329,8 @@ def _check_same(data: LabelledStates, other: LabelledStates) -> None:
         raise DataError(f"both sets of states have the prompt {data.prompt!r}: give states of {RAG!r} as the second")
 
 
-def _on(probe: Probe, examples: Examples, what: str, size: int, *, questions: Mapping[str, str]) -> ProbeFigures:
-    names = [questions.get(name, name) for name in examples.ids]  # the states of a question are drawn together
+def _on(probe: Probe, examples: Examples, what: str, size: int, *, units: Mapping[str, str]) -> ProbeFigures:
+    names = [units.get(name, name) for name in examples.ids]  # the states of a question are drawn together
     measured = measure_probe(probe.predict(examples.states), examples.labels, names=names)
     return ProbeFigures(what=what, size=size, measures=measured)
 

@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 _HEADER = b"suffice journal 1\n"
 _PREFIX = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{8}) ")
 _PREFIX_SIZE = 18
+_LARGEST_PREFIX = b"ffffffff ffffffff "
 _OLD_HEADER = b"SQLite format 3\0"
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.02
@@ -161,7 +162,8 @@ class _Reading:
         if b"\0" in written:
             is_damage = not self._lacks_sectors(written)
         else:
-            is_damage = b"\n" in written or _lacks_only_its_end(written, self.place.seal)
+            # An interrupted write cannot cause that only a record's line break is replaced.
+            is_damage = b"\n" in written or _decoded(written[:-1] + b"\n", self.place.seal) is not None
         if is_damage:
             raise SchemaError(
                 f"{str(self._path)!r} is damaged at byte {self.place.offset:,}: the record there has another checksum or length than "
@@ -174,20 +176,14 @@ class _Reading:
     def _lacks_sectors(self, written: bytes) -> bool:
         """Return whether the last write lacks sectors, of which the system, or a copy, had later ones before earlier ones."""
         begun = written.split(b"\0", 1)[0]
-        prefix = _PREFIX.match(begun)
-        length = _PREFIX_SIZE + int(prefix[1], 16) + 1 if prefix else 0
-        if b"\n" in begun or (len(begun) >= _PREFIX_SIZE and len(written) > length):
-            return False
-        if b"\n" in written[len(begun) :].lstrip(b"\0")[:-1]:
-            return False  # further records follow, so this was not the last write
-        n_zeros = len(written) - len(begun) - len(written[len(begun) :].lstrip(b"\0"))
-        first = self.place.offset + len(begun)
-        return (not begun or first % _SECTOR == 0) and (first + n_zeros) % _SECTOR == 0
-
-
-def _lacks_only_its_end(written: bytes, seal: int) -> bool:
-    """Return whether only a record's line break was replaced, which an interrupted write cannot cause."""
-    return _decoded(written[:-1] + b"\n", seal) is not None
+        later = written[len(begun) :].lstrip(b"\0")
+        if b"\n" in begun or b"\n" in later[:-1]:
+            return False  # further records follow
+        prefix = _PREFIX.match(begun[:_PREFIX_SIZE] + _LARGEST_PREFIX[len(begun) :])
+        if prefix is None or len(written) > _PREFIX_SIZE + int(prefix[1], 16) + 1:
+            return False  # longer than any record whose prefix begins like this
+        first, end = self.place.offset + len(begun), self.place.offset + len(written) - len(later)
+        return (not begun or first % _SECTOR == 0) and end % _SECTOR == 0
 
 
 def _old(path: Any) -> SchemaError:

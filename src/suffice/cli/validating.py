@@ -18,8 +18,7 @@ from suffice.policy.rounds import Decision
 from suffice.policy.session import Policy, Session
 from suffice.policy.session.policy import POLICY_FORMAT
 from suffice.policy.session.state import STATE_FORMAT
-from suffice.recordings.opened import read_again
-from suffice.recordings.recording import Recording, open_recording
+from suffice.recordings import read_recording
 from suffice.verdicts.decisions.advice import FORMAT as VERDICT_FORMAT, Advice
 
 _MANIFEST = "suffice-index.json"
@@ -87,16 +86,11 @@ def _states(path: Path) -> tuple[str, dict[str, str]]:
         kind, state = _json_state(path)
         return kind, {"": state}
     try:
-        read_again(lambda: _read_each(path))
+        recording = read_recording(path)
+        recording.table.validate(full=True)
     except (SufficeError, OSError, ValueError) as error:
         return "recording", {"": f"damaged ({error})"}
     return "recording", {"": "readable"}
-
-
-def _read_each(path: Path) -> None:
-    """Read each file of a recording, although an earlier read may have joined their rows."""
-    with open_recording(path, keep=True, each=True) as opened:
-        Recording(opened.table(), opened.metadata).table.validate(full=True)
 
 
 def _json_state(path: Path) -> tuple[str, str]:

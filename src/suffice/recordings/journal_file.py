@@ -10,6 +10,7 @@ The checksum continues that of the previous record, so that a missing or moved r
 JSON text contains neither line breaks nor zero bytes. So three cases can be told apart:
 
 - Zero bytes to the end of the file after a record: space that was reserved for further records, so that a sync need not store a new size.
+  So a file of which all bytes after a record were zeroed reads as ended there, without an error.
 - A last record that is cut off, or that zero bytes replace in whole or in part: a torn tail, since the process was killed, the power
   failed, or the file was copied while the record was written. Its write was never confirmed; it is cut off, and the log names it.
 - A whole record with a wrong checksum or length: damage, an error that names the file and the byte.
@@ -43,6 +44,7 @@ _log = logging.getLogger(__name__)
 _HEADER = b"suffice journal 1\n"
 _PREFIX = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{8}) ")
 _PREFIX_SIZE = 18
+_LARGEST_PREFIX = b"ffffffff ffffffff "
 _OLD_HEADER = b"SQLite format 3\0"
 _FIRST_PAUSE_S = 0.0005
 _LONGEST_PAUSE_S = 0.02
@@ -114,12 +116,13 @@ class _Reading:
 
     Attributes:
         place: The end of the last record that was read.
-        torn: Bytes of a torn tail after `place`, known once all records were read, as is the file's `size`; 0 if there is none.
+        torn: Number of bytes of a torn tail after `place`, known once all records were read; 0 if there is none.
+        rest: All bytes from a torn tail on.
     """
 
     def __init__(self, file: IO[bytes], path: Any, place: Place = BEGINNING) -> None:
         self._file, self._path, self._begun = file, path, place
-        self.place, self.torn, self.size = place, 0, 0
+        self.place, self.torn, self.rest = place, 0, b""
 
     def __iter__(self) -> Iterator[tuple[Place, Any]]:
         """Yield each record's value after its place: the end of the previous record."""
@@ -150,7 +153,7 @@ class _Reading:
             raise SchemaError(
                 f"{str(self._path)!r} is not a journal, or its first line is damaged: move it away, or record to another file"
             )
-        self.torn = self.size = len(rest)
+        self.torn, self.rest = len(rest), rest
         return False
 
     def _size_of_torn(self, rest: bytes) -> int:
@@ -159,31 +162,28 @@ class _Reading:
         if b"\0" in written:
             is_damage = not self._lacks_sectors(written)
         else:
-            is_damage = b"\n" in written or _lacks_only_its_end(rest, self.place.seal)
+            # An interrupted write cannot cause that only a record's line break is replaced.
+            is_damage = b"\n" in written or _decoded(written[:-1] + b"\n", self.place.seal) is not None
         if is_damage:
             raise SchemaError(
                 f"{str(self._path)!r} is damaged at byte {self.place.offset:,}: the record there has another checksum or length than "
                 f"was written, and {len(rest):,} bytes from there on are not read. Restore the file from a copy, or move it away "
                 "and record to another file"
             )
-        self.size = self.place.offset + len(rest)
+        self.rest = rest
         return len(written)
 
     def _lacks_sectors(self, written: bytes) -> bool:
         """Return whether the last write lacks sectors, of which the system, or a copy, had later ones before earlier ones."""
         begun = written.split(b"\0", 1)[0]
-        prefix = _PREFIX.match(begun)
-        length = _PREFIX_SIZE + int(prefix[1], 16) + 1 if prefix else 0
-        if b"\n" in begun or (len(begun) >= _PREFIX_SIZE and len(written) > length):
-            return False
-        n_zeros = len(written) - len(begun) - len(written[len(begun) :].lstrip(b"\0"))
-        first = self.place.offset + len(begun)
-        return (not begun or first % _SECTOR == 0) and (first + n_zeros) % _SECTOR == 0
-
-
-def _lacks_only_its_end(rest: bytes, seal: int) -> bool:
-    """Return whether only a record's line break was replaced, which an interrupted write cannot cause."""
-    return not rest.endswith(b"\0") and _decoded(rest[:-1] + b"\n", seal) is not None
+        later = written[len(begun) :].lstrip(b"\0")
+        if b"\n" in begun or b"\n" in later[:-1]:
+            return False  # further records follow
+        prefix = _PREFIX.match(begun[:_PREFIX_SIZE] + _LARGEST_PREFIX[len(begun) :])
+        if prefix is None or len(written) > _PREFIX_SIZE + int(prefix[1], 16) + 1:
+            return False  # longer than any record whose prefix begins like this
+        first, end = self.place.offset + len(begun), self.place.offset + len(written) - len(later)
+        return (not begun or first % _SECTOR == 0) and end % _SECTOR == 0
 
 
 def _old(path: Any) -> SchemaError:
@@ -226,7 +226,7 @@ def read_records(path: Any) -> Iterator[Any]:
             reading = _Reading(file, path)
             for _, value in reading:
                 yield value
-            if reading.torn and (is_url(path) or _is_left(path, reading.size)):
+            if reading.torn and (is_url(path) or _is_left(path, reading)):
                 _log.warning(_torn_text(path, reading.place.offset, reading.torn, "are left out"))
     except FileNotFoundError:
         raise
@@ -234,12 +234,13 @@ def read_records(path: Any) -> Iterator[Any]:
         raise disk_fault(path, error) from error
 
 
-def _is_left(path: Path, size: int) -> bool:
-    """Return whether a torn tail at this size was left by an ended process: none writes to the file."""
+def _is_left(path: Path, reading: _Reading) -> bool:
+    """Return whether an ended process left the torn tail that was read: it is still there, and no process writes to the file."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
         if try_lock(file, shared=True):
             try:
-                return os.fstat(file.fileno()).st_size == size
+                file.seek(reading.place.offset)
+                return file.read() == reading.rest
             finally:
                 unlock(file)
     return False

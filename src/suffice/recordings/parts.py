@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -19,12 +18,14 @@ import pyarrow.parquet as pq
 
 from suffice._version import __version__
 from suffice.common.files import is_url
+from suffice.common.provided import provided
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.recordings.journal import differences
 from suffice.recordings.merging import INFERRED, MERGED, OF_ONE_FILE, RUN, common_facts, conformed, joint_schema
 from suffice.recordings.opened import OpenFile, OpenRecording, PartGoneError, check_moved, header_text, open_file
 from suffice.recordings.part_questions import PartQuestions, part_questions
+from suffice.recordings.recording_files import is_sharded
 from suffice.recordings.round_journal import RoundJournal
 from suffice.recordings.schema import META_KEY, ROUNDS_SUFFIX
 from suffice.recordings.shards import ANY_PART, Shard
@@ -215,12 +216,10 @@ class OpenPart(OpenFile):
     Attributes:
         is_final: True if it will not change.
         closes_itself: True if its file is closed after each use, since the number of open files is limited.
-        checksum: The checksum of the file's bytes when it was first opened; None unless it is small.
     """
 
     is_final = False
     closes_itself = False
-    checksum: str | None = None
     _kept: pa.Table | None = None
     _n_uses = 0
 
@@ -230,9 +229,9 @@ class OpenPart(OpenFile):
         if self._opened is None and self._buffer is None and not is_url(self.path):
             with suppress(FileNotFoundError):
                 if self.path.stat().st_size <= _SMALL_BYTES:
-                    content = self.path.read_bytes()
-                    self.checksum = self.checksum or checksum_of(content)
-                    self._opened = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+                    self._opened = pq.ParquetFile(
+                        pa.BufferReader(self.path.read_bytes()), page_checksum_verification=True
+                    )
         return super().file
 
     @property
@@ -265,24 +264,11 @@ class OpenPart(OpenFile):
         except SchemaError as error:
             if self._n_uses > 1:
                 raise
-            raise self.damage(error) from None
+            raise damaged_part(self.path, error) from None
         finally:
             self._n_uses -= 1
             if self.closes_itself and was_closed:
                 self.close()
-
-    def damage(self, error: SchemaError) -> SchemaError:
-        """Return an error with advice on what to do."""
-        return damaged_part(self.path, error)
-
-
-def checksum_of(content: bytes) -> str:
-    """Return the checksum of a small file's bytes.
-
-    >>> checksum_of(b"Oslo")
-    '4-a0c1191c'
-    """
-    return f"{len(content)}-{zlib.crc32(content):08x}"
 
 
 def damaged_part(path: Path, error: SchemaError) -> SchemaError:
@@ -296,6 +282,14 @@ def damaged_part(path: Path, error: SchemaError) -> SchemaError:
         f"{error}. It is a part of the recording {str(path.parent)!r}: if it cannot be had again, move it away, with its {ROUNDS_SUFFIX} file if "
         "there is one, and the others are read without it"
     )
+
+
+def open_folder(path: Path, *, keep: bool = False) -> OpenRecording:
+    """Open a folder of parts; the package `suffice-scale` opens one of shards."""
+    if is_sharded(path):
+        opened: OpenRecording = provided("scale.open_shards", f"reading {str(path)!r}, a recording in shards,")(path)
+        return opened
+    return OpenFolder(path, opened_parts(path, keep=keep))
 
 
 def _part_with_rows(path: Path) -> OpenPart | None:

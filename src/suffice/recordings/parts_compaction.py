@@ -149,7 +149,7 @@ def _groups(paths: Sequence[Path], large_rows: int) -> Iterator[list[Path]]:
     yield group
 
 
-def gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Yield the rows of small tables in large ones, since each table becomes a row group, which takes time to read."""
     some: list[pa.Table] = []
     for table in tables:
@@ -170,6 +170,6 @@ def _join(folder: Path, paths: Sequence[Path]) -> None:
     out = folder / f"part-{moment}-{name[2].removesuffix('.parquet')}{_MERGED_SUFFIX}"
     with OpenFolder(folder, [open_part(path) for path in paths]) as opened:
         metadata = {**opened.metadata, MERGED: [{"file": path.name} for path in paths]}
-        write_tables(out, opened.schema, gathered(opened.tables(_JOINED_ROWS)), metadata, private=True)
+        write_tables(out, opened.schema, _gathered(opened.tables(_JOINED_ROWS)), metadata, private=True)
     for path in paths:
         path.unlink(missing_ok=True)

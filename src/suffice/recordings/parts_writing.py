@@ -179,6 +179,14 @@ class RecordedFolder:
 
     def _seal_full(self) -> None:
         """Seal the full parts, including those that become full meanwhile."""
+        try:
+            self._seal_each()
+        finally:
+            with self._lock:  # if it failed, the next full part is sealed all the same
+                if self._sealing is threading.current_thread():
+                    self._is_sealing = False
+
+    def _seal_each(self) -> None:
         tried = set[RoundJournal]()
         while True:
             with self._lock:

@@ -408,7 +408,7 @@ def is_recording(path: str | Path) -> bool:
     return place(path).suffix == ".parquet" or place(path).is_dir()
 
 
-def open_recording(path: str | Path, *, keep: bool = False, each: bool = False) -> OpenRecording:
+def open_recording(path: str | Path, *, keep: bool = False) -> OpenRecording:
     """Open a recording, a file or a folder of parts, without reading its rows.
 
     It includes rounds that a `Recorder` is still adding.
@@ -416,7 +416,6 @@ def open_recording(path: str | Path, *, keep: bool = False, each: bool = False) 
     Args:
         path: The recording.
         keep: Whether all rows will be read at once, so that they may stay in memory.
-        each: Whether to open each part of a folder, although an earlier read has joined their rows.
 
     Raises:
         DataError: The file does not exist.
@@ -426,9 +425,9 @@ def open_recording(path: str | Path, *, keep: bool = False, each: bool = False) 
         path = place(path)
         if not path.is_dir():
             return open_file(path, OpenFile)
-        from suffice.recordings.parts_joined import open_folder
+        from suffice.recordings.parts import open_folder
 
-        return open_folder(path, keep=keep, each=each)
+        return open_folder(path, keep=keep)
 
 
 def read_recording(path: str | Path) -> Recording:

@@ -23,13 +23,13 @@ def opened(path):
     return LockedJournal(path, busy="busy", wait_s=0.0)
 
 
-def written(path, values=VALUES):
+def written(path, values=VALUES, *, reserve=False):
     """Write values one by one; return the bytes of the file, and where each record ends."""
     with opened(path) as file:
         list(file.records())
         ends = [len(journal_file._HEADER)]
         for value in values:
-            file.append([value])
+            file.append([value], reserve=reserve)
             ends.append(file.place.offset)
     return path.read_bytes(), ends
 
@@ -76,10 +76,11 @@ def test_a_torn_write_is_cut_at_the_last_whole_record(tmp_path, caplog, zeros):
         assert read_locked(path) == [*whole[: max(kept - 1, 0)], "next"]
 
 
-def test_every_changed_bit_is_an_error_that_names_the_byte(tmp_path):
+@pytest.mark.parametrize("reserve", [False, True])
+def test_every_changed_bit_is_an_error_that_names_the_byte(tmp_path, reserve):
     path = tmp_path / "j"
-    data, ends = written(path)
-    for bit in range(8 * len(data)):
+    data, ends = written(path, reserve=reserve)
+    for bit in range(8 * ends[-1]):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
@@ -114,6 +115,31 @@ def test_a_power_cut_in_the_last_write_loses_nothing_before_it(tmp_path, caplog,
     changed[1024:1536] = bytes(512)  # a sector of an earlier write
     path.write_bytes(changed)
     with pytest.raises(SchemaError, match="damaged at byte"):
+        list(read_records(path))
+
+
+@pytest.mark.parametrize("reserve", [False, True])
+@pytest.mark.parametrize("size", [512, 4096])
+def test_a_zeroed_sector_before_other_records_is_an_error(tmp_path, size, reserve):
+    path = tmp_path / "j"
+    data, ends = written(path, [[number, "x" * (number % 40)] for number in range(1000)], reserve=reserve)
+    for start in range(0, ends[-2] - size, size):
+        changed = data[:start] + bytes(size) + data[start + size :]
+        path.write_bytes(changed)
+        for read in (read_locked, lambda place: list(read_records(place))):
+            with pytest.raises(SchemaError, match="damaged"):
+                read(path)
+        assert path.read_bytes() == changed
+
+
+@pytest.mark.parametrize("n_left", [6, 8, 17, 18])
+def test_zeros_over_two_records_are_an_error(tmp_path, n_left):
+    path = tmp_path / "j"
+    size = 512 - n_left - len(journal_file._HEADER) - len(encoded("")[0])
+    data, ends = written(path, ["x" * size, "short", "y" * 600], reserve=True)
+    assert ends[1] == 512 - n_left
+    path.write_bytes(data[:512] + bytes(512) + data[1024:])
+    with pytest.raises(SchemaError, match="damaged"):
         list(read_records(path))
 
 
@@ -152,6 +178,22 @@ def test_a_record_that_is_being_written_is_left_out_without_a_word(tmp_path, cap
     with caplog.at_level(logging.WARNING):
         list(read_records(path))
     assert f"from byte {ends[-2]:,} on are left out" in caplog.text
+
+
+def test_a_record_that_is_whole_after_the_read_was_not_torn(tmp_path, caplog, monkeypatch):
+    path = tmp_path / "j"
+    data, ends = written(path, reserve=True)
+    lock = journal_file.try_lock
+
+    def completed(file, **options):
+        path.write_bytes(data)
+        return lock(file, **options)
+
+    path.write_bytes(data[: ends[-1] - 3] + bytes(len(data) - ends[-1] + 3))
+    monkeypatch.setattr(journal_file, "try_lock", completed)
+    assert len(list(read_records(path))) == len(VALUES) - 1
+    assert not caplog.messages
+    assert len(list(read_records(path))) == len(VALUES)
 
 
 @pytest.mark.whole

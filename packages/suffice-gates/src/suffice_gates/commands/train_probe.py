@@ -123,12 +123,11 @@ def train_probe_command(
     if thinks and (least != _LEAST or other is not None):
         raise DataError("states of chains have one label each and one prompt: leave out least and rag-states")
     data = LabelledStates(states=states_read, labels=known, texts=texts, questions=questions, clusters=clusters)
-    names = [*dict.fromkeys(data.units.values())]
-    split = split_by_hash(names, dev=dev_share, test=test_share, salt=salt, texts=texts).expanded(data.units)
+    split = split_by_hash([*dict.fromkeys(data.units.values())], dev=dev_share, test=test_share, salt=salt, texts=texts)
     with status("training", quiet=output.as_json) as report:
         run = run_training(
             data,
-            split,
+            split.expanded(data.units),
             kind=kind,
             layers=_layers(layer, layers),
             seeds=_whole_numbers("seeds", seeds),

@@ -117,7 +117,17 @@ def test_a_token_budget_ends_at_the_first_checkpoint_beyond_it():
 
 
 @pytest.mark.parametrize(
-    "rule", ["dynasor(1)", "dynasor(2.5)", "deer(1)", "deer(0)", "thought_calibrated(0)", "thought_calibrated(3)"]
+    "rule",
+    [
+        "dynasor(1)",
+        "dynasor(2.5)",
+        "deer(1)",
+        "deer(0)",
+        "lynx(0)",
+        "lynx(1)",
+        "thought_calibrated(0)",
+        "thought_calibrated(3)",
+    ],
 )
 def test_rules_of_thought_refuse_numbers_out_of_range(rule):
     with pytest.raises(RuleSyntaxError, match="not"):

@@ -67,8 +67,8 @@ def thought_calibrated(probability: float = 0.9) -> Rule:
 def lynx(probability: float = 0.9) -> Rule:
     """Return LYNX's rule: a probe on the model's states finds the trial answer right with more than `probability` (Akgül et al., 2025).
 
-    No trial is asked before the stop.  The paper looks at words such as "wait", where checkpoints then have to be, and takes its
-    threshold from conformal prediction; here `suffice certify --path p_settled` tests thresholds.
+    No trial is asked before the stop.  The paper reads the states at words such as "wait", and takes its threshold from conformal
+    prediction; here they are read at checkpoints every few tokens, and `suffice certify --path p_settled` tests thresholds.
 
     >>> print(lynx(0.8))
     p_settled > 0.8

@@ -373,7 +373,8 @@ class LockedJournal:
             left = left[self._file.write(left) :]
         if reserve and end > size:
             with suppress(OSError):  # a disk that is almost full has space for the records alone
-                self._file.write(bytes(max(_RESERVED, min(_GROWTH * end, end + _LARGEST_RESERVE)) - end))
+                for _ in range(end, max(_RESERVED, min(_GROWTH * end, end + _LARGEST_RESERVE)), _RESERVED):
+                    self._file.write(bytes(_RESERVED))
 
     def sync(self) -> None:
         """Sync the written records to the disk."""

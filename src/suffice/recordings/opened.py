@@ -7,7 +7,6 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -367,11 +366,12 @@ def _write(
     schema = schema.with_metadata({META_KEY: header})
     digest = TableDigest(schema, header)
     remaining = iter(tables)
-    first = next(remaining, None)
-    with pq.ParquetWriter(sink, schema, compression=_codecs(schema, first), write_page_checksum=True) as writer:
-        for table in () if first is None else chain([first], remaining):
+    table = next(remaining, None)
+    with pq.ParquetWriter(sink, schema, compression=_codecs(schema, table), write_page_checksum=True) as writer:
+        while table is not None:  # no other name holds a table, since they may be large
             writer.write_table(table)
             digest.update(table)
+            table = next(remaining, None)
         writer.add_key_value_metadata(digest.to_metadata())
 
 

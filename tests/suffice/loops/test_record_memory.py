@@ -10,7 +10,6 @@ import pytest
 
 from suffice import record
 from suffice.errors import AuthenticationFailedError
-from suffice.loops.assembly import Assembly
 from suffice.recordings import Journal
 from suffice.recordings.journal_file import read_records
 from tests.suffice.loops.test_record import scripted
@@ -20,8 +19,8 @@ pytestmark = pytest.mark.whole
 TEXT, ROUNDS = 2_000, 10
 """Characters of each reply, and replies to each question."""
 
-FEW, MANY, PIECE = 60, 140, 200
-"""Questions of a short and of a long recording, and rows of a piece; those of the short one are written in pieces, too."""
+FEW, MANY = 450, 700
+"""Questions of a short and of a long recording; the rows of the short one are written in pieces, too."""
 
 
 def begun(folder, n):
@@ -64,14 +63,6 @@ def grown(measured):
 def peaks(tmp_path_factory):
     """Return the peaks of writing a journal's rows to a new file, and of adding a question to that file."""
     written, added = {}, {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(Assembly.__init__.__kwdefaults__, "rows", PIECE)
-        measure(tmp_path_factory, written, added)
-    return written, added
-
-
-def measure(tmp_path_factory, written, added):
-    """Record beside a short and a long journal, and keep what was held."""
     for n in (FEW, MANY):
         questions, loop, path = begun(tmp_path_factory.mktemp(str(n)), n)
         with peak() as held:
@@ -80,6 +71,7 @@ def measure(tmp_path_factory, written, added):
         with peak() as held:
             assert record(questions, loop, path).questions == n + 2
             added[n] = held()
+    return written, added
 
 
 def test_writing_what_the_journal_holds_takes_no_more_memory_for_more_questions(peaks):

@@ -357,7 +357,7 @@ def test_gated_rules_start_at_round_0_and_equal_replay(form):
     of = gated(40, seed=2)
     for names in (GATED, GATED[:4], GATED[:1]):
         made = explorer(gated_space(form, names, patience=(1, 2)), of)
-        numbers = np.sort(np.random.default_rng(1).choice(made.space.count, min(made.space.count, 20), replace=False))
+        numbers = np.sort(np.random.default_rng(1).choice(made.space.count, min(made.space.count, 40), replace=False))
         rules = made.rules(numbers)
         assert {reads_round_0(rule) for rule in rules} == ({True, False} if len(names) > 1 else {True})
         means = made.means(numbers)
@@ -679,7 +679,7 @@ def test_the_choice_is_made_on_tune_and_reported_on_eval():
 def test_the_naive_best_flatters_and_cross_fitting_does_not():
     """Rules without any merit: the naive lead is luck, which the other estimates and the corrected p-value show."""
     naive, crossed, corrected = [], [], []
-    for seed in range(20):
+    for seed in range(40):
         of = recording(60, seed=100 + seed, prefix="e")
         tune = recording(60, seed=200 + seed)
         table = of.table.set_column(
@@ -692,7 +692,7 @@ def test_the_naive_best_flatters_and_cross_fitting_does_not():
         corrected.append(made.optimism.p_corrected)
         assert made.optimism.p_raw <= made.optimism.p_corrected
     assert np.mean(naive) > 0.54
-    assert abs(np.mean(crossed) - 0.5) < 0.035
+    assert abs(np.mean(crossed) - 0.5) < 0.025
     assert np.mean(np.array(corrected) < 0.05) <= 0.25
 
 

@@ -11,9 +11,8 @@ from suffice import diagnose, replay, report, search
 from suffice.errors import UnsettledError
 from suffice.importers.facts import OrderSigns
 from suffice.recordings import read_recording
-from tests.suffice.importers.test_new_users import by_round, choices, imported, written
-from tests.suffice.importers.test_new_users_again import table
 from tests.support.cli_tools import CITIES
+from tests.support.logs import by_round, imported, offered, written
 
 
 def drawn(n=60, rounds=4, shares=(0.3, 0.5, 0.7, 0.9)):
@@ -59,7 +58,7 @@ def test_scores_numbered_otherwise_belong_to_answers(tmp_path, shift):
         }
         for q, gold, said in drawn()
     ]
-    summary = imported(table(tmp_path, rows))
+    summary = imported(written(tmp_path / "log.csv", rows))
     right = [np.mean([said[r] == gold for _, gold, said in drawn()]) for r in range(4)]
     assert [means.scores["score"] for means in summary.by_round] == pytest.approx(right)
     assert any("belong to them in this order" in note for note in summary.notes)
@@ -86,7 +85,7 @@ def lists(name, shares):
 @pytest.mark.parametrize("name", ["pred", "responses", "prediction"])
 def test_answers_in_no_order_are_asked_about(tmp_path, name):
     path = written(tmp_path, lists(name, (0.6,) * 4))
-    assert [*choices(path).choices][:2] == ["--samples", "--expected sample-list"]
+    assert offered(path)[:2] == ["--samples", "--expected sample-list"]
     assert imported(path, samples=True).samples
     assert imported(path, columns={"rounds": name}).rounds == 4
     assert by_round(written(tmp_path, lists(name, (0.3, 0.5, 0.7, 0.9))))[-1] > 0.8
@@ -134,7 +133,7 @@ def test_trials_are_asked_about_unless_scores_rise(tmp_path, share):
     ]
     path = written(tmp_path, rows)
     if len({*share}) == 1:
-        assert [*choices(path).choices][:2] == ["--samples", "--column round=trial"]
+        assert offered(path)[:2] == ["--samples", "--column round=trial"]
     else:
         assert imported(path).by_round[-1].scores["reward"] > 0.7
 
@@ -143,7 +142,7 @@ def test_samples_are_asked_about_though_the_answer_is_named(tmp_path):
     records = [
         {"id": q, "gold": gold, "solutions": said, "rewards": [1] * 4} for q, gold, said in drawn(shares=(0.6,) * 4)
     ]
-    assert "--samples" in choices(written(tmp_path, records), columns={"answer": "solution"}).choices
+    assert "--samples" in offered(written(tmp_path, records), columns={"answer": "solution"})
 
 
 def scored(score):

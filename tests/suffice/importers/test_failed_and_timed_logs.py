@@ -13,9 +13,8 @@ import pytest
 from suffice import import_recording
 from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.policy.comparisons import chosen_normalizer
-from tests.suffice.importers.test_new_users import answer, by_round, choices, imported, written
-from tests.suffice.importers.test_new_users_again import table
 from tests.support.cli_tools import CITIES
+from tests.support.logs import answer, by_round, first_choice, imported, offered, written
 
 
 def squares(q, r):
@@ -28,8 +27,7 @@ def test_decimal_commas_are_asked_about_unless_thousands_or_units_show_them(tmp_
     assert by_round(path) == [0.0, 1.0]
     path.with_suffix(".import.json").unlink()
     rows = [{**row, "gold": "3,5" if row["id"] else "1,234 m²"} for row in rows]  # English thousands among them
-    found = choices(written(tmp_path, rows))
-    assert next(iter(found.choices)) == "--set normalizer=decimal_comma"
+    assert offered(written(tmp_path, rows))[0] == "--set normalizer=decimal_comma"
 
 
 def test_decimal_commas_beside_words_are_asked_about(tmp_path):
@@ -38,8 +36,7 @@ def test_decimal_commas_beside_words_are_asked_about(tmp_path):
         gold = ("Ja", f"02.{q % 9 + 1:02}.2019", f"1.{100 + q},5 kg")[q % 3]
         said = ("Nein", "05.12.2018", f"1{100 + q},5 kg")[q % 3], gold.replace("1.", "1") if q % 3 == 2 else gold
         rows += [{"id": q, "round": r, "answer": own, "gold": gold} for r, own in enumerate(said, start=1)]
-    found = choices(written(tmp_path, rows))
-    assert next(iter(found.choices)) == "--set normalizer=decimal_comma"
+    assert offered(written(tmp_path, rows))[0] == "--set normalizer=decimal_comma"
     assert by_round(written(tmp_path, rows), normalizer="decimal_comma") == [pytest.approx(1 / 3), 1.0]
 
 
@@ -56,8 +53,7 @@ def test_points_between_thousands_are_asked_about(tmp_path):
         for q in range(30)
         for r in (1, 2)
     ]
-    found = choices(written(tmp_path, rows))
-    assert [*found.choices] == ["--set normalizer=decimal_comma", "--set normalizer=number"]
+    assert offered(written(tmp_path, rows)) == ["--set normalizer=decimal_comma", "--set normalizer=number"]
 
 
 def test_a_query_with_a_number_is_no_number():
@@ -88,7 +84,7 @@ def test_gold_answers_are_no_rounds_of_their_own(tmp_path):
         for q in range(40)
         for r in (1, 2)
     ]
-    assert [*choices(written(tmp_path, rows)).choices] == ["--column question_id=Vraag-Nr"]
+    assert offered(written(tmp_path, rows)) == ["--column question_id=Vraag-Nr"]
 
 
 def timed(tmp_path, times, name="Time", order=(2, 0, 1)):
@@ -97,7 +93,7 @@ def timed(tmp_path, times, name="Time", order=(2, 0, 1)):
         for q in range(30)
         for r in order
     ]
-    return table(tmp_path, rows)
+    return written(tmp_path / "log.csv", rows)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +114,7 @@ def test_times_with_slashes_order_rounds(tmp_path, times, name):
 def test_day_and_month_are_asked_about(tmp_path):
     path = timed(tmp_path, ["01/02/2025 22:MM", "01/02/2025 23:MM", "02/01/2025 03:MM"])
     options = ["--column round=Time:day-first", "--column round=Time:month-first"]
-    assert [*choices(path).choices] == options
+    assert offered(path) == options
     assert by_round(path, columns={"round": "Time:month-first"})[-1] == 1.0
     assert by_round(path, columns={"round": "Time:day-first"}, expected=["falling-scores"])[0] == 1.0
     with pytest.raises(DataError, match="month-first"):
@@ -133,7 +129,7 @@ def test_seconds_that_rows_took_are_no_times(tmp_path):
         for r in range(3)
     ]
     path = written(tmp_path, rows)
-    assert [*choices(path).choices] == ["--column round=", "--column round=time:ascending"]
+    assert offered(path) == ["--column round=", "--column round=time:ascending"]
     assert by_round(path, columns={"round": ""})[-1] == 1.0
     assert by_round(path, columns={"round": "time:ascending"})[1] == 1.0
     assert by_round(written(tmp_path, [{**row, "time": n} for n, row in enumerate(rows)]))[-1] == 1.0
@@ -141,7 +137,7 @@ def test_seconds_that_rows_took_are_no_times(tmp_path):
 
 def test_times_in_no_known_form_are_asked_about(tmp_path):
     path = timed(tmp_path, ["Jan 2, 2025 22:MM", "Jan 2, 2025 23:MM", "Jan 3, 2025 03:MM"], order=(0, 1, 2))
-    assert [*choices(path).choices] == ["--column round="]
+    assert offered(path) == ["--column round="]
     assert by_round(path, columns={"round": ""})[-1] == 1.0
 
 
@@ -157,15 +153,14 @@ def chat(q, question):
 
 def test_examples_before_the_question_are_no_rounds(tmp_path):
     path = written(tmp_path, [chat(q, f"How many crates has depot {q}?") for q in range(60)])
-    position = next(iter(choices(path).choices.values()))[0]
+    position = first_choice(path)
     assert by_round(path, answer_position=position) == [0.0, 1.0]
     assert imported(path, answer_position=position).clusters == 60
 
 
 def test_one_question_for_all_conversations_stops(tmp_path):
     path = written(tmp_path, [chat(q, "How many crates are there?") for q in range(60)])
-    found = choices(path, answer_position=r"regex:answer is (\d+)")
-    assert next(iter(found.choices)) == "--column question="
+    assert offered(path, answer_position=r"regex:answer is (\d+)")[0] == "--column question="
     assert imported(path, answer_position=r"regex:answer is (\d+)", columns={"question": ""}).clusters == 60
 
 
@@ -190,10 +185,10 @@ def observations():
 
 
 def test_failed_calls_are_asked_about(tmp_path):
-    path = table(tmp_path, observations())
+    path = written(tmp_path / "log.csv", observations())
     where = {"level": "DEFAULT"}
-    assert next(iter(choices(path).choices)) == "--where level=DEFAULT"
-    position = next(iter(choices(path, where=where).choices.values()))[0]
+    assert offered(path)[0] == "--where level=DEFAULT"
+    position = first_choice(path, where=where)
     assert by_round(path, where=where, answer_position=position) == [0.0, 1.0, 1.0]
     assert imported(path, where=where, answer_position=position, columns={"golds": "metadata"}).rounds == 3
 
@@ -207,7 +202,7 @@ def test_repeated_calls_without_an_answer_are_left_out(tmp_path):
     path = written(tmp_path, rows)
     assert any("20 rows without" in note for note in imported(path).notes)
     assert by_round(path)[-1] == 1.0
-    assert [*choices(written(tmp_path, [*rows, rows[-1]])).choices] == [
+    assert offered(written(tmp_path, [*rows, rows[-1]])) == [
         "--repeated last",
         "--repeated first",
         "--column run=attempt",
@@ -231,8 +226,7 @@ def test_rows_with_new_answers_are_offered(tmp_path):
                     }
                 )
     path = written(tmp_path, rows)
-    found = choices(path)
-    assert next(iter(found.choices)) == """--where 'next=["critique"]'"""
+    assert offered(path)[0] == """--where 'next=["critique"]'"""
     assert len(by_round(path, where={"next": '["critique"]'})) == 3
 
 
@@ -242,8 +236,8 @@ def test_a_column_that_counts_down_is_asked_about(tmp_path):
         for q in range(30)
         for r in (2, 1, 0)
     ]
-    path = table(tmp_path, rows)
-    assert next(iter(choices(path).choices)) == "--column round=retries_left:2,1,0"
+    path = written(tmp_path / "log.csv", rows)
+    assert offered(path)[0] == "--column round=retries_left:2,1,0"
     assert by_round(path, columns={"round": "retries_left:2,1,0"})[-1] == 1.0
 
 
@@ -268,7 +262,7 @@ def retried(tmp_path):
                 rows.append(
                     {"session_id": f"s{q}", "created_at": 1_700_000_000 + len(rows), **call, "gold": CITIES[q % 4]}
                 )
-    return table(tmp_path, rows)
+    return written(tmp_path / "log.csv", rows)
 
 
 def test_calls_of_a_loop_lead_to_its_rounds(tmp_path):
@@ -307,7 +301,7 @@ def test_calls_that_failed_are_no_other_loop(tmp_path, alias, counts):
             rows += [failed] if (q + r) % 5 == 0 else []
             rows.append({**row, "model": "small", "answer": answer(q, r), "error": None})
     path = written(tmp_path, rows)
-    options = {} if counts else next(iter(choices(path).choices.values()))[0]
+    options = {} if counts else first_choice(path)
     assert options == ({} if counts else {"where": {"answer": "*"}})
     summary = imported(path, **options)
     assert (summary.trajectories, summary.rounds, summary.loops) == (30, 2, ())

@@ -4,44 +4,22 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 
 import pytest
 
-from suffice import import_recording
 from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.importers.answer_or_gold import refuse_gold_as_answer
 from suffice.importers.records import Record
 from suffice.importers.table_columns import TableColumns
 from tests.support.cli_tools import CITIES
-
-
-def written(tmp_path, records):
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    return path
-
-
-def imported(path, **options):
-    path.with_suffix(".import.json").unlink(missing_ok=True)
-    return import_recording(path, out=path.with_suffix(".parquet"), **options)
-
-
-def choices(path, **options):
-    with pytest.raises(UnsettledError) as error:
-        imported(path, **options)
-    return error.value
-
-
-def answer(q, r):
-    return CITIES[(q + (r < 2)) % 4] if q % 3 else CITIES[q % 4]
+from tests.support.logs import answer, asked, by_round, first_choice, imported, offered, written
 
 
 def test_single_outputs_are_replies_with_heads(tmp_path):
     reply = "[[ ## reasoning ## ]]\nPage {} of {}.\n\n[[ ## answer ## ]]\n{}\n\n[[ ## completed ## ]]"
     records = [{"history": [{"outputs": [reply.format(q, r, answer(q, r))]} for r in range(3)]} for q in range(60)]
     path = written(tmp_path, records)
-    position = next(iter(choices(path).choices.values()))[0]
+    position = first_choice(path)
     assert imported(path, answer_position=position).preview.rounds[0].answer in CITIES
 
 
@@ -54,7 +32,7 @@ def test_other_names_of_success_are_metrics(tmp_path, name, metric):
 def test_a_critic_is_no_run(tmp_path):
     said = [{"agent": ("writer", "critic")[i % 2], "content": f"Text {i}"} for i in range(6)]
     path = written(tmp_path, [{"id": q, "conversation": said} for q in range(9)])
-    assert [*choices(path).choices] == ["--where agent=writer"]
+    assert offered(path) == ["--where agent=writer"]
     panel = [{"agent": f"agent_{i}", "round": 1, "content": CITIES[i]} for i in range(3)]
     assert imported(written(tmp_path, [{"id": q, "conversation": panel} for q in range(9)])).trajectories == 27
 
@@ -68,7 +46,7 @@ def test_inputs_of_tools_are_doubted_as_answers(tmp_path):
 
 def test_what_a_user_asks_is_no_round(tmp_path):
     path = written(tmp_path, [{"id": q, "turns": [f"Where is {q}?", f"And {q}?"]} for q in range(9)])
-    assert "nothing to stop" in choices(path).question
+    assert "nothing to stop" in asked(path).question
     assert imported(path, columns={"rounds": "turns"}).rounds == 2
 
 
@@ -76,12 +54,12 @@ def test_rounds_without_any_answer_are_asked_about(tmp_path):
     rounds = [[{"consensus": str(q + r), "votes": [str(r), str(q)]} for r in range(3)] for q in range(9)]
     path = written(tmp_path, [{"rounds": own} for own in rounds])
     options = ["--column answer=consensus", "--column answer=votes", "--column answer="]
-    assert [*choices(path).choices] == options
+    assert offered(path) == options
 
 
 def test_many_answers_make_a_short_question(tmp_path):
     path = written(tmp_path, [{f"system{c}_x": {"answer": CITIES[i % 4] + c} for i, c in enumerate("abcdefghij")}] * 3)
-    error = choices(path)
+    error = asked(path)
     assert len(error.choices) == 6
     assert "4 more" in error.question
 
@@ -97,7 +75,7 @@ def test_a_critic_in_rows_is_asked_about(tmp_path):
     said = [(r, agent, f"{agent} {r}") for r in range(3) for agent in ("solver", "critic")]
     rows = [{"id": q, "round": r, "agent": agent, "content": text} for q in range(9) for r, agent, text in said]
     path = written(tmp_path, rows)
-    assert [*choices(path).choices] == ["--where agent=solver"]
+    assert offered(path) == ["--where agent=solver"]
     assert imported(path, where={"agent": "solver"}).trajectories == 9
     assert imported(path, columns={"run": "agent"}).trajectories == 18
 
@@ -107,11 +85,6 @@ def test_a_score_that_golds_contradict_is_noted(tmp_path):
         {"id": q, "step": r, "answer": f"{q}.1{r}", "gold": q + 0.125, "correct": 1} for q in range(9) for r in range(3)
     ]
     assert any("--metric correct" in note for note in imported(written(tmp_path, rows)).notes)
-
-
-def by_round(path, **options):
-    rounds = imported(path, **options).by_round
-    return [next(iter(means.scores.values()), means.em if math.isnan(means.match) else means.match) for means in rounds]
 
 
 def test_lists_of_messages_are_no_question(tmp_path):
@@ -124,7 +97,7 @@ def test_a_harness_with_several_replies_is_asked_about(tmp_path):
     records = [{"doc_id": q, "target": "Rome", "resps": [[f"So {answer(q, r)}." for r in range(4)]]} for q in range(20)]
     replies = [[answer(q, r) for r in range(4)] for q in range(20)]
     path = written(tmp_path, [{**one, "filtered_resps": own} for one, own in zip(records, replies, strict=True)])
-    assert next(iter(choices(path).choices)) == "--samples"
+    assert offered(path)[0] == "--samples"
     assert imported(path, samples=True).preview.rounds[0].answer in CITIES
 
 
@@ -149,7 +122,7 @@ def test_gold_answers_in_brackets_are_noticed(tmp_path):
         for q in range(60)
         for r in range(3)
     ]
-    assert next(iter(choices(written(tmp_path, rows)).choices)) == "--column golds=wanted"
+    assert offered(written(tmp_path, rows))[0] == "--column golds=wanted"
 
 
 def test_verdicts_of_a_judge_are_a_metric(tmp_path):
@@ -168,7 +141,7 @@ def test_gold_answers_called_after_the_answers(tmp_path):
         for r in range(3)
     ]
     path = written(tmp_path, rows)
-    assert [*choices(path).choices] == ["--column answer=spans --column golds=gold_spans"]
+    assert offered(path) == ["--column answer=spans --column golds=gold_spans"]
     assert by_round(path, columns={"answer": "spans"})[-1] == 1.0
 
 
@@ -179,7 +152,7 @@ def test_what_a_user_says_in_each_row_is_doubted(tmp_path):
         for t in range(3)
     ]
     path = written(tmp_path, rows)
-    assert [*choices(path).choices] == ["--column question_id=session_id"]
+    assert offered(path) == ["--column question_id=session_id"]
     assert imported(path, columns={"question_id": "session_id"}).rounds == 3
     told = written(tmp_path, [{**row, "gold": CITIES[row["session_id"] % 4]} for row in rows])
     assert imported(told).rounds == 3
@@ -214,7 +187,7 @@ def test_results_within_results_are_the_records(tmp_path):
 
 def test_lists_of_texts_in_rows_may_be_answers(tmp_path):
     path = written(tmp_path, [{"id": q, "sampled": [answer(q, r)]} for q in range(20) for r in range(3)])
-    assert "--column answer=sampled" in choices(path).choices
+    assert "--column answer=sampled" in offered(path)
     assert imported(path, columns={"answer": "sampled"}).by_round[0].answered == 1.0
 
 
@@ -225,7 +198,7 @@ def test_lists_in_any_order_are_asked_about(tmp_path):
         for r in range(3)
     ]
     path = written(tmp_path, rows)
-    assert [*choices(path).choices] == ["--set normalizer=literal", "--set normalizer=unordered"]
+    assert offered(path) == ["--set normalizer=literal", "--set normalizer=unordered"]
     assert by_round(path, normalizer="unordered") == [1.0, 1.0, 1.0]
 
 
@@ -262,4 +235,4 @@ def test_a_trace_with_texts_may_list_rounds(tmp_path):
         {"qid": q, "answer": "Rome", "trace": [{"cont": f"So {answer(q, r)}, {q}."} for r in range(3)]}
         for q in range(20)
     ]
-    assert "--column rounds=trace" in choices(written(tmp_path, records)).choices
+    assert "--column rounds=trace" in offered(written(tmp_path, records))

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-
 import pytest
 
 from suffice.errors import DataError, UnsettledError
 from suffice.recordings import read_recording
 from suffice.recordings.runs import refuse_several_loops
-from tests.suffice.importers.test_new_users import answer, by_round, choices, imported, written
 from tests.support.cli_tools import CITIES
-
-
-def table(tmp_path, rows, name="log.csv"):
-    path = tmp_path / name
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, [*rows[0]])
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
+from tests.support.logs import answer, asked, by_round, imported, offered, written
 
 
 def queries(q, names=("pred_sql_0", "pred_sql_1"), scores=("exec_acc_0", "exec_acc_1")):
@@ -36,22 +25,21 @@ def queries(q, names=("pred_sql_0", "pred_sql_1"), scores=("exec_acc_0", "exec_a
 
 @pytest.mark.parametrize("scores", [("exec_acc_0", "exec_acc_1"), ("is correct (r0)", "is correct (r1)")])
 def test_scores_beside_numbered_answers_judge(tmp_path, scores):
-    path = table(tmp_path, [queries(q, scores=scores) for q in range(60)])
+    path = written(tmp_path / "log.csv", [queries(q, scores=scores) for q in range(60)])
     rounds = {"rounds": "pred_sql_0,pred_sql_1"}
     assert by_round(path, columns=rounds) == [0.0, 1.0]
-    alarm = choices(path, columns={**rounds, "golds": "gold_sql"})
-    assert next(iter(alarm.choices)) == "--column golds="
+    assert offered(path, columns={**rounds, "golds": "gold_sql"})[0] == "--column golds="
 
 
 def test_scores_are_called_as_drafts_are(tmp_path):
     names = ("draft", "final")
-    path = table(tmp_path, [queries(q, names, ("draft_correct", "final_correct")) for q in range(60)])
+    path = written(tmp_path / "log.csv", [queries(q, names, ("draft_correct", "final_correct")) for q in range(60)])
     assert by_round(path, columns={"rounds": "draft,final"}) == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(("column", "said"), [("exec_acc_0", "a single round"), ("ex_final", "known once")])
 def test_one_score_does_not_judge_all_rounds(tmp_path, column, said):
-    path = table(tmp_path, [queries(q) for q in range(60)])
+    path = written(tmp_path / "log.csv", [queries(q) for q in range(60)])
     with pytest.raises(DataError, match=said):
         imported(path, columns={"rounds": "pred_sql_0,pred_sql_1"}, metrics={"exec_acc": column})
 
@@ -67,18 +55,18 @@ def staged(order, words=STAGES, name="stage"):
     ("words", "name"), [(STAGES, "stage"), (("draft_0", "draft_1", "final"), "phase"), (STAGES, "node")]
 )
 def test_stages_in_words_are_asked_about(tmp_path, words, name):
-    path = table(tmp_path, staged((2, 0, 1), words, name))
+    path = written(tmp_path / "log.csv", staged((2, 0, 1), words, name))
     option = f"round={name}:{','.join(words)}"
-    assert next(iter(choices(path).choices)) == f"--column {option}"
-    assert next(iter(choices(path, columns={"round": name}).choices)) == f"--column {option}"
+    assert offered(path)[0] == f"--column {option}"
+    assert offered(path, columns={"round": name})[0] == f"--column {option}"
     assert by_round(path, columns={"round": option.removeprefix("round=")})[-1] == 1.0
     with pytest.raises(DataError, match="order has only"):
         imported(path, columns={"round": f"{name}:{words[0]},{words[2]}"})
 
 
 def test_stages_in_their_order_are_not_asked_about(tmp_path):
-    assert by_round(table(tmp_path, staged((0, 1, 2))))[-1] == 1.0
-    assert by_round(table(tmp_path, staged((0, 1, 2), ("plan", "check", "write"))))[-1] == 1.0
+    assert by_round(written(tmp_path / "log.csv", staged((0, 1, 2))))[-1] == 1.0
+    assert by_round(written(tmp_path / "log.csv", staged((0, 1, 2), ("plan", "check", "write"))))[-1] == 1.0
 
 
 @pytest.mark.parametrize("key", ["id", "sample_id"])
@@ -94,17 +82,18 @@ def test_with_and_without_retrieval_is_asked_about(tmp_path, key):
         for q in range(30)
         for r in (1, 0)
     ]
-    found = choices(table(tmp_path, rows))
+    found = asked(written(tmp_path / "log.csv", rows))
     option, (value, _) = next(iter(found.choices.items()))
     assert option == "--column round=use_retrieval --first-round 0"
-    summary = imported(table(tmp_path, rows), **value)
+    summary = imported(written(tmp_path / "log.csv", rows), **value)
     assert [means.round for means in summary.by_round] == [0, 1]
     assert summary.by_round[1].em == 1.0
 
 
 def shares(tmp_path, gold, said):
-    return table(
-        tmp_path, [{"id": q, "step": r, "gold": gold(q), "answer": said(q, r)} for q in range(30) for r in (1, 2)]
+    return written(
+        tmp_path / "log.csv",
+        [{"id": q, "step": r, "gold": gold(q), "answer": said(q, r)} for q in range(30) for r in (1, 2)],
     )
 
 
@@ -112,7 +101,7 @@ def test_percentages_equal_fractions(tmp_path):
     path = shares(tmp_path, lambda q: f"0.{q + 11}", lambda q, r: f"{q + 11} %" if r == 2 else f"0.{q + 12}")
     assert by_round(path) == [0.0, 1.0]
     path = shares(tmp_path, lambda q: f"0.{q + 11}" if q % 2 else str(q + 11), lambda q, r: f"{q + 10 + r} %")
-    assert [*choices(path).choices] == ["--set normalizer=percent", "--set normalizer=number"]
+    assert offered(path) == ["--set normalizer=percent", "--set normalizer=number"]
     path = shares(tmp_path, lambda q: str(q + 11), lambda q, r: f"{q + 9 + r} %")
     assert by_round(path) == [0.0, 1.0]
 
@@ -150,22 +139,21 @@ def test_a_letter_is_read_before_a_distractor(tmp_path):
         for q in range(60)
     ]
     path = written(tmp_path, records)
-    asked = choices(path).choices
-    assert next(iter(asked)) == "--samples"
+    assert offered(path)[0] == "--samples"
     assert by_round(path, samples=True)[-1] == 0.8
     assert read_recording(tmp_path / "log.parquet").metadata["config"]["answer_position"]["text"].startswith("^")
 
 
 def test_answers_that_are_all_empty_stop(tmp_path):
     rows = [{"id": q, "step": r, "answer": None, "gold": "Rome"} for q in range(30) for r in (1, 2)]
-    assert "no answer in any round" in choices(written(tmp_path, rows)).question
+    assert "no answer in any round" in asked(written(tmp_path, rows)).question
 
 
 def test_the_numbers_of_options_are_no_answers(tmp_path):
     rows = [{"id": q, "step": r, "answer": "ABCD"[(q + r) % 4], "gold": q % 4} for q in range(30) for r in (1, 2)]
-    assert "number of an option" in choices(written(tmp_path, rows)).question
+    assert "number of an option" in asked(written(tmp_path, rows)).question
 
 
 def test_words_that_tell_no_order_may_be_loops(tmp_path):
-    found = choices(table(tmp_path, staged((1, 0, 2), ("plain", "chain", "vote"), "strategy")))
+    found = asked(written(tmp_path / "log.csv", staged((1, 0, 2), ("plain", "chain", "vote"), "strategy")))
     assert [*found.choices][:2] == ["--column run=strategy", "--column round=strategy:chain,plain,vote"]

@@ -13,8 +13,8 @@ from suffice.importers.merged_cells import refuse_second_header
 from suffice.importers.records import Record
 from suffice.policy.comparisons import chosen_normalizer
 from suffice.recordings import read_recording
-from tests.suffice.importers.test_new_users import answer, by_round, choices, imported, written
 from tests.support.cli_tools import CITIES
+from tests.support.logs import answer, by_round, imported, offered, written
 
 
 def delivered(copies=(5, 30), lost=()):
@@ -52,7 +52,7 @@ def test_messages_delivered_twice_are_no_rounds(tmp_path):
 
 def test_many_copies_are_asked_about(tmp_path):
     path = written(tmp_path, delivered(copies=range(0, 60, 3)))
-    assert [*choices(path).choices] == ["--column round=seq", "--column round="]
+    assert offered(path) == ["--column round=seq", "--column round="]
     assert imported(path, columns={"round": "seq"}).rounds == 3
     assert imported(path, columns={"round": ""}).rounds == 4
 
@@ -98,7 +98,7 @@ def test_a_latency_makes_rows_other_calls():
 )
 def test_shuffled_totals_are_asked_about(tmp_path, name, numbers):
     path = written(tmp_path, counted(numbers, name))
-    assert [*choices(path).choices] == [f"--column round={name}:ascending", "--column round="]
+    assert offered(path) == [f"--column round={name}:ascending", "--column round="]
     assert by_round(path, columns={"round": f"{name}:ascending"})[-1] == 1.0
     assert by_round(path, columns={"round": ""})[-1] < 1.0
 
@@ -108,7 +108,7 @@ def test_one_order_in_all_questions_is_asked_about_if_it_falls(tmp_path, values,
     rows = [{"id": q, "used_tokens": n, "answer": answer(q, r)} for q in range(40) for r, n in enumerate(values)]
     path = written(tmp_path, rows)
     if asked:
-        assert next(iter(choices(path).choices)) == "--column round=used_tokens:ascending"
+        assert offered(path)[0] == "--column round=used_tokens:ascending"
     else:
         assert imported(path).rounds == len(values)
 
@@ -184,15 +184,14 @@ def hits(**more):
 @pytest.mark.parametrize("options", [{}, {"log_golds": "drop"}])
 def test_a_constant_is_no_id(tmp_path, options):
     path = written(tmp_path, hits())
-    error = choices(path, **options)
-    assert [*error.choices] == ["--column question_id=_source.trace.id", "--column question_id=index"]
+    assert offered(path, **options) == ["--column question_id=_source.trace.id", "--column question_id=index"]
     assert imported(path, columns={"question_id": "_source.trace.id"}, **options).trajectories == 24
     assert imported(path, columns={"question_id": "index"}, **options).rounds == 72
 
 
 def test_a_computed_id_is_no_option(tmp_path):
     path = written(tmp_path, [{"rounds": [{"case": f"c{i // 3}", "answer": answer(i // 3, i % 3)} for i in range(72)]}])
-    assert [*choices(path).choices] == ["--column question_id=case"]
+    assert offered(path) == ["--column question_id=case"]
 
 
 def test_one_question_with_few_other_values_is_read(tmp_path):

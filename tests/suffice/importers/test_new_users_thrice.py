@@ -10,8 +10,8 @@ import pytest
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import import_recording, table_parts
 from suffice.recordings import read_recording
-from tests.suffice.importers.test_new_users import answer, by_round, choices, imported, written
 from tests.support.cli_tools import CITIES
+from tests.support.logs import answer, asked, by_round, first_choice, imported, offered, written
 
 CLOCK = "2026-03-{:02}T{:02}:30:00Z"
 
@@ -33,7 +33,7 @@ def test_equal_times_that_fall_along_the_file_are_asked_about(tmp_path, monkeypa
         monkeypatch.setattr(table_parts, "LARGE", 0)
         monkeypatch.setattr(table_parts, "PART", part)
     path = written(tmp_path, newest_first())
-    first = next(iter(choices(path).choices))
+    first = offered(path)[0]
     assert first == "--column round=created:newest-first"
     assert by_round(path, columns={"round": "created:newest-first"})[-1] == 1.0
     assert by_round(path, columns={"round": ""}, expected=["falling-scores"])[0] == 1.0
@@ -42,7 +42,7 @@ def test_equal_times_that_fall_along_the_file_are_asked_about(tmp_path, monkeypa
 def test_a_few_rows_may_be_out_of_order(tmp_path):
     rows = newest_first()
     path = written(tmp_path, [*rows[3:30], *rows[:3], *rows[30:]])
-    assert next(iter(choices(path).choices)) == "--column round=created:newest-first"
+    assert offered(path)[0] == "--column round=created:newest-first"
 
 
 def test_equal_times_that_rise_along_the_file_are_not_asked_about(tmp_path):
@@ -76,14 +76,14 @@ def passages(n, **others):
 
 def test_rows_for_each_passage_of_one_answer_stop_the_import(tmp_path):
     path = written(tmp_path, passages(10))
-    assert set(choices(path).choices) == {"--expected equal-answers"}
+    assert set(offered(path)) == {"--expected equal-answers"}
     assert imported(path, expected=["equal-answers"]).rounds == 3
 
 
 def test_passages_may_be_named_by_numbers(tmp_path):
     rows = [{name: value for name, value in row.items() if name != "context"} for row in passages(10)]
     rows = [row | {"doc_id": 7 * i % 31, "rank": i % 3 + 1} for i, row in enumerate(rows)]
-    assert set(choices(written(tmp_path, rows)).choices) == {"--expected equal-answers"}
+    assert set(offered(written(tmp_path, rows))) == {"--expected equal-answers"}
 
 
 @pytest.mark.parametrize("rows", [passages(9), [row | {"step": i % 3} for i, row in enumerate(passages(40))]])
@@ -102,7 +102,7 @@ def other(q, r):
 @pytest.mark.parametrize("name", ["query", "question", "message", "prompt"])
 def test_a_session_of_different_questions_is_asked_about(tmp_path, name):
     path = written(tmp_path, chat(other, name=name))
-    assert set(choices(path).choices) == {"--column question_id=session_id"}
+    assert set(offered(path)) == {"--column question_id=session_id"}
     assert imported(path, columns={"question_id": "session_id"}).rounds == 3
 
 
@@ -137,15 +137,14 @@ def filtered(labels=("strict", "flexible"), n=30):
 def test_replies_that_are_parsed_by_the_import_are_counted_once(tmp_path):
     rows = [{name: value for name, value in row.items() if name != "filtered_resps"} for row in filtered()]
     path = written(tmp_path, rows)
-    asked = choices(path, samples=True, answer_position=r"regex:gives (\w+)")
-    assert set(asked.choices) == {"--where filter=strict", "--where filter=flexible"}
+    options = asked(path, samples=True, answer_position=r"regex:gives (\w+)").choices
+    assert set(options) == {"--where filter=strict", "--where filter=flexible"}
 
 
 @pytest.mark.parametrize("samples", [False, True])
 def test_the_same_replies_under_two_filters_are_asked_about(tmp_path, samples):
     path = written(tmp_path, filtered())
-    asked = choices(path, samples=samples)
-    assert set(asked.choices) == {"--where filter=strict", "--where filter=flexible"}
+    assert set(offered(path, samples=samples)) == {"--where filter=strict", "--where filter=flexible"}
     one = imported(path, samples=True, where={"filter": "strict"})
     assert (one.trajectories, one.clusters) == (30, 30)
 
@@ -167,7 +166,7 @@ def mixed(form, share, n=60):
 @pytest.mark.parametrize(("form", "share"), [("It is {}.", 2), ("It is {}.", 4), ("{} is the right one.", 3)])
 def test_sentences_beside_short_answers_are_asked_about(tmp_path, form, share):
     path = written(tmp_path, mixed(form, share))
-    position = next(iter(choices(path).choices.values()))[0]
+    position = first_choice(path)
     assert by_round(path, answer_position=position)[-1] == 1.0
 
 
@@ -176,7 +175,7 @@ def test_sentences_without_gold_answers_are_asked_about(tmp_path, form, asked):
     rows = [{"id": row["id"], "round": row["round"], "answer": row["answer"]} for row in mixed(form, 2)]
     path = written(tmp_path, rows)
     if asked:
-        assert next(iter(choices(path).choices)).startswith("--answer-position 'regex:^(?:It is )?")
+        assert offered(path)[0].startswith("--answer-position 'regex:^(?:It is )?")
     else:
         assert imported(path).rounds == 3
 
@@ -197,7 +196,7 @@ def test_steps_of_a_training_are_other_loops(tmp_path, name, values):
     ]
     path = written(tmp_path, rows)
     if name != "global_step":
-        assert next(iter(choices(path).choices)) == f"--column run={name}"
+        assert offered(path)[0] == f"--column run={name}"
     assert imported(path, columns={} if name == "global_step" else {"run": name}).rounds == 1
 
 
@@ -213,19 +212,19 @@ def judged(order):
 
 def test_a_row_for_each_judge_is_no_further_attempt(tmp_path):
     path = written(tmp_path, judged("attempt"))
-    assert set(choices(path).choices) == {"--column run=judge"}
+    assert set(offered(path)) == {"--column run=judge"}
     assert imported(path, columns={"run": "judge"}).trajectories == 60
 
 
 def test_answers_do_not_tell_runs_apart(tmp_path):
     rows = [row | {"response": CITIES[i % 2]} for i, row in enumerate(judged("attempt"))]
     path = written(tmp_path, rows)
-    assert "--column run=response" not in choices(path).choices
+    assert "--column run=response" not in offered(path)
 
 
 def test_attempts_that_begin_again_offer_that(tmp_path):
     path = written(tmp_path, judged("judge"))
-    assert set(choices(path).choices) == {"--column run=judge", "--column run=attempt"}
+    assert set(offered(path)) == {"--column run=judge", "--column run=attempt"}
     assert imported(path, columns={"run": "attempt"}).trajectories == 60
 
 
@@ -242,7 +241,7 @@ def events(model):
 @pytest.mark.parametrize("model", [{}, {"model": "m"}])
 def test_rows_of_no_question_are_never_one(tmp_path, model):
     path = written(tmp_path, events(model))
-    assert set(choices(path).choices) == {"--where type=sampling"}
+    assert set(offered(path)) == {"--where type=sampling"}
     assert imported(path, where={"type": "sampling"}, columns={"answer": "data.sampled"}).rounds == 3
 
 

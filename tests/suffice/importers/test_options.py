@@ -10,14 +10,13 @@ from suffice.importers.names import plain_name
 from suffice.importers.options import golds_as_answers
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
-from tests.suffice.importers.test_new_users import by_round, choices, imported, written
-from tests.suffice.importers.test_new_users_again import table
 from tests.support.cli_tools import CITIES
+from tests.support.logs import asked, by_round, imported, offered, written
 
 LETTERS = "ABCD"
 
 
-def asked(gold, said, options=lambda texts: {"choices": texts}, n=40):
+def chosen(gold, said, options=lambda texts: {"choices": texts}, n=40):
     """Return rows of two rounds: the first answer is right where the question's number is even, the second always."""
     rows = []
     for q in range(n):
@@ -44,16 +43,16 @@ def text(place, texts):
 
 @pytest.mark.parametrize(("gold", "said"), [(number, letter), (number, text), (letter, text), (text, letter)])
 def test_golds_are_read_in_the_form_of_answers(tmp_path, gold, said):
-    path = written(tmp_path, asked(gold, said))
+    path = written(tmp_path, chosen(gold, said))
     summary = imported(path)
     assert by_round(path) == [0.5, 1.0]
     assert any("of options" in note for note in summary.notes)
 
 
 def test_numbers_of_options_may_count_from_one(tmp_path):
-    assert by_round(written(tmp_path, asked(lambda place, _: place + 1, letter))) == [0.5, 1.0]
-    few = [{**row, "gold": row["gold"]} for row in asked(lambda place, _: place + 1, letter) if row["gold"] in (2, 3)]
-    assert "--column golds=" in choices(written(tmp_path, few)).choices
+    assert by_round(written(tmp_path, chosen(lambda place, _: place + 1, letter))) == [0.5, 1.0]
+    few = [{**row, "gold": row["gold"]} for row in chosen(lambda place, _: place + 1, letter) if row["gold"] in (2, 3)]
+    assert "--column golds=" in offered(written(tmp_path, few))
 
 
 @pytest.mark.parametrize(
@@ -65,23 +64,23 @@ def test_numbers_of_options_may_count_from_one(tmp_path):
     ],
 )
 def test_options_may_be_columns_or_a_text(tmp_path, options):
-    assert by_round(table(tmp_path, asked(number, text, options))) == [0.5, 1.0]
+    assert by_round(written(tmp_path / "log.csv", chosen(number, text, options))) == [0.5, 1.0]
 
 
 def test_answers_with_the_form_of_golds_stay(tmp_path):
     for form in (number, letter, text):
-        summary = imported(written(tmp_path, asked(form, form)))
+        summary = imported(written(tmp_path, chosen(form, form)))
         assert not any("of options" in note for note in summary.notes)
 
 
 def test_golds_beyond_the_options_are_doubted(tmp_path):
-    rows = asked(number, letter)
+    rows = chosen(number, letter)
     rows[-2:] = [{**row, "gold": 9} for row in rows[-2:]]
-    assert "--column golds=" in choices(written(tmp_path, rows)).choices
+    assert "--column golds=" in offered(written(tmp_path, rows))
 
 
 def test_a_later_number_without_an_option_is_an_error():
-    records = [Record(f"row {n}", "", n, row) for n, row in enumerate(asked(number, letter), start=1)]
+    records = [Record(f"row {n}", "", n, row) for n, row in enumerate(chosen(number, letter), start=1)]
     shape = Shape(rows=records, columns={}, read=lambda further: ([*further], 0))
     changed, name, form, wanted = golds_as_answers(shape, "gold", "pred")
     assert (name, form, wanted) == ("gold (as letters)", "numbers from 0", "letters")
@@ -101,15 +100,15 @@ def test_truths_of_0_and_1_agree_with_most_answers(tmp_path, true):
     if true:
         assert by_round(source)[-1] == pytest.approx(10 / 12)
         return
-    error = choices(source)
+    error = asked(source)
     assert [*error.choices] == ["--column golds=label", "--column golds="]
     assert "6 of 36 are right" in error.question
     assert by_round(source, columns={"golds": "label"})[-1] == pytest.approx(2 / 12)
 
 
 def test_letters_without_options_are_doubted(tmp_path):
-    rows = [{name: own for name, own in row.items() if name != "choices"} for row in asked(letter, text)]
-    assert "--column golds=" in choices(written(tmp_path, rows)).choices
+    rows = [{name: own for name, own in row.items() if name != "choices"} for row in chosen(letter, text)]
+    assert "--column golds=" in offered(written(tmp_path, rows))
 
 
 def test_a_list_of_choices_is_no_list_of_rounds(tmp_path):
@@ -180,13 +179,13 @@ def test_models_under_foreign_names_are_judged_one_by_one(tmp_path, names):
 
 @pytest.mark.parametrize(("gold", "said"), [(number, letter), (letter, lambda place, texts: texts[place])])
 def test_the_number_of_the_right_option_has_a_column_of_its_own(tmp_path, gold, said):
-    rows = [{("correct_idx" if n == "gold" else n): v for n, v in row.items()} for row in asked(gold, said)]
+    rows = [{("correct_idx" if n == "gold" else n): v for n, v in row.items()} for row in chosen(gold, said)]
     assert by_round(written(tmp_path, rows)) == [0.5, 1.0]
 
 
 def test_a_number_without_options_is_no_gold_answer(tmp_path):
     rows = [
         {("correct_idx" if n == "gold" else n): v for n, v in row.items()}
-        for row in asked(number, letter, lambda _: {})
+        for row in chosen(number, letter, lambda _: {})
     ]
     assert not any(item.ours == "golds" for item in imported(written(tmp_path, rows)).readings)

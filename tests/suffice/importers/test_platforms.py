@@ -8,9 +8,8 @@ import pytest
 
 from suffice.errors import DataError
 from tests.suffice.importers.test_doubtful_orders import drawn
-from tests.suffice.importers.test_new_users import by_round, choices, imported, written
-from tests.suffice.importers.test_new_users_again import table
 from tests.support.cli_tools import CITIES
+from tests.support.logs import by_round, imported, offered, written
 
 
 def rows(**more):
@@ -31,7 +30,7 @@ def test_rows_with_ids_of_their_own_are_told_apart_by_texts(tmp_path):
     assert (summary.clusters, summary.by_round[-1].em) == (30, 1.0)
     for row in made:
         del row["attempt"]
-    assert "--column question_id=question" in choices(written(tmp_path, made)).choices
+    assert "--column question_id=question" in offered(written(tmp_path, made))
 
 
 def test_ids_of_runs_name_no_questions(tmp_path):
@@ -43,9 +42,9 @@ def test_ids_of_runs_name_no_questions(tmp_path):
 
 def test_the_only_field_of_a_reference_is_the_gold_answer(tmp_path):
     made = rows(qid=lambda q, r: q, round=lambda q, r: r, **{"reference.text": lambda q, r: CITIES[q % 4]})
-    assert by_round(table(tmp_path, made)) == [0.0, 1.0]
+    assert by_round(written(tmp_path / "log.csv", made)) == [0.0, 1.0]
     made = [{**row, "reference.page": row["round"]} for row in made]
-    readings = imported(table(tmp_path, made)).readings
+    readings = imported(written(tmp_path / "log.csv", made)).readings
     assert "golds" not in {item.ours for item in readings}
 
 
@@ -59,7 +58,7 @@ def test_epochs_are_samples_unless_an_order_shows(tmp_path):
         for row in made
     ]
     path = written(tmp_path, made)
-    assert [*choices(path).choices][:2] == ["--samples", "--column round=epoch"]
+    assert offered(path)[:2] == ["--samples", "--column round=epoch"]
 
 
 def test_long_lists_of_a_document_are_columns(tmp_path):
@@ -135,17 +134,17 @@ def test_dialogues_and_lists_under_other_names_are_offered(tmp_path):
         return [{"role": role, "content": text} for role, text in said]
 
     path = written(tmp_path, [{"prompt_id": f"p{q}", "convo": chat(q), "gold": CITIES[q % 4]} for q in range(30)])
-    assert [*choices(path).choices] == ["--column rounds=convo"]
+    assert offered(path) == ["--column rounds=convo"]
     assert by_round(path, columns={"rounds": "convo"}) == [0.0, 1.0]
     path = written(tmp_path, [{"question_id": q, "output_list": [f"print({q})", f"print({q + 1})"]} for q in range(30)])
-    assert [*choices(path).choices] == ["--column rounds=output_list"]
+    assert offered(path) == ["--column rounds=output_list"]
 
 
 def test_counts_of_tokens_are_no_answers(tmp_path):
     made = rows(qid=lambda q, r: q, step=lambda q, r: r, **{"llm.token_count.completion": lambda q, r: r})
     for row in made:
         row["attributes.output.value"] = row.pop("output")
-    assert next(iter(choices(table(tmp_path, made)).choices)) == "--column answer=attributes.output.value"
+    assert offered(written(tmp_path / "log.csv", made))[0] == "--column answer=attributes.output.value"
 
 
 def completions(q, gold, said):
@@ -155,7 +154,7 @@ def completions(q, gold, said):
 
 def test_completions_of_a_request_may_be_samples(tmp_path):
     path = written(tmp_path, [completions(*one) for one in drawn(shares=(0.6,) * 4)])
-    assert [*choices(path).choices][:2] == ["--samples", "--expected sample-list"]
+    assert offered(path)[:2] == ["--samples", "--expected sample-list"]
     summary = imported(path, samples=True)
     assert {item.ours: item.theirs for item in summary.readings}["question_id"] == "request_id"
     assert (summary.clusters, summary.samples) == (60, True)
@@ -202,10 +201,9 @@ def repeated(providers=("a", "b")):
 def test_repeats_of_a_test_may_be_samples(tmp_path):
     path = tmp_path / "results.json"
     path.write_text(json.dumps(repeated()))
-    assert [*choices(path).choices] == ["--column question_id=vars.question"]
+    assert offered(path) == ["--column question_id=vars.question"]
     columns = {"question_id": "vars.question"}
-    asked = [*choices(path, columns=columns).choices]
-    assert asked[:2] == ["--column run=promptIdx", "--column run=promptIdx --samples"]
+    assert offered(path, columns=columns)[:2] == ["--column run=promptIdx", "--column run=promptIdx --samples"]
     summary = imported(path, columns={**columns, "run": "promptIdx"}, samples=True)
     assert (summary.clusters, summary.trajectories, summary.rounds) == (60, 120, 4)
     read = {item.ours: item.theirs for item in summary.readings}
@@ -216,8 +214,10 @@ def test_repeats_of_a_test_may_be_samples(tmp_path):
 def test_repeats_with_one_provider_may_be_samples(tmp_path):
     path = tmp_path / "results.json"
     path.write_text(json.dumps(repeated(["a"])))
-    asked = choices(path)
-    assert [*asked.choices] == ["--column question_id=vars.question", "--column question_id=vars.question --samples"]
+    assert offered(path) == [
+        "--column question_id=vars.question",
+        "--column question_id=vars.question --samples",
+    ]
     assert imported(path, settle=lambda error: [*error.choices.values()][-1][0]).samples
 
 
@@ -229,10 +229,12 @@ def test_replies_of_an_api_as_text_are_unfolded(tmp_path):
             usage = {"prompt_tokens": 100, "completion_tokens": 9}
             reply = {"id": f"chatcmpl-{q}{r}", "object": "chat.completion", "choices": [choice], "usage": usage}
             rows.append({"question_id": f"s{q}", "round": r + 1, "expected": gold, "response": json.dumps(reply)})
-    summary = imported(table(tmp_path, rows))
+    summary = imported(written(tmp_path / "log.csv", rows))
     read = {item.ours: item.theirs for item in summary.readings}
     assert read["answer"] == "response.answer"
     assert "cost.generator.output_tokens" in read
     assert summary.by_round[-1].em > 0.8
     rows[0]["response"] = json.dumps({"city": "Oslo"})
-    assert "response" in {item.theirs for item in imported(table(tmp_path, rows), answer_position="whole").readings}
+    assert "response" in {
+        item.theirs for item in imported(written(tmp_path / "log.csv", rows), answer_position="whole").readings
+    }

@@ -8,8 +8,7 @@ from suffice.errors import DataError
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.records import Record
 from tests.suffice.importers.test_doubtful_orders import drawn
-from tests.suffice.importers.test_new_users import choices, imported
-from tests.suffice.importers.test_new_users_again import table
+from tests.support.logs import imported, offered, written
 
 SAID = {"answer": "Antwort des Bots", "golds": "Soll"}
 
@@ -32,13 +31,13 @@ def sheet(merged=True):
 
 @pytest.mark.parametrize("total", [[], [{**dict.fromkeys(sheet()[0], ""), "Nr.": "Summe"}]])
 def test_merged_cells_are_filled_down(tmp_path, total):
-    path = table(tmp_path, sheet() + total)
-    assert next(iter(choices(path).choices)) == "--column 'answer=Antwort des Bots'"
+    path = written(tmp_path / "log.csv", sheet() + total)
+    assert offered(path)[0] == "--column 'answer=Antwort des Bots'"
     summary = imported(path, columns=SAID)
     assert (summary.clusters, summary.rounds) == (60, 3)
     assert any("as in a sheet with merged cells" in note for note in summary.notes)
     assert any("has totals" in note for note in summary.notes) is bool(total)
-    whole = imported(table(tmp_path, sheet(merged=False), "whole.csv"), columns=SAID)
+    whole = imported(written(tmp_path / "whole.csv", sheet(merged=False)), columns=SAID)
     assert summary.by_round == whole.by_round
 
 
@@ -47,12 +46,14 @@ def test_cells_that_are_missing_otherwise_stay_empty(tmp_path):
         {"id": q, "round": r, "answer": own, "gold": gold} for q, gold, said in drawn() for r, own in enumerate(said)
     ]
     rows[5]["gold"] = rows[7]["answer"] = ""
-    assert not any("merged cells" in note for note in imported(table(tmp_path, rows), first_round=1).notes)
+    assert not any(
+        "merged cells" in note for note in imported(written(tmp_path / "log.csv", rows), first_round=1).notes
+    )
     assert filled_down([Record("", "", n, {}) for n in range(3)])[1] == []
 
 
 def test_a_title_above_the_header_is_noticed(tmp_path):
-    path = table(tmp_path, sheet())
+    path = written(tmp_path / "log.csv", sheet())
     path.write_text("Run of May,,,,,\n" + path.read_text())
     with pytest.raises(DataError, match="be a title"):
         imported(path)
@@ -61,4 +62,4 @@ def test_a_title_above_the_header_is_noticed(tmp_path):
 def test_marks_and_counts_are_no_answers_of_rounds(tmp_path):
     rows = [{**row, "Frage": f"{row['Frage']} {n}"} for n, row in enumerate(sheet(merged=False))]
     rows = [{name.replace("Durchgang", "Lauf"): own for name, own in row.items() if name != "Nr."} for row in rows]
-    assert not any("Note" in option or "Lauf" in option for option in choices(table(tmp_path, rows)).choices)
+    assert not any("Note" in option or "Lauf" in option for option in offered(written(tmp_path / "log.csv", rows)))

@@ -13,10 +13,21 @@ import pytest
 
 from suffice.errors import UnsettledError
 from suffice.importers import ImportSummary, import_recording
-from suffice.recordings.recording import Recording
+from suffice.recordings import Recording, read_recording
 from tests.support.cli_tools import CITIES, Result, cli
 
-__all__ = ["answer", "asked", "by_command", "by_round", "first_choice", "imported", "offered", "texts", "written"]
+__all__ = [
+    "answer",
+    "asked",
+    "by_command",
+    "by_round",
+    "first_choice",
+    "imported",
+    "offered",
+    "recorded",
+    "texts",
+    "written",
+]
 
 
 def written(place: Path, records: Iterable[Any]) -> Path:
@@ -44,6 +55,12 @@ def imported(source: Path, **options: Any) -> ImportSummary:
     return import_recording(source, out=source.with_suffix(".parquet"), **options)
 
 
+def recorded(place: Path, records: Iterable[Any], **options: Any) -> tuple[ImportSummary, Recording]:
+    """Write a log and import it; return what the import says, and the recording."""
+    summary = imported(written(place, records), **options)
+    return summary, read_recording(summary.path)
+
+
 def asked(source: Path, match: str | None = None, **options: Any) -> UnsettledError:
     """Return the question that an import asks."""
     with pytest.raises(UnsettledError, match=match) as error:
@@ -66,10 +83,11 @@ def by_command(folder: Path, records: Iterable[Any], *options: object, name: str
     return cli("import", written(folder / name, records), "-o", folder / "r.parquet", "--yes", *options)
 
 
-def texts(recording: Recording) -> dict[str, list[str | None]]:
-    """Return the answers of each question, in the order of its rounds."""
+def texts(recording: Recording | Path) -> dict[str, list[str | None]]:
+    """Return the answers of each question in a recording or its file, in the order of its rounds."""
     rows: dict[str, list[str | None]] = {}
-    columns = (recording.table.column(name).to_pylist() for name in ("question_id", "answer"))
+    table = (read_recording(recording) if isinstance(recording, Path) else recording).table
+    columns = (table.column(name).to_pylist() for name in ("question_id", "answer"))
     for name, text in zip(*columns, strict=True):
         rows.setdefault(name, []).append(text)
     return rows

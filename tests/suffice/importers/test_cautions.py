@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import random
 from itertools import pairwise
 
 import pytest
 
-from suffice.importers import import_recording
 from suffice.importers.reading import Reading
 from suffice.recordings.schema import table_of_columns
+from tests.support.logs import imported, written
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
 WORDS = ("amber", "basin", "cedar", "delta")
-
-
-def write(path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
-def imported(source, **options):
-    return import_recording(source, out=source.with_suffix(".parquet"), **options)
 
 
 def cautions(source, **options):
@@ -51,7 +41,7 @@ def drafts(name, values, *, copied=True, n=12):
     ids=str,
 )
 def test_a_copied_last_row_is_noted_in_small_logs(name, values, option, tmp_path):
-    source = write(tmp_path / "log.jsonl", drafts(name, values))
+    source = written(tmp_path, drafts(name, values))
     found = cautions(source)["copied-rounds"]
     (shown,) = [f"--where {theirs}={value}" for theirs, value in option.items()]
     assert shown in found
@@ -60,15 +50,13 @@ def test_a_copied_last_row_is_noted_in_small_logs(name, values, option, tmp_path
 
 @pytest.mark.parametrize("value", ["False", "false", "0"])
 def test_false_is_chosen_by_each_of_its_names(value, tmp_path):
-    source = write(tmp_path / "log.jsonl", drafts("is_final", (False, True)))
+    source = written(tmp_path, drafts("is_final", (False, True)))
     assert len(imported(source, where={"is_final": value}).by_round) == 3
 
 
 def test_a_last_row_of_its_own_kind_may_be_another_answer(tmp_path):
-    assert "copied-rounds" not in cautions(
-        write(tmp_path / "log.jsonl", drafts("stage", ("draft", "final"), copied=False))
-    )
-    assert "copied-rounds" not in cautions(write(tmp_path / "same.jsonl", drafts("stage", ("draft", "draft"))))
+    assert "copied-rounds" not in cautions(written(tmp_path, drafts("stage", ("draft", "final"), copied=False)))
+    assert "copied-rounds" not in cautions(written(tmp_path / "same.jsonl", drafts("stage", ("draft", "draft"))))
 
 
 def sentences(n=20, rounds=2):
@@ -83,14 +71,14 @@ def sentences(n=20, rounds=2):
 
 
 def test_sentences_in_a_named_list_are_noted_as_drafts(tmp_path):
-    source = write(tmp_path / "log.jsonl", sentences())
+    source = written(tmp_path, sentences())
     assert "are sentences" in cautions(source, columns={"rounds": "log"})["drafts"]
 
 
 def test_sentences_that_stay_the_same_are_answers(tmp_path):
     records = [{**record, "log": record["log"][:1] * 2} for record in sentences()]
     records[0]["log"][1] = "In Bern, or so it was once written."
-    assert "drafts" not in cautions(write(tmp_path / "log.jsonl", records), columns={"rounds": "log"})
+    assert "drafts" not in cautions(written(tmp_path, records), columns={"rounds": "log"})
 
 
 def test_options_are_not_called_drafts_as_well(tmp_path):
@@ -98,7 +86,7 @@ def test_options_are_not_called_drafts_as_well(tmp_path):
         {"id": q, "gold": CITIES[q % 5], **{f"answer_{i}": CITIES[(2 * q + i) % 5] for i in range(5)}}
         for q in range(20)
     ]
-    found = cautions(write(tmp_path / "log.jsonl", options), expected=["options"])
+    found = cautions(written(tmp_path, options), expected=["options"])
     assert "drafts" not in found
     assert "options" in found
 
@@ -112,8 +100,8 @@ def test_a_loop_that_stops_when_right_is_noted_once(tmp_path):
         }
         for q in range(45)
     ]
-    assert set(cautions(write(tmp_path / "log.jsonl", records), log_golds="keep")) >= {"stopped-when-right"}
-    assert "last-is-gold" not in cautions(write(tmp_path / "again.jsonl", records))
+    assert set(cautions(written(tmp_path, records), log_golds="keep")) >= {"stopped-when-right"}
+    assert "last-is-gold" not in cautions(written(tmp_path / "again.jsonl", records))
 
 
 def test_equal_columns_are_counted_as_by_plain_loops():
@@ -163,4 +151,4 @@ def test_shares_beside_percentages_are_noted(name, scale, mixed, tmp_path):
         for q in range(45)
         for _ in range(2)
     ]
-    assert ("mixed-scales" in cautions(write(tmp_path / "log.jsonl", rows), log_golds="keep")) is mixed
+    assert ("mixed-scales" in cautions(written(tmp_path, rows), log_golds="keep")) is mixed

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from suffice.errors import UnsettledError
-from suffice.importers import import_recording
 from suffice.recordings import read_recording
+from tests.support.logs import imported, offered, written
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
 
@@ -33,18 +33,12 @@ def log(tmp_path, *, n=30, critic="That may be wrong.", kinds=("solver", "critic
         }
         for q in range(n)
     ]
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    return path
-
-
-def read(path, **options):
-    return import_recording(path, out=path.with_suffix(".parquet"), **options)
+    return written(tmp_path, records)
 
 
 def test_only_those_who_say_gold_answers_are_read(tmp_path):
     path = log(tmp_path)
-    summary = read(path)
+    summary = imported(path)
     assert {*read_recording(summary.path).answers.ravel()} == {*CITIES}
     said = "the log itself shows: those of 'solver' (as by --where source=solver): the items of a list"
     assert any(note.startswith(said) for note in summary.notes)
@@ -54,22 +48,20 @@ def test_only_those_who_say_gold_answers_are_read(tmp_path):
 @pytest.mark.parametrize("changed", [{"critic": "Oslo"}, {"n": 19}], ids=["critic is right", "few questions"])
 def test_rows_are_asked_about_where_gold_answers_leave_doubt(tmp_path, changed):
     with pytest.raises(UnsettledError, match="say in turn"):
-        read(log(tmp_path, **changed))
+        imported(log(tmp_path, **changed))
 
 
 def test_two_who_answer_are_asked_about(tmp_path):
     path = log(tmp_path, kinds=("solver", "user", "checker"), critic="Rome")
-    with pytest.raises(UnsettledError) as error:
-        read(path)
-    assert len(error.value.choices) == len(("solver", "checker"))
+    assert len(offered(path)) == len(("solver", "checker"))
 
 
 def test_replies_with_right_answers_inside_leave_doubt(tmp_path):
     path = log(tmp_path, kinds=("solver", "drafter"), critic="{} it is, I would say, as far as I remember the tower.")
     with pytest.raises(UnsettledError, match="say in turn"):
-        read(path)
+        imported(path)
 
 
 def test_what_the_user_says_is_not_overruled(tmp_path):
-    summary = read(log(tmp_path), where={"source": "critic"}, expected=["never-right"])
+    summary = imported(log(tmp_path), where={"source": "critic"}, expected=["never-right"])
     assert {*read_recording(summary.path).answers.ravel()} == {"That may be wrong."}

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from suffice.errors import UnsettledError
-from suffice.importers import import_recording
 from suffice.importers.golds import gold_form
 from suffice.recordings import read_recording
+from tests.support.logs import imported, written
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
 N = 20
@@ -23,12 +23,11 @@ def log(path, gold_of, answer_of=lambda place: CITIES[place % 5]):
         for q in range(N)
         for r in (1, 2)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
+    return written(path, rows)
 
 
 def read(source, **options):
-    summary = import_recording(source, out=source.with_suffix(".parquet"), **options)
+    summary = imported(source, **options)
     recording = read_recording(summary.path)
     name = "match" if "match" in recording.table.column_names else "em"
     return np.nanmean(recording.column(name), axis=0).tolist(), recording.table.column("golds")[0].as_py(), summary
@@ -45,7 +44,7 @@ def test_gold_answers_of_a_file_follow_the_mark_too(tmp_path):
     source = log(tmp_path / "log.jsonl", lambda q: None, str)
     golds = tmp_path / "test.jsonl"
     lines = [{"question": f"Where is {q}?", "answer": f"Count to {q}.\n#### {q}"} for q in range(N)]
-    golds.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    written(golds, lines)
     assert read(source, golds=golds)[:2] == ([0.0, 1.0], ["0"])
 
 
@@ -72,7 +71,7 @@ def test_examples_of_a_platform_are_gold_answers(item_of, tmp_path):
     source = log(tmp_path / "log.jsonl", lambda q: None)
     golds = tmp_path / "examples.jsonl"
     items = [item_of(f"Where is {q}?", CITIES[q % 5]) for q in range(N)]
-    golds.write_text("".join(json.dumps(item) + "\n" for item in items), encoding="utf-8")
+    written(golds, items)
     assert read(source, golds=golds)[:2] == ([0.0, 1.0], ["Oslo"])
 
 

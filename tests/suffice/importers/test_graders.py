@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from suffice import import_recording, read_recording
-from suffice.errors import UnsettledError
+from suffice import read_recording
 from tests.support.cli_tools import CITIES
+from tests.support.logs import imported, offered, written
 
 
 def chats(path, replies, n=30):
@@ -28,26 +28,22 @@ def chats(path, replies, n=30):
 )
 def test_a_reply_that_grades_the_answer_is_no_round(tmp_path, grade):
     path = chats(tmp_path / "chats.jsonl", lambda q: [CITIES[q % 4], grade])
-    with pytest.raises(UnsettledError, match="grades or verdicts") as error:
-        import_recording(path, out=tmp_path / "chats.parquet")
-    assert [*error.value.choices] == ["--where reply_type=answer", "--expected graded"]
-    said = import_recording(path, out=tmp_path / "chats.parquet", where={"reply_type": "answer"})
+    assert offered(path, match="grades or verdicts") == ["--where reply_type=answer", "--expected graded"]
+    said = imported(path, where={"reply_type": "answer"})
     assert said.rounds == 1
     assert read_recording(said.path).table.column("answer").to_pylist() == [CITIES[q % 4] for q in range(30)]
 
 
 def test_a_grade_that_is_a_number_leaves_the_first_round(tmp_path):
     path = chats(tmp_path / "chats.jsonl", lambda q: [CITIES[q % 4], str(1 + q % 5)])
-    with pytest.raises(UnsettledError, match="such as") as error:
-        import_recording(path, out=tmp_path / "chats.parquet")
-    assert [*error.value.choices] == ["--where round=1", "--expected graded"]
-    assert import_recording(path, out=tmp_path / "chats.parquet", where={"round": "1"}).rounds == 1
+    assert offered(path, match="such as") == ["--where round=1", "--expected graded"]
+    assert imported(path, where={"round": "1"}).rounds == 1
 
 
 @pytest.mark.parametrize("last", ["Right. It is Rome.", "Oslo", "1492"])
 def test_other_replies_are_rounds(tmp_path, last):
     path = chats(tmp_path / "chats.jsonl", lambda q: [CITIES[q % 4], last])
-    assert import_recording(path, out=tmp_path / "chats.parquet").rounds == 2
+    assert imported(path).rounds == 2
 
 
 def test_verdicts_are_answers_where_golds_are_verdicts(tmp_path):
@@ -56,18 +52,14 @@ def test_verdicts_are_answers_where_golds_are_verdicts(tmp_path):
         for q in range(30)
         for r in (1, 2)
     ]
-    path = tmp_path / "claims.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    assert import_recording(path, out=tmp_path / "claims.parquet").rounds == 2
+    path = written(tmp_path / "claims.jsonl", rows)
+    assert imported(path).rounds == 2
 
 
 def test_rows_of_a_grader_have_no_option_without_a_label(tmp_path):
     rows = [{"id": q, "output": text} for q in range(30) for text in (CITIES[q % 4], f"Score: {q % 5}")]
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    with pytest.raises(UnsettledError, match="leave its rows") as error:
-        import_recording(path, out=tmp_path / "log.parquet")
-    assert [*error.value.choices] == ["--expected graded"]
+    path = written(tmp_path, rows)
+    assert offered(path, match="leave its rows") == ["--expected graded"]
 
 
 def test_a_grade_in_a_trace_is_a_call_of_another_kind(tmp_path):
@@ -77,9 +69,6 @@ def test_a_grade_in_a_trace_is_a_call_of_another_kind(tmp_path):
             body = {"object": "chat.completion", "id": f"c{q}-{r}", "created": r}
             body["choices"] = [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}]
             lines.append({"custom_id": f"q{q}", "response": {"status_code": 200, "body": body}})
-    path = tmp_path / "batch.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    with pytest.raises(UnsettledError, match="grades or verdicts") as error:
-        import_recording(path, out=tmp_path / "batch.parquet")
-    assert [*error.value.choices] == ["--where reply=", "--expected graded"]
-    assert import_recording(path, out=tmp_path / "batch.parquet", where={"reply": ""}).rounds == 1
+    path = written(tmp_path / "batch.jsonl", lines)
+    assert offered(path, match="grades or verdicts") == ["--where reply=", "--expected graded"]
+    assert imported(path, where={"reply": ""}).rounds == 1

@@ -15,6 +15,7 @@ from suffice import Policy
 from suffice.cli.main import run
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
+from tests.support.logs import written
 
 GOLDS = ("Oslo", "Lima", "Rome", "Cairo", "Quito", "Kyoto")
 
@@ -27,8 +28,7 @@ def log(path, n=6, rounds=3, *, start=1, step="step", **columns):
             right = r > start and q > 0
             line = {"qid": f"q{q}", step: r, "said": GOLDS[q % 6] if right else "Bern", "gold": GOLDS[q % 6]}
             lines.append(line | {name: value(q, r) for name, value in columns.items()})
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return path
+    return written(path, lines)
 
 
 def load(source, *more, step="step", golds="gold", out=None):
@@ -203,7 +203,7 @@ def test_gold_answers_that_change_from_round_to_round_are_refused(tmp_path):
 def test_gold_answers_that_stand_in_one_row_are_those_of_all_rounds(tmp_path):
     lines = [{"question_id": "a", "round": r, "answer": "Oslo", "gold": "Oslo" if r == 1 else None} for r in (1, 2, 3)]
     source, out = tmp_path / "log.jsonl", tmp_path / "r.parquet"
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    written(source, lines)
     assert cli("import", source, "-o", out).code == 0
     assert read_recording(out).column("em").tolist() == [[1.0, 1.0, 1.0]]
 
@@ -289,8 +289,7 @@ def test_in_a_log_answer_and_output_are_the_models(tmp_path):
     lines = [
         {"question_id": f"q{q}", "round": 1, "output": "Bern", "target": "Oslo" if q else "Bern"} for q in range(6)
     ]
-    source = tmp_path / "log.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    source = written(tmp_path, lines)
     found = cli("import", source, "-o", tmp_path / "r.parquet", "--json").json
     assert found["by_round"][0]["em"] == pytest.approx(1 / 6)
     readings = {item["ours"]: item["theirs"] for item in found["readings"]}
@@ -308,8 +307,7 @@ def test_mapping_a_column_leaves_other_standard_columns_as_they_are(tmp_path):
     rows = [
         {"question_id": "q", "step": r, "answer": "Oslo", "golds": "Oslo", "overlap": 0.5, "mine": 3.0} for r in (1, 2)
     ]
-    source = tmp_path / "log.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    source = written(tmp_path, rows)
     columns = ("--column", "round=step", "--column", "own=mine", "--log-golds", "keep")
     assert cli("import", source, "-o", tmp_path / "r.parquet", *columns).code == 0
     recording = read_recording(tmp_path / "r.parquet")
@@ -327,8 +325,7 @@ def test_questions_of_one_text_are_one_cluster_unless_the_table_names_clusters(t
         for q in range(4)
         for r in (1, 2)
     ]
-    source = tmp_path / "log.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    source = written(tmp_path, rows)
     told = cli("import", source, "-o", tmp_path / "r.parquet")
     assert f"r.parquet: {'1 question' if clusters else '2 questions'} in 4 runs, 2 rounds each" in told.words
     named = read_recording(tmp_path / "r.parquet").clusters.tolist()
@@ -355,8 +352,7 @@ def test_samples_are_counted_in_words_and_decided_next(tmp_path):
         {"id": f"q{q}", "question": f"{q}?", "gold": "2", "samples": ["2", "3", "2"][: 2 if q < 4 else 3]}
         for q in range(30)
     ]
-    source = tmp_path / "log.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = written(tmp_path, rows)
     shown = cli("import", source, "-o", tmp_path / "s.parquet", "--samples", "--yes")
     assert "30 questions, up to 3 samples: 26 have 3, 4 fewer" in shown.words
     assert f"next: suffice decide {tmp_path}/s.parquet" in shown.out
@@ -365,7 +361,7 @@ def test_samples_are_counted_in_words_and_decided_next(tmp_path):
 def test_the_rounds_show_the_metric_that_compares_answers(tmp_path):
     source = tmp_path / "log.jsonl"
     rows = ({"id": q, "gold": f"{q}.5", "steps": [{"answer": f"-{q}.5"}, {"answer": f"{q}.50"}]} for q in range(30))
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    written(source, rows)
     shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
     header = next(line for line in shown.splitlines() if line.startswith("round   n"))
     assert "match" in header
@@ -375,8 +371,7 @@ def test_the_rounds_show_the_metric_that_compares_answers(tmp_path):
 def test_the_rounds_show_only_columns_that_tell_something(tmp_path):
     def header(answer):
         rows = [{"id": q, "round": r, "gold": "Old Oslo", "answer": answer(q, r)} for q in range(30) for r in (1, 2)]
-        source = tmp_path / "log.jsonl"
-        source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        source = written(tmp_path, rows)
         shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
         return next(line.split() for line in shown.splitlines() if line.startswith("round   n"))
 
@@ -414,7 +409,7 @@ def test_an_import_that_nothing_judges_says_so(tmp_path):
     path, out = tmp_path / "log.jsonl", tmp_path / "log.parquet"
     for further, judged in (({}, []), ({"gold": "Rome"}, ["em"]), ({"correct": 1}, ["correct"])):
         rows = [{"id": q, "round": r, "answer": CITIES[(q + r) % 4], **further} for q in range(30) for r in (1, 2)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        written(path, rows)
         result = cli("import", path, "-o", out, "--yes", "--json", "--expected", "same-score")
         assert (result.code, json.loads(result.out)["judged_by"]) == (0, judged)
         assert any("which answers are right" in note for note in json.loads(result.out)["notes"]) is not bool(judged)
@@ -426,7 +421,7 @@ def test_the_columns_are_shown_in_words(tmp_path):
         for q in range(30)
         for r in (1, 2)
     ]
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    written(tmp_path, rows)
     command = ["import", tmp_path / "log.jsonl", "-o", tmp_path / "log.parquet"]
     shown, whole = cli(*command, "--yes").out, cli(*command, "--details").out
     for words, name in {"id of the question": "question_id", "output tokens": "cost.generator.output_tokens"}.items():

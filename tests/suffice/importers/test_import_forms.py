@@ -23,6 +23,7 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers import kind_of
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
+from tests.support.logs import written
 
 N, ROUNDS = 24, (1, 2, 3, 4)
 CITIES = ("Oslo", "Lima", "Rome", "Cairo")
@@ -49,12 +50,6 @@ def objects(q):
     return [{"answer": answer} for answer in answers(q)]
 
 
-def lines(path, records):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    return path
-
-
 def as_csv(records):
     sink = io.StringIO()
     table = csv.DictWriter(sink, list(records[0]))
@@ -77,7 +72,7 @@ def read(path, tmp_path, **options):
 
 def plain(tmp_path):
     """Return what is read of the rounds as plain JSON lines."""
-    return read(lines(tmp_path / "plain" / "twin.jsonl", rows()), tmp_path / "plain")
+    return read(written(tmp_path / "plain" / "twin.jsonl", rows()), tmp_path / "plain")
 
 
 RECORDS = {
@@ -97,11 +92,11 @@ RECORDS = {
 
 @pytest.mark.parametrize("shape", RECORDS)
 def test_nested_records_are_read_like_rows(shape, tmp_path):
-    assert read(lines(tmp_path / "log.jsonl", RECORDS[shape]), tmp_path) == plain(tmp_path)
+    assert read(written(tmp_path, RECORDS[shape]), tmp_path) == plain(tmp_path)
 
 
 def test_a_column_with_our_name_and_another_meaning_is_renamed(tmp_path):
-    done = cli("import", lines(tmp_path / "log.jsonl", RECORDS["our names"]), "-o", tmp_path / "log.parquet")
+    done = cli("import", written(tmp_path, RECORDS["our names"]), "-o", tmp_path / "log.parquet")
     assert "imported_end" in done.out + done.err
     table = read_recording(tmp_path / "log.parquet").table
     assert {"imported_end", "imported_answer_id", "imported_feedback", "imported_abstained"} <= {*table.column_names}
@@ -127,7 +122,7 @@ def test_a_column_with_our_name_and_another_meaning_is_renamed(tmp_path):
 )
 def test_numbered_columns_of_any_spelling_are_rounds(name, tmp_path):
     records = of_questions(lambda q: {name.format(r): said(q, r) for r in ROUNDS})
-    assert read(lines(tmp_path / "log.jsonl", records), tmp_path) == plain(tmp_path)
+    assert read(written(tmp_path, records), tmp_path) == plain(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +134,7 @@ def test_numbered_columns_of_any_spelling_are_rounds(name, tmp_path):
 )
 def test_usual_names_of_answers_and_golds_are_known(name, gold, tmp_path):
     records = [{"id": row["id"], "round": row["round"], name: row["answer"], gold: row["gold"]} for row in rows()]
-    assert read(lines(tmp_path / "log.jsonl", records), tmp_path) == plain(tmp_path)
+    assert read(written(tmp_path, records), tmp_path) == plain(tmp_path)
 
 
 DOCUMENTS = {
@@ -277,7 +272,7 @@ def test_raw_calls_are_rounds_in_the_order_of_their_times(call, write, tmp_path)
         for q in range(N)
         for r in reversed(ROUNDS)
     ]
-    assert read(lines(tmp_path / "calls.jsonl", calls), tmp_path) == plain(tmp_path)
+    assert read(written(tmp_path / "calls.jsonl", calls), tmp_path) == plain(tmp_path)
     recording = read_recording(tmp_path / "out" / "read.parquet")
     assert set(recording.table.column("question").to_pylist()) == {f"Tower {q}?" for q in range(N)}
     assert recording.column("cost.generator.output_tokens").tolist() == [[3.0] * 4] * N
@@ -285,7 +280,7 @@ def test_raw_calls_are_rounds_in_the_order_of_their_times(call, write, tmp_path)
 
 def test_an_object_that_is_no_call_stays_as_it_is(tmp_path):
     records = [{**row, "request": "please", "response": {"text": row["answer"]}} for row in rows()]
-    assert read(lines(tmp_path / "log.jsonl", records), tmp_path, columns={"answer": "answer"}) == plain(tmp_path)
+    assert read(written(tmp_path, records), tmp_path, columns={"answer": "answer"}) == plain(tmp_path)
 
 
 # Folders and archives of several files
@@ -293,7 +288,7 @@ def test_an_object_that_is_no_call_stays_as_it_is(tmp_path):
 
 def by_file(folder, names, keep=("id", "answer", "gold")):
     for r, name in zip(ROUNDS, names, strict=True):
-        lines(folder / name, [{k: row[k] for k in keep} for row in rows() if row["round"] == r])
+        written(folder / name, [{k: row[k] for k in keep} for row in rows() if row["round"] == r])
     return folder
 
 
@@ -306,7 +301,7 @@ def test_a_file_may_be_a_round(names, tmp_path):
 
 def test_numbers_in_names_of_rounds_sort_as_numbers(tmp_path):
     for r in range(1, 13):
-        lines(tmp_path / "run" / f"preds-v{r}.jsonl", [{"id": "q", "answer": f"{r}", "gold": "1"}])
+        written(tmp_path / "run" / f"preds-v{r}.jsonl", [{"id": "q", "answer": f"{r}", "gold": "1"}])
     assert [row[1] for row in read(tmp_path / "run", tmp_path, file_is="round")[0]] == [f"{r}" for r in range(1, 13)]
 
 
@@ -322,7 +317,7 @@ def test_files_in_an_archive_are_read_like_a_folder(tmp_path):
 def test_a_file_may_be_a_model_or_a_run(file_is, column, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("1", "2"):
-        lines(tmp_path / "logs" / f"{name}.jsonl", rows())
+        written(tmp_path / "logs" / f"{name}.jsonl", rows())
     read_twice = read(tmp_path / "logs", tmp_path, file_is=file_is)
     assert sorted(map(repr, read_twice)) == sorted(map(repr, 2 * plain(tmp_path)))
     recording = read_recording(tmp_path / "out" / "read.parquet")
@@ -334,7 +329,7 @@ def test_a_file_may_be_a_model_or_a_run(file_is, column, tmp_path, monkeypatch):
 def test_a_file_may_be_a_question(tmp_path):
     for q in range(N):
         own = [{k: row[k] for k in ("round", "answer", "gold")} for row in rows() if row["id"] == f"q{q}"]
-        lines(tmp_path / "logs" / f"q{q}.jsonl", own)
+        written(tmp_path / "logs" / f"q{q}.jsonl", own)
     assert read(tmp_path / "logs", tmp_path, file_is="question") == plain(tmp_path)
 
 
@@ -350,9 +345,9 @@ def test_files_of_answers_by_id_are_runs_or_rounds(tmp_path):
 
 def test_what_a_file_is_must_fit(tmp_path):
     folder = by_file(tmp_path / "run", ["a.jsonl", "b.jsonl", "c.jsonl", "d.jsonl"], keep=("id", "round", "answer"))
-    one = lines(tmp_path / "one.jsonl", rows())
+    one = written(tmp_path / "one.jsonl", rows())
     for name in ("a", "b"):
-        lines(tmp_path / "nested" / f"{name}.jsonl", of_questions(lambda q: {"steps": objects(q)}))
+        written(tmp_path / "nested" / f"{name}.jsonl", of_questions(lambda q: {"steps": objects(q)}))
     for path, file_is, words in (
         (folder, "round", "already"),
         (folder, "page", "allowed"),
@@ -365,7 +360,9 @@ def test_what_a_file_is_must_fit(tmp_path):
 
 def test_a_folder_of_single_rounds_is_refused(tmp_path):
     for name in ("a", "b"):
-        lines(tmp_path / "logs" / f"{name}.jsonl", [{"id": f"{name}{q}", "round": 1, "answer": "x"} for q in range(3)])
+        written(
+            tmp_path / "logs" / f"{name}.jsonl", [{"id": f"{name}{q}", "round": 1, "answer": "x"} for q in range(3)]
+        )
     with pytest.raises(SchemaError, match="--file-is"):
         read(tmp_path / "logs", tmp_path)
 
@@ -377,7 +374,7 @@ def test_commands_printed_for_repeated_and_missing_rounds_work(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     gaps = [row for row in rows() if row["round"] != 3]
     for records, length in ((2 * rows(), 4), (gaps, 3)):
-        refused = cli("import", lines(tmp_path / "log.jsonl", records), "-o", "log.parquet")
+        refused = cli("import", written(tmp_path, records), "-o", "log.parquet")
         assert refused.code == 2
         command, *_ = re.findall(r"^ +suffice (.*)$", refused.err, flags=re.MULTILINE)
         assert cli(*shlex.split(command)).code == 0
@@ -388,10 +385,10 @@ def test_commands_printed_for_repeated_and_missing_rounds_work(tmp_path, monkeyp
 
 def test_a_column_may_tell_runs_apart(tmp_path):
     records = [{**row, "worker": name} for name in ("x", "y") for row in rows()]
-    path = lines(tmp_path / "log.jsonl", records)
+    path = written(tmp_path, records)
     assert len(read(path, tmp_path, columns={"run": "worker"})) == 2 * N
     without = [{k: v for k, v in row.items() if k != "round"} for row in records]
-    assert len(read(lines(path, without), tmp_path, columns={"run": "worker"})) == 2 * N
+    assert len(read(written(path, without), tmp_path, columns={"run": "worker"})) == 2 * N
     with pytest.raises(SchemaError, match="'nobody'"):
         read(path, tmp_path, columns={"run": "nobody"})
 
@@ -443,7 +440,7 @@ def test_a_database_is_only_read_from(query, words, tmp_path, monkeypatch):
 
 def test_a_query_needs_a_database_with_tables(tmp_path):
     with pytest.raises(DataError, match="no query"):
-        read(lines(tmp_path / "log.jsonl", rows()), tmp_path, query="SELECT 1")
+        read(written(tmp_path, rows()), tmp_path, query="SELECT 1")
     empty = tmp_path / "empty.sqlite"
     connection = sqlite3.connect(empty)
     connection.execute("CREATE TABLE t (x)")
@@ -545,7 +542,7 @@ def test_a_verdict_is_about_one_prompt_and_temperature(label, tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rules.txt").write_text("fixed_k(2)\n")
     values = (0, 0.7) if label == "temperature" else ("short", "long")
-    read(lines(tmp_path / "log.jsonl", [{**row, label: value} for value in values for row in rows()]), tmp_path)
+    read(written(tmp_path, [{**row, label: value} for value in values for row in rows()]), tmp_path)
     for command in (["decide"], ["certify", "--rules", "rules.txt", "--max-loss", "0.02"]):
         refused = cli(*command, tmp_path / "out" / "read.parquet")
         assert refused.code == 2

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 from suffice.errors import SufficeError
 from suffice.importers import import_recording
 from suffice.recordings import read_recording
+from tests.support.logs import written
 
 LONGEST = 600
 """The most characters of an error or a note."""
@@ -20,41 +20,38 @@ WIDE = {f"column_with_a_name_{n:03d}": f"value {n}" for n in range(500)}
 ROUNDS = [{"question_id": f"q{q}", "round": r, "answer": f"a{q}"} for q in range(3) for r in (1, 2)]
 
 
-def _write(path: Path, records: Iterable[Mapping[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
 def _many_files(folder: Path, *, ids: bool) -> Path:
     folder.mkdir()
     for n in range(60):
         rows = [{"question_id": f"q{q}", "answer": f"a{n % 3}"} if ids else dict(WIDE) for q in range(3)]
-        _write(folder / f"system_{n:03d}.jsonl", rows)
+        written(folder / f"system_{n:03d}.jsonl", rows)
     return folder
 
 
 MADE: Mapping[str, Callable[[Path], Path]] = {
-    "no id": lambda at: _write(at / "t.jsonl", [WIDE] * 3),
-    "no rounds": lambda at: _write(at / "t.jsonl", [{"id": f"q{q}", **WIDE} for q in range(3)]),
-    "wide rounds": lambda at: _write(at / "t.jsonl", [{**row, **WIDE} for row in ROUNDS]),
-    "wide objects": lambda at: _write(at / "t.jsonl", [{**row, "more": WIDE} for row in ROUNDS]),
-    "many lists": lambda at: _write(
+    "no id": lambda at: written(at / "t.jsonl", [WIDE] * 3),
+    "no rounds": lambda at: written(at / "t.jsonl", [{"id": f"q{q}", **WIDE} for q in range(3)]),
+    "wide rounds": lambda at: written(at / "t.jsonl", [{**row, **WIDE} for row in ROUNDS]),
+    "wide objects": lambda at: written(at / "t.jsonl", [{**row, "more": WIDE} for row in ROUNDS]),
+    "many lists": lambda at: written(
         at / "t.jsonl", [{"id": f"q{q}", **{key: ["a", "b"] for key in WIDE}} for q in range(3)]
     ),
-    "many object lists": lambda at: _write(
+    "many object lists": lambda at: written(
         at / "t.jsonl", [{"id": f"q{q}", **{key: [{"answer": "a"}, {"answer": "b"}] for key in WIDE}} for q in range(3)]
     ),
-    "lists of records": lambda at: _write(at / "t.json", [{key: [{"question_id": "q"}] for key in WIDE}]),
-    "many answers": lambda at: _write(
+    "lists of records": lambda at: written(at / "t.json", [{key: [{"question_id": "q"}] for key in WIDE}]),
+    "many answers": lambda at: written(
         at / "t.jsonl", [{"id": f"q{q}", **{f"answer_{n}": f"{n} {q}" for n in range(1, 500)}} for q in range(3)]
     ),
-    "many models": lambda at: _write(
+    "many models": lambda at: written(
         at / "t.jsonl", [{**row, "model": f"model-{m:03d}", "answer": f"a{m}"} for m in range(300) for row in ROUNDS]
     ),
-    "long end": lambda at: _write(at / "t.jsonl", [{**row, "end": "very " * 300} for row in ROUNDS]),
-    "long id": lambda at: _write(at / "t.jsonl", [{**row, "question_id": "very " * 300, "round": 3} for row in ROUNDS]),
-    "long round": lambda at: _write(at / "t.jsonl", [{**row, "round": "very " * 300} for row in ROUNDS]),
-    "long score": lambda at: _write(at / "t.jsonl", [{**row, "f1": "very " * 300} for row in ROUNDS]),
+    "long end": lambda at: written(at / "t.jsonl", [{**row, "end": "very " * 300} for row in ROUNDS]),
+    "long id": lambda at: written(
+        at / "t.jsonl", [{**row, "question_id": "very " * 300, "round": 3} for row in ROUNDS]
+    ),
+    "long round": lambda at: written(at / "t.jsonl", [{**row, "round": "very " * 300} for row in ROUNDS]),
+    "long score": lambda at: written(at / "t.jsonl", [{**row, "f1": "very " * 300} for row in ROUNDS]),
     "one file per system": lambda at: _many_files(at / "systems", ids=True),
     "wide files": lambda at: _many_files(at / "files", ids=False),
 }
@@ -74,7 +71,7 @@ OPTIONS: Mapping[str, dict[str, Any]] = {
 def test_no_message_of_an_import_is_long(made: str, options: str, tmp_path: Path) -> None:
     given = dict(OPTIONS[options])
     if given.pop("golds", False):
-        given["golds"] = _write(tmp_path / "golds.jsonl", [WIDE])
+        given["golds"] = written(tmp_path / "golds.jsonl", [WIDE])
     try:
         summary = import_recording(MADE[made](tmp_path), out=tmp_path / "run.parquet", **given)
     except SufficeError as error:

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from suffice import Round, decide, import_recording
+from suffice import Round, decide
 from suffice.errors import DataError
 from suffice.importers import read_tabular
 from suffice.recordings import read_recording, write_recording
 from tests.support.cli_tools import cli
+from tests.support.logs import imported, written
 
 ANSWERS = ("Bern", "Oslo", "Oslo")
 
@@ -28,13 +29,8 @@ def rows_with(**columns):
     ]
 
 
-def table(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def notes_of(tmp_path, rows, **options):
-    return "\n".join(read_tabular(table(tmp_path / "log.jsonl", rows), **options).notes)
+    return "\n".join(read_tabular(written(tmp_path, rows), **options).notes)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +89,7 @@ def test_questions_without_gold_answers_are_counted(tmp_path):
     ],
 )
 def test_words_and_percentages_are_numbers_of_a_metric(values, expected, tmp_path):
-    run = read_tabular(table(tmp_path / "log.jsonl", rows_with(correct=values)))
+    run = read_tabular(written(tmp_path, rows_with(correct=values)))
     assert [item["correct"] for item in run.trajectories[0].metrics] == pytest.approx(
         [float("nan") if value is None else value for value in expected], nan_ok=True
     )
@@ -111,7 +107,7 @@ def test_words_and_percentages_are_numbers_of_a_metric(values, expected, tmp_pat
 )
 def test_tokens_that_another_count_contains_are_zero_and_others_unknown(tokens, options, expected, tmp_path):
     """Without cached tokens, which few logs have, neither tokens nor money could be said of any decision."""
-    run = read_tabular(table(tmp_path / "log.jsonl", rows_with(**tokens)), **options)
+    run = read_tabular(written(tmp_path, rows_with(**tokens)), **options)
     cost = run.trajectories[0].rounds[0].costs["generator"]
     read = (cost.uncached_tokens, cost.cached_tokens, cost.output_tokens)
     assert read == pytest.approx([float("nan") if value is None else value for value in expected], nan_ok=True)
@@ -127,7 +123,7 @@ def test_a_log_with_token_counts_reports_saved_tokens_and_money(tmp_path, monkey
         for q in range(2000)
         for r in range(3)
     ]
-    table(tmp_path / "log.jsonl", rows)
+    written(tmp_path, rows)
     assert cli("import", "log.jsonl").code == 0
     decided = cli("decide", "log.parquet", "--model", "gpt-4o-mini")
     assert "67 % of the tokens" in decided.words
@@ -144,19 +140,19 @@ def test_rows_without_numbers_are_ordered_by_time_where_the_file_has_times(tmp_p
     rows = [
         {"id": q, "timestamp": f"2026-01-0{r + 1}T00:00:00", "answer": f"{q}{r}"} for r in (2, 0, 1) for q in ("a", "b")
     ]
-    run = read_tabular(table(tmp_path / "log.jsonl", rows))
+    run = read_tabular(written(tmp_path, rows))
     assert [[item.answer for item in one.rounds] for one in run.trajectories] == [
         ["a0", "a1", "a2"],
         ["b0", "b1", "b2"],
     ]
     assert any("by 'timestamp'" in note for note in run.notes)
     same = [row | {"timestamp": "2026-01-01"} for row in rows]
-    run = read_tabular(table(tmp_path / "log.jsonl", same))
+    run = read_tabular(written(tmp_path, same))
     assert [item.answer for item in run.trajectories[0].rounds] == ["a2", "a0", "a1"]
 
 
 def test_numbers_with_gaps_can_be_replaced_by_the_order_of_the_rows(tmp_path):
-    path = table(tmp_path / "log.jsonl", rows_with(step=[10, 20, 30]))
+    path = written(tmp_path, rows_with(step=[10, 20, 30]))
     with pytest.raises(DataError, match="--column round="):
         read_tabular(path)
     run = read_tabular(path, {"round": ""})
@@ -173,7 +169,7 @@ def test_names_with_signs_in_them_are_usual_names(tmp_path):
 
 def test_a_question_without_an_id_is_named_by_its_text(tmp_path):
     rows = [{"question": q, "step": r, "answer": ANSWERS[r]} for q in ("Where?", "Who?") for r in range(3)]
-    assert [one.question_id for one in read_tabular(table(tmp_path / "log.jsonl", rows)).trajectories] == [
+    assert [one.question_id for one in read_tabular(written(tmp_path, rows)).trajectories] == [
         "Where?",
         "Who?",
     ]
@@ -197,7 +193,7 @@ def test_documents_by_column_are_tables_as_data_frames_write_them(tmp_path):
 
 def test_one_round_per_question_decides_nothing_and_suggests_no_command(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    path = table(
+    path = written(
         tmp_path / "log.jsonl",
         [
             {"id": f"q{q}", "messages": [{"role": role, "content": "x"} for role in ("user", "assistant")]}
@@ -208,10 +204,10 @@ def test_one_round_per_question_decides_nothing_and_suggests_no_command(tmp_path
     assert shown.code == 0
     assert "every question has one round, so there is nothing to stop earlier" in shown.words
     assert "next:" not in shown.out
-    bare = table(tmp_path / "bare.jsonl", [{"id": f"q{q}", "answer": "x"} for q in range(30)])
+    bare = written(tmp_path / "bare.jsonl", [{"id": f"q{q}", "answer": "x"} for q in range(30)])
     assert "one row" in cli("import", bare).error
     assert "every round" in cli("import", bare).error
-    few = cli("import", table(tmp_path / "few.jsonl", rows_with()))
+    few = cli("import", written(tmp_path / "few.jsonl", rows_with()))
     assert "2 questions: a decision needs at least 20" in few.words
     assert "next: suffice replay few.parquet" in few.out
 
@@ -219,7 +215,7 @@ def test_one_round_per_question_decides_nothing_and_suggests_no_command(tmp_path
 def test_a_project_folder_is_imported_without_what_lies_beside_the_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{"id": f"q{q}", "step": r, "answer": ANSWERS[r], "score": 0.5} for q in range(60) for r in range(3)]
-    table(tmp_path / "log.jsonl", rows)
+    written(tmp_path, rows)
     (tmp_path / "LICENSE.txt").write_text("Permission is granted\n")
     for arguments in (("import", "log.jsonl"), ("decide", "log.parquet")):
         assert cli(*arguments).code == 0
@@ -234,8 +230,8 @@ def test_a_project_folder_is_imported_without_what_lies_beside_the_data(tmp_path
 def test_a_folder_of_which_a_file_has_other_rounds_is_refused(tmp_path):
     """The first file's list would be looked for in the others, and all of their questions left out."""
     (tmp_path / "logs").mkdir()
-    table(tmp_path / "logs" / "a.jsonl", [{"id": "a", "answers": ["x", "y"]}])
-    table(tmp_path / "logs" / "b.jsonl", [{"id": "b", "drafts": ["x", "y"]}])
+    written(tmp_path / "logs" / "a.jsonl", [{"id": "a", "answers": ["x", "y"]}])
+    written(tmp_path / "logs" / "b.jsonl", [{"id": "b", "drafts": ["x", "y"]}])
     with pytest.raises(DataError, match="file 'b'"):
         read_tabular(tmp_path / "logs")
 
@@ -262,9 +258,7 @@ def test_a_log_without_any_answer_is_not_judged_by_its_gold_answers(tmp_path):
     rows = [
         {"id": f"q{q}", "step": r, "answer": None, "gold": "Oslo", "note": "x"} for q in range(60) for r in range(3)
     ]
-    summary = import_recording(
-        table(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet", expected=["empty-answers"]
-    )
+    summary = imported(written(tmp_path, rows), expected=["empty-answers"])
     assert any("180 of 180 rounds have no answer" in note for note in summary.notes)
     with pytest.raises(DataError, match="no round"):
         decide(read_recording(summary.path))
@@ -274,7 +268,7 @@ def test_a_log_without_any_answer_is_not_judged_by_its_gold_answers(tmp_path):
 def folder(tmp_path, monkeypatch):
     """A log, its recording and a decision on it, in the folder in which commands run."""
     monkeypatch.chdir(tmp_path)
-    table(
+    written(
         tmp_path / "log.jsonl",
         [{"id": f"q{q}", "step": r, "answer": ANSWERS[r], "score": 0.5} for q in range(30) for r in range(3)],
     )
@@ -320,7 +314,7 @@ def test_what_a_newcomer_mixes_up_is_put_right(folder, arguments, code, message)
 def test_the_next_command_can_be_pasted_where_names_have_spaces(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rows = [{"id": f"q{q}", "step": r, "answer": "x", "score": q % 2} for q in range(2000) for r in range(3)]
-    table(tmp_path / "my log.jsonl", rows)
+    written(tmp_path / "my log.jsonl", rows)
     decided = shlex.split(next_command(cli("import", "my log.jsonl")))
     assert decided == ["suffice", "decide", "my log.parquet"]
     deployed = shlex.split(next_command(cli(*decided[1:], "-o", "my decision.json")))
@@ -348,7 +342,7 @@ def test_replies_that_a_loop_logged_whole_are_its_answers(name, shape, tmp_path)
         "steps": [{"id": q, "steps": [{"response": body}] * 2} for q in "ab"],
         "calls": [{"id": q, "calls": [body] * 2} for q in "ab"],
     }[shape]
-    one, *_ = read_tabular(table(tmp_path / "log.jsonl", records)).trajectories
+    one, *_ = read_tabular(written(tmp_path, records)).trajectories
     assert [item.answer for item in one.rounds] == [live.answer] * 2
     cost, expected = one.rounds[0].costs["generator"], live.costs["generator"]
     assert (cost.uncached_tokens, cost.output_tokens) == (expected.uncached_tokens, expected.output_tokens)
@@ -363,14 +357,14 @@ def test_a_reply_with_several_choices_is_not_cut_to_its_first(tmp_path):
 
 def test_a_count_of_tokens_is_never_the_answer(tmp_path):
     rows = [{"id": "q", "step": r, "payload": {"text": f"a{r}", "tokens": {"output": 5}}} for r in (1, 2)]
-    (one,) = read_tabular(table(tmp_path / "log.jsonl", rows)).trajectories
+    (one,) = read_tabular(written(tmp_path, rows)).trajectories
     assert [item.answer for item in one.rounds] == ["a1", "a2"]
 
 
 def test_rows_of_several_speakers_are_not_all_answers(tmp_path):
     messages = [{"id": "q", "turn": r, "role": ("user", "assistant")[r % 2], "content": f"m{r}"} for r in range(4)]
     with pytest.raises(DataError, match="'role'"):
-        read_tabular(table(tmp_path / "log.jsonl", messages))
+        read_tabular(written(tmp_path, messages))
     nodes = [{"id": "q", "step": r, "node": ("write", "critic")[r % 2], "output": f"m{r}"} for r in range(4)]
     assert "differ in 'node' (write, critic)" in notes_of(tmp_path, nodes)
     agents = [{"id": "q", "step": r, "node": "write", "output": f"m{r}"} for r in range(4)]

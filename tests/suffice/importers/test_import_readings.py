@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
-import json
 import random
 import shlex
 
@@ -18,6 +16,7 @@ from suffice.importers import read_tabular, table_parts
 from suffice.importers.names import REPLIES
 from suffice.policy.comparisons import guess_normalizer
 from tests.support.cli_tools import CITIES, cli
+from tests.support.logs import written
 
 MODEL_TEXTS = (
     *REPLIES,
@@ -43,17 +42,6 @@ def nested(answers, golds=None):
     return records if golds is None else [{**item, "gold": gold} for item, gold in zip(records, golds, strict=True)]
 
 
-def write(path, rows):
-    if path.suffix == ".csv":
-        with path.open("w", newline="", encoding="utf-8") as file:
-            table = csv.DictWriter(file, list(rows[0]))
-            table.writeheader()
-            table.writerows(rows)
-    else:
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
-
-
 def commands(error):
     """Return the commands that an error prints, as a shell takes them apart."""
     return [shlex.split(line)[1:] for line in error.splitlines() if line.strip().startswith("suffice ")]
@@ -61,7 +49,7 @@ def commands(error):
 
 @pytest.mark.parametrize("theirs", MODEL_TEXTS)
 def test_answer_or_gold_is_asked_with_commands_that_work(theirs, tmp_path):
-    source = write(tmp_path / "log.jsonl", gold_as_answer(theirs, n=8))
+    source = written(tmp_path, gold_as_answer(theirs, n=8))
     out = tmp_path / "r.parquet"
     done = cli("import", source, "-o", out, "--yes")
     assert done.code == 2
@@ -87,7 +75,7 @@ def test_an_answer_equal_to_gold_is_never_advised_to_stop_early(tmp_path):
         for q in range(300)
         for r in (1, 2, 3, 4)
     ]
-    source = write(tmp_path / "log.jsonl", rows)
+    source = written(tmp_path, rows)
     read, _ = commands(cli("import", source, "-o", tmp_path / "r.parquet", "--yes").error)
     assert cli(*read).code == 0
     decided = cli("decide", tmp_path / "r.parquet", "-o", tmp_path / "d.json", "--json").json
@@ -98,17 +86,17 @@ def test_an_answer_equal_to_gold_is_never_advised_to_stop_early(tmp_path):
 
 def test_an_equal_answer_beside_any_other_text_that_varies_is_asked_about(tmp_path):
     rows = gold_as_answer("utterance")
-    error = cli("import", write(tmp_path / "a.jsonl", rows), "-o", tmp_path / "r.parquet", "-y")
+    error = cli("import", written(tmp_path / "a.jsonl", rows), "-o", tmp_path / "r.parquet", "-y")
     assert error.code == 2
     assert "--column answer=utterance --column golds=answer" in error.error
     repeated = [{"final_answer": row.pop("answer"), **row} for row in gold_as_answer("output")]
     with pytest.raises(UnsettledError, match="--column answer=final_answer"):
-        read_tabular(write(tmp_path / "b.jsonl", repeated))
+        read_tabular(written(tmp_path / "b.jsonl", repeated))
     inner = [
         {"steps": [{"answer": CITIES[q % 4], "response": CITIES[(q + r) % 4]} for r in range(3)]} for q in range(6)
     ]
     with pytest.raises(UnsettledError, match="--column golds=answer"):
-        read_tabular(write(tmp_path / "c.jsonl", inner))  # without ids, each record is a question
+        read_tabular(written(tmp_path / "c.jsonl", inner))  # without ids, each record is a question
 
 
 @pytest.mark.parametrize(
@@ -124,7 +112,7 @@ def test_an_equal_answer_beside_any_other_text_that_varies_is_asked_about(tmp_pa
     ids=["parsed reply", "model", "stage", "context", "tokens", "the same text"],
 )
 def test_an_answer_that_cannot_be_the_gold_is_read_without_a_question(rows, tmp_path):
-    run = read_tabular(write(tmp_path / "a.jsonl", rows))
+    run = read_tabular(written(tmp_path / "a.jsonl", rows))
     assert [item.answer for item in run.trajectories[0].rounds] == [row["answer"] for row in rows[:2]]
 
 
@@ -133,7 +121,7 @@ def test_an_equal_answer_is_questioned_even_where_texts_rarely_differ(tmp_path):
     for row in rows:
         if row["id"] % 5:
             row["bot"] = row["answer"]
-    log = write(tmp_path / "log.jsonl", rows)
+    log = written(tmp_path, rows)
     result = cli("import", log, "--yes", "-o", tmp_path / "rec.parquet")
     assert result.code == 2
     assert "'bot'" in result.error
@@ -143,7 +131,7 @@ def test_a_few_answers_that_change_do_not_hide_gold_answers(tmp_path):
     rows = gold_as_answer("pred", n=400)
     for q in (7, 100, 399):
         rows[4 * q + 2]["answer"] = "a slip"
-    source, out = write(tmp_path / "log.jsonl", rows), tmp_path / "r.parquet"
+    source, out = written(tmp_path, rows), tmp_path / "r.parquet"
     error = cli("import", source, "-o", out, "--yes").error
     assert "'answer' is the same in every row of a question, but for 3 of 400 questions" in error
     read, _ = commands(error)
@@ -156,12 +144,12 @@ def test_a_few_answers_that_change_do_not_hide_gold_answers(tmp_path):
     for q in (20, 21):
         rows[4 * q + 2]["answer"] = "a slip"
     with pytest.raises(DataError, match="question '7'"):
-        import_recording(write(source, rows), out=out, columns={"answer": "pred", "golds": "answer"})
+        import_recording(written(source, rows), out=out, columns={"answer": "pred", "golds": "answer"})
 
 
 def test_golds_equal_to_nearly_all_answers_are_questioned_unless_named(tmp_path):
     answers = [["Rome" if q == 3 else "Oslo", "Oslo", "Rome" if q == 7 else "Oslo"] for q in range(20)]
-    source, out = write(tmp_path / "log.jsonl", nested(answers, ["Oslo"] * 20)), tmp_path / "r.parquet"
+    source, out = written(tmp_path, nested(answers, ["Oslo"] * 20)), tmp_path / "r.parquet"
     done = cli("import", source, "-o", out, "--yes")
     assert done.code == 2
     assert "in 58 of 60 rounds" in done.error
@@ -179,7 +167,7 @@ def test_colliding_ids_are_separated_by_the_text_the_error_names(tmp_path):
         for q in range(20)
         for r in (1, 2)
     ]
-    done = cli("import", write(tmp_path / "log.jsonl", rows), "-o", tmp_path / "r.parquet")
+    done = cli("import", written(tmp_path, rows), "-o", tmp_path / "r.parquet")
     assert done.code == 2
     assert "'0 + 1?' there and '10 + 1?' here" in done.error
     (command,) = commands(done.error)
@@ -196,7 +184,7 @@ NUMBERS = [
 
 
 def test_numbers_of_a_loop_are_compared_as_numbers_in_replay_and_live(tmp_path):
-    source = write(tmp_path / "log.jsonl", nested(*zip(*NUMBERS, strict=True)))
+    source = written(tmp_path, nested(*zip(*NUMBERS, strict=True)))
     out = tmp_path / "r.parquet"
     summary = import_recording(source, out=out)
     recording = read_recording(out)
@@ -219,7 +207,7 @@ def test_numbers_of_a_loop_are_compared_as_numbers_in_replay_and_live(tmp_path):
 
 def test_numbers_without_gold_answers_agree_as_numbers(tmp_path):
     answers = [["-5", "5"], ["10.5", "105"], ["2", "2.0"], [None, "7"]]
-    import_recording(write(tmp_path / "log.jsonl", nested(answers)), out=tmp_path / "r.parquet")
+    import_recording(written(tmp_path, nested(answers)), out=tmp_path / "r.parquet")
     recording = read_recording(tmp_path / "r.parquet")
     np.testing.assert_array_equal(outcome(recording, "agreement"), [[0, 1], [0, 1], [1, 1], [0, 1]])
     assert "match" not in recording.table.column_names
@@ -239,7 +227,7 @@ def test_numbers_without_gold_answers_agree_as_numbers(tmp_path):
     ids=["literals", "programs", "numbers among tuples"],
 )
 def test_code_is_compared_as_it_is_written(golds, answers, expected, tmp_path):
-    source = write(tmp_path / "log.jsonl", nested([[answer, answer] for answer in answers], golds))
+    source = written(tmp_path, nested([[answer, answer] for answer in answers], golds))
     for samples in (False, True):
         import_recording(source, out=tmp_path / "r.parquet", samples=samples, log_golds="keep")
         recording = read_recording(tmp_path / "r.parquet")
@@ -266,7 +254,7 @@ def test_one_answer_in_brackets_is_a_text_and_costs_no_column(value, text, their
     rows = [{"id": q, "round": r, "gold": f"Q {q}", theirs: f"Q {q - (r == 1)}"} for q in range(40) for r in (1, 2)]
     rows[0][theirs] = value
     for name in ("log.jsonl", *(["log.csv"] if value == text else [])):
-        run = read_tabular(write(tmp_path / name, rows), log_golds="keep")
+        run = read_tabular(written(tmp_path / name, rows), log_golds="keep")
         first, second = run.trajectories[:2]
         assert [item.answer for item in first.rounds] == [text, "Q 0"]
         assert [metrics["em"] for metrics in second.metrics] == [0.0, 1.0]
@@ -279,13 +267,13 @@ def test_one_bracketed_answer_leaves_lists_of_golds_unchanged(tmp_path):
         for r in (0, 1)
     ]
     rows[0]["answer"] = "[2, 5]"
-    run = read_tabular(write(tmp_path / "log.csv", rows), first_round=1, log_golds="keep")
+    run = read_tabular(written(tmp_path / "log.csv", rows), first_round=1, log_golds="keep")
     assert {item.golds for item in run.trajectories} == {("Oslo", "Kristiania")}
 
 
 def test_the_order_of_items_in_list_answers_counts_if_said(tmp_path):
     answers = [[["b", "a"], ["a", "b"]], [["a"], ["a", "b"]], [["c", "a"], ["a", "c"]]]
-    source = write(tmp_path / "log.jsonl", nested(answers, [["a", "b"], ["a", "b"], ["a", "b"]]))
+    source = written(tmp_path, nested(answers, [["a", "b"], ["a", "b"], ["a", "b"]]))
     out = tmp_path / "r.parquet"
     summary = import_recording(source, out=out)
     recording = read_recording(out)
@@ -294,13 +282,13 @@ def test_the_order_of_items_in_list_answers_counts_if_said(tmp_path):
     assert recording.metadata["normalizer"] == "unordered"
     import_recording(source, out=out, normalizer="literal")
     np.testing.assert_array_equal(read_recording(out).column("match"), [[0, 1], [0, 1], [0, 0]])
-    plain = import_recording(write(tmp_path / "b.jsonl", nested(answers, ["a b"] * 3)), out=out)
+    plain = import_recording(written(tmp_path / "b.jsonl", nested(answers, ["a b"] * 3)), out=out)
     assert "normalizer" not in read_recording(plain.path).metadata  # a gold answer that is no list
 
 
 def test_an_ambiguous_comparison_is_asked_with_commands_that_work(tmp_path):
     rows = [{"id": q, "step": r, "answer": str(q + (r < 2)), "gold": f"00{q}"} for q in range(1, 9) for r in (1, 2)]
-    source, out = write(tmp_path / "log.csv", rows), tmp_path / "r.parquet"
+    source, out = written(tmp_path / "log.csv", rows), tmp_path / "r.parquet"
     done = cli("import", source, "-o", out, "--yes")
     assert done.code == 2
     assert not out.exists()
@@ -318,7 +306,7 @@ def test_an_ambiguous_comparison_is_asked_with_commands_that_work(tmp_path):
 def test_signs_and_points_among_words_change_the_comparison(tmp_path):
     golds = ["Oslo", "-5", "10.5", "the Nile"]
     answers = [["oslo.", "Oslo"], ["5", "-5.0"], ["105", "10.50"], ["Nile", "Nile"]]
-    source, out = write(tmp_path / "log.jsonl", nested(answers, golds)), tmp_path / "r.parquet"
+    source, out = written(tmp_path, nested(answers, golds)), tmp_path / "r.parquet"
     summary = import_recording(source, out=out)
     recording = read_recording(out)
     assert recording.metadata["normalizer"] == "mixed"
@@ -343,7 +331,7 @@ def test_a_large_log_is_read_and_asked_about_as_a_small_one(tmp_path, monkeypatc
     }
     sources["gold.jsonl"][-1]["answer"] = "a slip"
     for name, rows in sources.items():
-        write(tmp_path / name, rows)
+        written(tmp_path / name, rows)
 
     def readings(folder):
         folder.mkdir()

@@ -13,6 +13,7 @@ import pytest
 
 from suffice.recordings import read_recording
 from tests.support.cli_tools import Result, cli
+from tests.support.logs import by_command
 
 TOWNS = ("Graz", "Bern", "Lyon", "Oslo")
 N, ROUNDS = 60, (1, 2, 3)
@@ -26,11 +27,6 @@ def rows(more: Callable[[int, int], dict[str, Any]], *, gold: bool = True) -> li
     """Return a row for each question and round, in which `more` replaces what is usual."""
     usual = lambda q, r: {"id": f"q{q}", "round": r, "answer": town(q, r), **({"gold": TOWNS[q % 4]} if gold else {})}  # noqa: E731
     return [{**usual(q, r), **more(q, r)} for q in range(N) for r in ROUNDS]
-
-
-def imported(folder: Path, made: list[dict[str, Any]], *options: str) -> Result:
-    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, made)))
-    return cli("import", folder / "log.jsonl", "-o", folder / "r.parquet", "--yes", *options)
 
 
 def column(folder: Path, name: str) -> list[Any]:
@@ -57,7 +53,7 @@ def labelled(gold: str | None, **replaced: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("gold", ["expected", "target", "gold_label", None])
 def test_a_label_beside_a_rationale_is_the_answer(tmp_path, gold):
-    result = imported(tmp_path, labelled(gold))
+    result = by_command(tmp_path, labelled(gold))
     assert result.code == 0, result.err
     assert column(tmp_path, "answer") == [town(q, r) for q in range(N) for r in ROUNDS]
     assert column(tmp_path, "question")[0] == "Here is 0"
@@ -66,21 +62,21 @@ def test_a_label_beside_a_rationale_is_the_answer(tmp_path, gold):
 
 def test_a_reply_beside_a_label_is_a_question(tmp_path):
     made = [{**row, "response": f"{row['rationale']}: {row['label']}"} for row in labelled("expected")]
-    refused = imported(tmp_path, made)
+    refused = by_command(tmp_path, made)
     assert refused.code == 2
-    assert imported(tmp_path, made, *printed(refused, "'label' is the answer")).code == 0
+    assert by_command(tmp_path, made, *printed(refused, "'label' is the answer")).code == 0
     assert column(tmp_path, "answer")[0] == town(0, 1)
 
 
 def test_a_label_that_judges_is_no_answer(tmp_path):
     made = rows(lambda q, r: {"response": f"{town(q, r)} is it, {q} {r}", "label": ("good", "bad")[(q + r) % 2]})
     made = [{name: value for name, value in row.items() if name != "answer"} for row in made]
-    assert "'label' is the answer" not in imported(tmp_path, made).err
+    assert "'label' is the answer" not in by_command(tmp_path, made).err
 
 
 def test_separators_and_signs_are_read_as_numbers(tmp_path):
     made = rows(lambda q, r: {"input_tokens": f"{1000 + q:,}", "output_tokens": f"{10 * r}", "latency_ms": "2,500"})
-    assert imported(tmp_path, made).code == 0
+    assert by_command(tmp_path, made).code == 0
     assert column(tmp_path, "cost.generator.uncached_tokens")[:4] == [1000, 1000, 1000, 1001]
     assert column(tmp_path, "cost.generator.seconds")[0] == 2.5
 
@@ -88,20 +84,20 @@ def test_separators_and_signs_are_read_as_numbers(tmp_path):
 @pytest.mark.parametrize(("cost", "form", "spent"), [("$0.02", "each", 0.02), ("0,05 €", "each", 0.05)])
 def test_dollars_of_each_row_are_added_up(tmp_path, cost, form, spent):
     made = rows(lambda q, r: {"cost_usd": cost})
-    result = imported(tmp_path, made)
+    result = by_command(tmp_path, made)
     option = f"--column spend=cost_usd:{form}"
     assert option in result.words
-    assert imported(tmp_path, made, *option.split()).code == 0
+    assert by_command(tmp_path, made, *option.split()).code == 0
     assert column(tmp_path, "spend")[:3] == pytest.approx([spent, 2 * spent, 3 * spent])
 
 
 def test_a_comma_that_may_mean_either_is_asked_about(tmp_path):
     made = rows(lambda q, r: {"latency_s": f"{r},250"})
-    words = imported(tmp_path, made, "--details").words
+    words = by_command(tmp_path, made, "--details").words
     for form, seconds in (("thousands", 1250), ("decimal-comma", 1.25)):
         option = f"--column cost.generator.seconds=latency_s:{form}"
         assert option in words
-        assert imported(tmp_path, made, *option.split()).code == 0
+        assert by_command(tmp_path, made, *option.split()).code == 0
         assert column(tmp_path, "cost.generator.seconds")[0] == seconds
 
 
@@ -111,24 +107,24 @@ def test_a_comma_that_may_mean_either_is_asked_about(tmp_path):
 )
 def test_ids_that_look_alike_are_asked_about(tmp_path, of_first, of_others, form):
     made = rows(lambda q, r: {"id": (of_first if r == 1 else of_others).format(q)})
-    refused = imported(tmp_path, made)
+    refused = by_command(tmp_path, made)
     assert refused.code == 2
     options = printed(refused, "their rows belong together")
     assert options == ["--column", f"question_id=id:{form}"]
-    assert imported(tmp_path, made, *options).code == 0
+    assert by_command(tmp_path, made, *options).code == 0
     assert len({*column(tmp_path, "question_id")}) == N
 
 
 def test_ids_of_other_questions_may_look_alike(tmp_path):
     made = rows(lambda q, r: {"id": f"{q // 2:0{1 + 2 * (q % 2)}}", "question": f"Where is tower {q}?"})
-    assert imported(tmp_path, made).code == 0
+    assert by_command(tmp_path, made).code == 0
     assert len({*column(tmp_path, "question_id")}) == N
 
 
 def test_gold_answers_are_joined_to_padded_ids(tmp_path):
     (tmp_path / "golds.jsonl").write_text("\n".join(json.dumps({"id": q, "answers": [TOWNS[q % 4]]}) for q in range(N)))
     made = rows(lambda q, r: {"id": f"{q:03}"}, gold=False)
-    result = imported(tmp_path, made, "--golds", str(tmp_path / "golds.jsonl"))
+    result = by_command(tmp_path, made, "--golds", str(tmp_path / "golds.jsonl"))
     assert "60 by id without spaces and leading zeros" in result.words
     assert column(tmp_path, "golds")[0] == ["Graz"]
 
@@ -139,21 +135,21 @@ def succeeded(q: int) -> dict[str, Any]:
 
 def test_the_success_of_a_run_counts_for_its_last_round(tmp_path):
     made = rows(lambda q, r: succeeded(q), gold=False)
-    result = imported(tmp_path, made)
+    result = by_command(tmp_path, made)
     assert "counts for the last round alone" in result.words
     assert column(tmp_path, "success")[:6] == [None, None, 0, None, None, 1]
-    assert imported(tmp_path, made, "--metric-column", "success=success").code == 0
+    assert by_command(tmp_path, made, "--metric-column", "success=success").code == 0
     assert column(tmp_path, "success")[:6] == [0, 0, 0, 1, 1, 1]
 
 
 def test_the_success_of_a_run_without_answers_counts_at_its_end(tmp_path):
     made = [{"id": q, "step": r, "tool": f"t{(q + r) % 3}", **succeeded(q)} for q in range(N) for r in ROUNDS]
-    assert imported(tmp_path, made, "--column", "answer=").code == 0
+    assert by_command(tmp_path, made, "--column", "answer=").code == 0
     assert column(tmp_path, "success")[:6] == [None, None, 0, None, None, 1]
 
 
 def test_scores_that_follow_the_answers_count_in_all_rounds(tmp_path):
-    assert imported(tmp_path, rows(lambda q, r: {"success": town(q, r) == TOWNS[q % 4]})).code == 0
+    assert by_command(tmp_path, rows(lambda q, r: {"success": town(q, r) == TOWNS[q % 4]})).code == 0
     assert None not in column(tmp_path, "success")
 
 
@@ -173,7 +169,7 @@ AVERAGES = [
 @pytest.mark.parametrize("key", ["", "round"])
 def test_averages_are_refused(tmp_path, made, key):
     options = ["--column", f"question_id={next(iter(made[0]))}"] if key else []
-    refused = imported(tmp_path, made, *options)
+    refused = by_command(tmp_path, made, *options)
     assert refused.code == 1
     assert "the rows are averages" in refused.error
 
@@ -181,15 +177,15 @@ def test_averages_are_refused(tmp_path, made, key):
 def test_fractions_of_answers_are_no_averages(tmp_path):
     score = random.Random(0).random
     made = [{"id": q, "model": "m", "round": r, "score": round(score(), 2), "n": 5} for q in range(N) for r in ROUNDS]
-    assert imported(tmp_path, made).code == 0
+    assert by_command(tmp_path, made).code == 0
 
 
 def test_case_that_no_gold_answer_decides_is_a_caution(tmp_path):
     made = rows(lambda q, r: {"answer": (town(q, r).lower, town(q, r).title)[r % 2]()}, gold=False)
-    result = imported(tmp_path, made)
+    result = by_command(tmp_path, made)
     assert "differ in case alone" in result.words
-    assert "differ in case" not in imported(tmp_path, made, "--set", "normalizer=exact").words
-    assert "differ in case" not in imported(tmp_path, rows(lambda q, r: {}, gold=False)).words
+    assert "differ in case" not in by_command(tmp_path, made, "--set", "normalizer=exact").words
+    assert "differ in case" not in by_command(tmp_path, rows(lambda q, r: {}, gold=False)).words
 
 
 @pytest.mark.parametrize("name", ["qid", "round"])
@@ -212,8 +208,8 @@ def test_an_empty_parameter_is_named(tmp_path, name):
 
 def test_columns_in_use_are_not_called_unread(tmp_path):
     made = rows(lambda q, r: {"ok": (q + r) % 2, "tenant": f"t{q % 2}", "style": "ab"[r % 2], "cost_usd": 0.1 * r})
-    assert "not read: ok, tenant, style" in imported(tmp_path, made).words
+    assert "not read: ok, tenant, style" in by_command(tmp_path, made).words
     options = ("--metric-column", "fine=ok", "--label", "site=tenant", "--column", "spend=cost_usd:each")
-    words = imported(tmp_path, made, *options).words
+    words = by_command(tmp_path, made, *options).words
     assert "not read: style" in words
     assert "not read: style," not in words

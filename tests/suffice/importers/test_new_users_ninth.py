@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,21 +12,9 @@ import pytest
 from suffice.importers.reading import _has_leader
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
+from tests.support.logs import by_command, texts, written
 
 TOWNS = ("Graz", "Bern", "Lyon", "Oslo")
-
-
-def imported(folder: Path, rows: list[dict[str, Any]], *options: str) -> Any:
-    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return cli("import", folder / "log.jsonl", "-o", folder / "r.parquet", "--yes", *options)
-
-
-def answers(folder: Path) -> list[list[str]]:
-    table = read_recording(folder / "r.parquet").table
-    rows: dict[str, list[str]] = {}
-    for name, text in zip(*(table.column(name).to_pylist() for name in ("question_id", "answer")), strict=True):
-        rows.setdefault(name, []).append(text)
-    return sorted(rows.values())
 
 
 def passes(again: range, *, timed: bool) -> Iterator[dict[str, Any]]:
@@ -42,13 +29,13 @@ def passes(again: range, *, timed: bool) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize(("again", "timed"), [(range(5), True), (range(30), False)])
 def test_passes_that_begin_again_are_further_runs(tmp_path, again, timed):
     rows = [*passes(again, timed=timed)]
-    refused = imported(tmp_path, rows)
+    refused = by_command(tmp_path, rows)
     assert refused.code == 2
     assert "begins again" in refused.err
     option = ("--column", "round=pass", "--column", "run=pass")
     assert " ".join(option) in refused.err
-    assert imported(tmp_path, rows, *option).code == 0
-    assert [len(own) for own in answers(tmp_path)] == [3] * (30 + len(again))
+    assert by_command(tmp_path, rows, *option).code == 0
+    assert [len(own) for own in texts(tmp_path / "r.parquet").values()] == [3] * (30 + len(again))
 
 
 @pytest.mark.parametrize("key", ["session", "session_id"])
@@ -63,13 +50,13 @@ def test_tasks_of_a_session_are_questions(tmp_path, key, blank):
                 at = f"2026-03-02T08:{s:02}:{10 * task + r:02}"
                 rows.append({"at": at, key: f"S{s}", "user_question": asked, "answer": f"{TOWNS[(s + task + r) % 4]} {s}"})  # fmt: skip
     rows.sort(key=lambda row: row["at"][-2:])  # the sessions run side by side
-    refused = imported(tmp_path, rows)
+    refused = by_command(tmp_path, rows)
     assert refused.code == 2
     option = ("--column", "question_id=user_question", "--column", f"run={key}")
     assert " ".join(option) in refused.err
-    assert imported(tmp_path, rows, *option).code == 0
+    assert by_command(tmp_path, rows, *option).code == 0
     wanted = [[f"{TOWNS[(s + task + r) % 4]} {s}" for r in (0, 1, 2)] for s in range(12) for task in (0, 1)]
-    assert answers(tmp_path) == sorted(wanted)
+    assert sorted(texts(tmp_path / "r.parquet").values()) == sorted(wanted)
 
 
 def test_failed_attempts_with_partial_text_are_no_rounds(tmp_path):
@@ -82,12 +69,14 @@ def test_failed_attempts_with_partial_text_are_no_rounds(tmp_path):
             is_again = (q + r) % 7 == 0
             rows += [failed] * is_again
             rows.append({**own, "attempt": 1 + is_again, "http_status": 200, "output": answer})
-    refused = imported(tmp_path, rows)
+    refused = by_command(tmp_path, rows)
     assert refused.code == 2
     for option in (("--where", "http_status=200"), ("--repeated", "last")):
         assert " ".join(option) in refused.err
-        assert imported(tmp_path, rows, *option).code == 0
-        assert answers(tmp_path) == sorted([TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(20))
+        assert by_command(tmp_path, rows, *option).code == 0
+        assert sorted(texts(tmp_path / "r.parquet").values()) == sorted(
+            [TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(20)
+        )
     assert {*read_recording(tmp_path / "r.parquet").table.column("question_id").to_pylist()} == {f"q{q}" for q in range(20)}  # fmt: skip
     assert "--column round=" not in refused.err
 
@@ -100,13 +89,13 @@ def test_a_column_with_the_vote_shows_samples_and_not_the_gold_answer(tmp_path):
         drawn = drawn if q % 7 else [wrong] * 3 + [gold] * 2
         vote = max(dict.fromkeys(drawn), key=drawn.count)
         rows.append({"uid": q, "problem": f"What is {q}?", "solution": gold, "drawn": drawn, "majority": vote})
-    refused = imported(tmp_path, rows, "--column", "rounds=drawn")
+    refused = by_command(tmp_path, rows, "--column", "rounds=drawn")
     assert refused.code == 2
     assert "--samples" in refused.err
     assert "golds=majority" not in refused.err
-    again = imported(tmp_path, rows, "--column", "rounds=drawn", "--samples")
+    again = by_command(tmp_path, rows, "--column", "rounds=drawn", "--samples")
     assert "--column golds=solution" in again.err
-    assert imported(tmp_path, rows, "--column", "rounds=drawn", "--samples", "--column", "golds=solution").code == 0
+    assert by_command(tmp_path, rows, "--column", "rounds=drawn", "--samples", "--column", "golds=solution").code == 0
 
 
 @pytest.mark.parametrize("late", [10, 28])
@@ -116,11 +105,11 @@ def test_the_gold_answer_of_a_good_model_is_no_vote(tmp_path, late):
         gold = f"city{q % 61}"
         said = [f"town{q}" if q % 10 == 0 else gold, gold, f"town{q}" if 0 < q % (400 // late) == 1 else gold]
         rows += [{"question_id": q, "round": r, "answer": text, "label_text": gold} for r, text in enumerate(said)]
-    refused = imported(tmp_path, rows).err
+    refused = by_command(tmp_path, rows).err
     assert "--column golds=label_text" in refused
     assert "--samples" in refused
     assert "golds=label_text --samples" not in refused
-    assert imported(tmp_path, rows, "--column", "golds=label_text").code == 0
+    assert by_command(tmp_path, rows, "--column", "golds=label_text").code == 0
 
 
 def test_most_frequent_means_more_than_any_other_of_three():
@@ -137,7 +126,7 @@ def test_a_gold_answer_of_few_values_is_asked_about(tmp_path, by_chance, code):
         final = ("yes" if q * 7 % 5 < 3 else "no") if by_chance else gold
         wrong = q % 6 == 0
         rows.append({"question": f"Does {q} help?", "final_decision": final, **{f"pred_{r}": "maybe" if wrong else text for r, text in enumerate(said)}})  # fmt: skip
-    done = imported(tmp_path, rows)
+    done = by_command(tmp_path, rows)
     assert (done.code, "golds=final_decision" in done.err) == (code, code == 2), done.err
 
 
@@ -153,12 +142,14 @@ def log_lines(before: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("before", ["", "[INFO]\t08:00\treq-1\t"])
 def test_objects_in_the_lines_of_a_log_are_rows(tmp_path, before):
-    refused = imported(tmp_path, log_lines(before))
+    refused = by_command(tmp_path, log_lines(before))
     option = ("--where", "log.qid=*")
     assert refused.code == 2
     assert " ".join(option) in refused.err.replace("'", "")
-    assert imported(tmp_path, log_lines(before), *option).code == 0
-    assert answers(tmp_path) == sorted([TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(12))
+    assert by_command(tmp_path, log_lines(before), *option).code == 0
+    assert sorted(texts(tmp_path / "r.parquet").values()) == sorted(
+        [TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(12)
+    )
 
 
 def test_parameters_of_a_run_of_mlflow_are_columns(tmp_path):
@@ -174,7 +165,9 @@ def test_parameters_of_a_run_of_mlflow_are_columns(tmp_path):
         (tmp_path / "runs" / name / "params" / "round").write_text(str(r))
         (tmp_path / "runs" / name / "metrics" / "exact_match").write_text("1772000000000 0.5 0\n")
     assert cli("import", tmp_path / "runs", "-o", tmp_path / "r.parquet", "--yes").code == 0
-    assert answers(tmp_path) == sorted([TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(12))
+    assert sorted(texts(tmp_path / "r.parquet").values()) == sorted(
+        [TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(12)
+    )
 
 
 @pytest.mark.parametrize("named", [".", "metrics", "metrics/log.jsonl"])
@@ -185,7 +178,7 @@ def test_folders_without_a_run_of_mlflow_are_read_as_usual(tmp_path, named, is_r
     if is_run:
         (tmp_path / "exp" / "meta.yaml").touch()
     rows = [{"qid": f"q{q}", "round": r, "answer": TOWNS[(q + r) % 4], "gold": TOWNS[q % 4]} for q in range(12) for r in (1, 2)]  # fmt: skip
-    (tmp_path / "exp" / "metrics" / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    written(tmp_path / "exp" / "metrics", rows)
     done = cli("import", tmp_path / "exp" / named, "-o", tmp_path / "r.parquet", "--yes")
     assert done.code == (1 if is_run and named == "." else 0), done.err
 
@@ -202,9 +195,9 @@ def test_letters_and_texts_of_options_are_read_in_one_form(tmp_path, gold, wante
         rows.append(
             {"id": q, "question": f"Where is tower {q}?", "options": options, "expected_answer": own_gold, **row}
         )
-    done = imported(tmp_path, rows)
+    done = by_command(tmp_path, rows)
     assert done.code == 0, done.err
-    assert answers(tmp_path).count([{"D": "A", "Oslo": "Graz"}[wanted], wanted, wanted]) == 10
+    assert [*texts(tmp_path / "r.parquet").values()].count([{"D": "A", "Oslo": "Graz"}[wanted], wanted, wanted]) == 10
 
 
 def test_one_word_for_all_ends_of_loops_is_read(tmp_path):
@@ -212,11 +205,11 @@ def test_one_word_for_all_ends_of_loops_is_read(tmp_path):
         {"id": q, "question": f"Where is tower {q}?", "expected": TOWNS[q % 4], "attempts": [{"answer": TOWNS[(q + (r == 0)) % 4]} for r in range(2 + q % 3)], "stop_reason": "converged"}
         for q in range(12)
     ]  # fmt: skip
-    done = imported(tmp_path, rows)
+    done = by_command(tmp_path, rows)
     assert "12 stopped by themselves" in done.out, done.out + done.err
 
 
 def test_a_doubt_says_how_the_log_was_read(tmp_path):
     rows = [{"question": f"Where is {q}?", "town": TOWNS[q % 4], **{f"pred_{r}": TOWNS[(q + (r < 1 or q % 8 < 3)) % 4] for r in range(3)}} for q in range(60)]  # fmt: skip
-    refused = imported(tmp_path, rows)
+    refused = by_command(tmp_path, rows)
     assert "the log was read right: answers from pred_0 ... pred_2" in " ".join(refused.err.split())

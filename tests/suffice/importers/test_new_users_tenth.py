@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import shlex
 from pathlib import Path
@@ -13,27 +12,9 @@ import pytest
 
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
+from tests.support.logs import by_command, texts, written
 
 TOWNS = ("Graz", "Bern", "Lyon", "Oslo")
-
-
-def imported(folder: Path, rows: list[dict[str, Any]], *options: str, name: str = "log.jsonl") -> Any:
-    if name.endswith(".csv"):
-        with (folder / name).open("w", newline="") as file:
-            table = csv.DictWriter(file, [*rows[0]])
-            table.writeheader()
-            table.writerows(rows)
-    else:
-        (folder / name).write_text("\n".join(map(json.dumps, rows)))
-    return cli("import", folder / name, "-o", folder / "r.parquet", "--yes", *options)
-
-
-def answers(folder: Path) -> dict[str, list[str | None]]:
-    table = read_recording(folder / "r.parquet").table
-    rows: dict[str, list[str | None]] = {}
-    for own, text in zip(*(table.column(name).to_pylist() for name in ("question_id", "answer")), strict=True):
-        rows.setdefault(own, []).append(text)
-    return rows
 
 
 def wide(first: str, second: str, **more: Any) -> list[dict[str, Any]]:
@@ -63,25 +44,25 @@ def wide(first: str, second: str, **more: Any) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", ["log.jsonl", "log.csv"])
 def test_closed_book_columns_are_round_0(tmp_path, first, second, name):
     rows = [{"id": row.pop("qid"), second: row.pop(second), **row} for row in wide(first, second)]  # in either order
-    assert imported(tmp_path, rows, name=name).code == 0
+    assert by_command(tmp_path, rows, name=name).code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.index.tolist() == [0, 1]
-    assert answers(tmp_path)["q5"] == [TOWNS[2], TOWNS[1]]
+    assert texts(tmp_path / "r.parquet")["q5"] == [TOWNS[2], TOWNS[1]]
 
 
 @pytest.mark.parametrize("weak", ["direct_answer", "baseline_answer"])
 def test_weak_words_are_round_0_only_as_asked(tmp_path, weak):
     rows = wide(weak, "rag_answer")
-    refused = imported(tmp_path, rows)
+    refused = by_command(tmp_path, rows)
     assert refused.code == 2
     option = f"rounds={weak},rag_answer"
     assert option in refused.err
-    assert imported(tmp_path, rows, "--column", option).code == 0
+    assert by_command(tmp_path, rows, "--column", option).code == 0
     assert read_recording(tmp_path / "r.parquet").index.tolist() == [0, 1]
 
 
 def test_two_drafts_stay_rounds_from_1(tmp_path):
-    assert imported(tmp_path, wide("first", "second"), "--column", "rounds=first,second").code == 0
+    assert by_command(tmp_path, wide("first", "second"), "--column", "rounds=first,second").code == 0
     assert read_recording(tmp_path / "r.parquet").index.tolist() == [1, 2]
 
 
@@ -89,14 +70,14 @@ def test_a_failed_retrieval_is_no_stop(tmp_path):
     rows = wide("closed_book_answer", "rag_answer", rag_status=["ok"])
     rows[3] |= {"rag_answer": None, "rag_status": "timeout"}
     rows[4] |= {"rag_answer": None, "rag_status": "skipped"}
-    assert imported(tmp_path, rows).code == 0
-    assert answers(tmp_path)["q3"] == [TOWNS[0], None]
-    assert answers(tmp_path)["q4"] == [TOWNS[1]]
+    assert by_command(tmp_path, rows).code == 0
+    assert texts(tmp_path / "r.parquet")["q3"] == [TOWNS[0], None]
+    assert texts(tmp_path / "r.parquet")["q4"] == [TOWNS[1]]
 
 
 def test_a_confidence_beside_round_0_is_a_signal(tmp_path):
     rows = wide("parametric_answer", "rag_answer", verbal_conf=[40, 90], rag_conf=[0.1, 0.2], age=[1, 2])
-    assert imported(tmp_path, rows, name="log.csv").code == 0
+    assert by_command(tmp_path, rows, name="log.csv").code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert "verbal_conf" in recording.names("signal")
     assert not {"rag_conf", "age"} & {*recording.names("signal")}
@@ -119,7 +100,7 @@ def prefixes(order: int = 1) -> list[dict[str, Any]]:
 
 
 def test_tokens_of_prefixes_are_found_by_name(tmp_path):
-    shown = imported(tmp_path, prefixes())
+    shown = by_command(tmp_path, prefixes())
     assert shown.code == 0
     assert "no column has" not in shown.out
     recording = read_recording(tmp_path / "r.parquet")
@@ -131,7 +112,7 @@ def test_tokens_of_prefixes_are_found_by_name(tmp_path):
 
 def test_tokens_that_do_not_rise_are_no_prefixes(tmp_path):
     rows = [{**row, "prefix_tokens": 300 + row["prefix_tokens"] // 100 % 2} for row in prefixes()]
-    shown = imported(tmp_path, rows, "--details")
+    shown = by_command(tmp_path, rows, "--details")
     assert shown.code == 0
     assert "thinking_tokens" not in read_recording(tmp_path / "r.parquet").names("signal")
     assert "thinking_tokens=prefix_tokens" in " ".join(shown.out.split())
@@ -154,7 +135,7 @@ def steps(**more: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("options", [(), ("--metric-column", "ok=task_success", "--ended", "rule")])
 def test_an_outcome_of_a_task_is_of_its_last_round(tmp_path, options):
-    shown = imported(tmp_path, steps(), *options)
+    shown = by_command(tmp_path, steps(), *options)
     assert shown.code == 0
     assert "exit_code=" not in shown.out
     recording = read_recording(tmp_path / "r.parquet")
@@ -169,7 +150,7 @@ def test_an_outcome_of_a_task_is_of_its_last_round(tmp_path, options):
 
 def test_steps_without_an_outcome_name_no_next_command(tmp_path):
     rows = [{name: value for name, value in row.items() if name != "task_success"} for row in steps()]
-    shown = imported(tmp_path, rows, "--column", "answer=")
+    shown = by_command(tmp_path, rows, "--column", "answer=")
     assert shown.code == 0
     assert "next:" not in shown.out
     assert "exit_code=" not in shown.out
@@ -187,12 +168,12 @@ def cascade(**more: Any) -> list[dict[str, Any]]:
 def test_models_with_a_number_each_are_asked_about(tmp_path):
     rows = cascade(error=None)
     rows[6] |= {"answer": None, "error": "timeout"}
-    refused = imported(tmp_path, rows)
+    refused = by_command(tmp_path, rows)
     assert refused.code == 2
     assert "--column round=model:mini,large" in refused.err
     assert "--column run=model" in refused.err
-    assert imported(tmp_path, rows, "--column", "round=model:mini,large").code == 0
-    read = answers(tmp_path)
+    assert by_command(tmp_path, rows, "--column", "round=model:mini,large").code == 0
+    read = texts(tmp_path / "r.parquet")
     assert read["t3"] == [None, TOWNS[3]]
     assert read["t6"] == [TOWNS[3], TOWNS[2]]
     assert "token_prob" in read_recording(tmp_path / "r.parquet").names("signal")
@@ -200,7 +181,7 @@ def test_models_with_a_number_each_are_asked_about(tmp_path):
 
 def test_models_without_numbers_are_named_in_the_note(tmp_path):
     rows = [{name: value for name, value in row.items() if name != "tier"} for row in cascade()]
-    shown = imported(tmp_path, rows, "--details")
+    shown = by_command(tmp_path, rows, "--details")
     assert "--column round=model:mini,large" in shown.out
     assert "question_id=COLUMN" not in shown.out
 
@@ -215,7 +196,7 @@ def experiment(folder: Path) -> Path:
             | {"error": "overloaded" if (q, r) == (5, 2) else None}
             for q in range(40)
         ]
-        (folder / "exp" / "preds" / f"iter_{r}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        written(folder / "exp" / "preds" / f"iter_{r}.jsonl", rows)
     return folder / "exp"
 
 
@@ -226,7 +207,7 @@ def test_a_folder_names_the_subfolder_of_its_tables(tmp_path):
     assert "--pattern" not in refused.err
     command = refused.err.rpartition("suffice import ")[2].strip()
     assert cli("import", command, "-o", tmp_path / "r.parquet", "--yes").code == 0
-    assert answers(tmp_path)["5"] == [TOWNS[2], None, TOWNS[1]]
+    assert texts(tmp_path / "r.parquet")["5"] == [TOWNS[2], None, TOWNS[1]]
 
 
 def test_a_text_beside_tables_is_offered_no_pattern(tmp_path):
@@ -258,18 +239,18 @@ def calls() -> list[dict[str, Any]]:
 
 
 def test_what_the_calls_left_out_cost_is_said(tmp_path):
-    shown = imported(tmp_path, calls())
+    shown = by_command(tmp_path, calls())
     assert "80 rows without an answer" in " ".join(shown.out.split())
     assert "what they cost is not counted" in " ".join(shown.out.split())
 
 
 def test_the_word_of_a_step_is_offered(tmp_path):
     rows = [{"label_id" if name == "parsed" else name: value for name, value in row.items()} for row in calls()]
-    refused = imported(tmp_path, rows)
+    refused = by_command(tmp_path, rows)
     assert refused.code == 2
     assert "--where step=classify" in refused.err
     assert "run=in_tok" not in refused.err
-    assert imported(tmp_path, rows, "--where", "step=classify").code == 0
+    assert by_command(tmp_path, rows, "--where", "step=classify").code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.column("cost.generator.uncached_tokens")[0].tolist() == [100, 200, 200]
 
@@ -285,7 +266,7 @@ def test_seconds_of_a_tool_and_its_faults_are_not_read(tmp_path):
         for q in range(40)
         for n in (1 + q % 3,)
     ]
-    assert imported(tmp_path, rows).code == 0
+    assert by_command(tmp_path, rows).code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert "cost.generator.seconds" not in recording.names("cost")
     assert {*recording.table.column("end").to_pylist()} == {"rule", "max_rounds"}
@@ -308,7 +289,7 @@ def test_amounts_and_tokens_of_a_sheet_are_named(tmp_path):
         for q in range(40)
         for r in (1, 2)
     ]
-    shown = imported(tmp_path, rows, "--details")
+    shown = by_command(tmp_path, rows, "--details")
     said = " ".join(shown.out.split())
     assert "EUR count as dollars" in said
     assert "'cost.generator.uncached_tokens=Tokens Eingabe'" in said

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from suffice import import_recording, read_recording
 from tests.support.cli_tools import CITIES
+from tests.support.logs import imported, written
 
 
 def batch(path, name, *, failed=()):
@@ -21,34 +20,33 @@ def batch(path, name, *, failed=()):
             if (q, r) in failed:
                 lines.append({"custom_id": name(q, r), "response": {"status_code": 500, "body": {}}})
             lines.append({"custom_id": name(q, r), "response": {"status_code": 200, "body": body}})
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    return path
+    return written(path, lines)
 
 
 @pytest.mark.parametrize("form", ["q{:03d}-round{}", "task-{}/attempt-{}", "q{}_r{}", "2024:{}:step:{}"])
 def test_ids_of_a_batch_name_questions_and_rounds(tmp_path, form):
     path = batch(tmp_path / "batch.jsonl", form.format, failed={(3, 2)})
-    summary = import_recording(path, out=tmp_path / "batch.parquet")
+    summary = imported(path)
     answers = read_recording(summary.path).table.column("answer").to_pylist()
     assert answers[:6] == [CITIES[(q + r) % 4] for q in range(2) for r in (1, 2, 3)]
     assert (summary.trajectories, summary.rounds) == (20, 3)
     assert any("--key custom_id" in note for note in summary.notes)
-    whole = import_recording(path, out=tmp_path / "batch.parquet", key="custom_id")
+    whole = imported(path, key="custom_id")
     assert (whole.trajectories, whole.rounds) == (60, 1)
 
 
 def test_samples_in_ids_of_a_batch_are_samples(tmp_path):
     path = batch(tmp_path / "batch.jsonl", "q_{}_seed_{}".format)
-    summary = import_recording(path, out=tmp_path / "batch.parquet")
+    summary = imported(path)
     assert summary.samples
     assert any("independent samples (as by --samples)" in note for note in summary.notes)
-    assert not import_recording(path, out=tmp_path / "rounds.parquet", expected=["sample-list"]).samples
+    assert not imported(path, expected=["sample-list"]).samples
 
 
 @pytest.mark.parametrize("form", ["q{}-{}", "{}round{}", "q{}-page{}"])
 def test_other_ids_of_a_batch_are_questions(tmp_path, form):
     path = batch(tmp_path / "batch.jsonl", form.format)
-    assert import_recording(path, out=tmp_path / "batch.parquet").trajectories == 60
+    assert imported(path).trajectories == 60
 
 
 def rows(path, **columns):
@@ -62,8 +60,7 @@ def rows(path, **columns):
         for q in range(20)
         for r in (2, 1)
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
-    return path
+    return written(path, lines)
 
 
 def test_ids_of_rows_name_questions_and_rounds(tmp_path):
@@ -75,5 +72,5 @@ def test_ids_of_rows_name_questions_and_rounds(tmp_path):
 
 def test_a_column_that_counts_rounds_is_read_before_ids(tmp_path):
     path = rows(tmp_path / "log.jsonl", round=lambda q, r: 3 - r, question=lambda q, r: f"Where is tower {q}?")
-    answers = read_recording(import_recording(path, out=tmp_path / "log.parquet").path).table.column("answer")
+    answers = read_recording(imported(path).path).table.column("answer")
     assert answers.to_pylist() == [CITIES[(q + r) % 4] for q in range(20) for r in (2, 1)]

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shlex
 
 import numpy as np
 import pytest
 
-from suffice import import_recording, read_recording
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.own_alarms import uneven_groups
 from suffice.importers.own_columns import OwnColumns
 from suffice.verdicts.decisions import decide
 from suffice.verdicts.decisions.candidates import usual_selector
 from tests.support.cli_tools import CITIES, cli
+from tests.support.logs import imported, offered, recorded, written
 
 N, ROUNDS = 60, 4
 
@@ -37,13 +36,6 @@ def rows(n=N, **columns):
     return [{name: make(q, r) for name, make in made.items()} for q in range(n) for r in range(1, ROUNDS + 1)]
 
 
-def imported(tmp_path, records, **options):
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    summary = import_recording(path, out=tmp_path / "log.parquet", **options)
-    return summary, read_recording(summary.path)
-
-
 def chosen(q, r):
     return r == (3 if q % 3 else 2)
 
@@ -51,16 +43,17 @@ def chosen(q, r):
 @pytest.mark.parametrize("mark", [lambda is_it: is_it, lambda is_it: "yes" if is_it else "", int])
 def test_a_flag_of_one_round_says_what_was_returned(tmp_path, mark):
     records = rows(kept=lambda q, r: mark(chosen(q, r)))
-    with pytest.raises(UnsettledError, match="exactly one round") as error:
-        imported(tmp_path, records)
-    assert [*error.value.choices] == ["--column returned=kept", "--expected returned"]
-    summary, recording = imported(tmp_path, records, columns={"returned": "kept"})
+    assert offered(written(tmp_path, records), match="exactly one round") == [
+        "--column returned=kept",
+        "--expected returned",
+    ]
+    summary, recording = recorded(tmp_path, records, columns={"returned": "kept"})
     assert summary.alarms == ()
     assert recording.column("returned").tolist() == [[float(chosen(q, r)) for r in range(1, 5)] for q in range(N)]
 
 
 def test_decide_judges_what_the_loop_returned(tmp_path):
-    _, recording = imported(tmp_path, rows(kept=chosen), columns={"returned": "kept"})
+    _, recording = recorded(tmp_path, rows(kept=chosen), columns={"returned": "kept"})
     trial = decide(recording, metric="em", tune_share=0.5).trial
     assert {str(policy.selector) for policy in trial.candidates} == {"max_returned"}
 
@@ -68,7 +61,7 @@ def test_decide_judges_what_the_loop_returned(tmp_path):
 @pytest.mark.parametrize(("sign", "selector"), [(1, "max_reward_model"), (-1, "min_reward_model"), (0, "max_returned")])
 def test_decide_judges_the_sample_that_the_loop_returned(tmp_path, sign, selector):
     records = rows(kept=chosen, reward_model=lambda q, r: sign * (10 * chosen(q, r) + (q + r) % 4))
-    _, recording = imported(tmp_path, records, columns={"returned": "kept"}, samples=True)
+    _, recording = recorded(tmp_path, records, columns={"returned": "kept"}, samples=True)
     assert usual_selector(recording) == selector
     trial = decide(recording, metric="em", tune_share=0.5).trial
     assert {str(policy.selector) for policy in trial.candidates} == {selector}
@@ -76,7 +69,7 @@ def test_decide_judges_the_sample_that_the_loop_returned(tmp_path, sign, selecto
 
 def test_a_choice_by_a_cost_is_named_by_its_mark(tmp_path):
     records = rows(kept=chosen, seconds=lambda q, r: 9.0 - 5 * chosen(q, r) + (q + r) % 4)
-    _, recording = imported(tmp_path, records, columns={"returned": "kept"}, samples=True)
+    _, recording = recorded(tmp_path, records, columns={"returned": "kept"}, samples=True)
     assert "cost.generator.seconds" in recording.table.column_names
     assert usual_selector(recording) == "max_returned"  # a selector cannot read a cost
 
@@ -91,7 +84,7 @@ def test_a_choice_by_a_cost_is_named_by_its_mark(tmp_path):
     ],
 )
 def test_a_flag_of_other_rounds_is_no_choice(tmp_path, mark):
-    summary, _ = imported(tmp_path, rows(flag=mark))
+    summary, _ = recorded(tmp_path, rows(flag=mark))
     assert "returned" not in [alarm.name for alarm in summary.alarms]
     assert "not read: flag" in summary.notes
 
@@ -111,12 +104,10 @@ def drafts(final):
 
 def test_a_text_that_is_not_the_last_draft_may_be_returned(tmp_path):
     records = drafts(lambda q: said(q, 3))
-    with pytest.raises(UnsettledError, match="not the last") as error:
-        imported(tmp_path, records)
-    assert next(iter(error.value.choices)) == "--column returned=final_answer"
-    _, recording = imported(tmp_path, records, columns={"returned": "final_answer"})
+    assert offered(written(tmp_path, records), match="not the last")[0] == "--column returned=final_answer"
+    _, recording = recorded(tmp_path, records, columns={"returned": "final_answer"})
     assert (recording.column("returned")[:, 2] == 1).all()
-    assert imported(tmp_path, drafts(lambda q: said(q, 4)))[0].rounds == ROUNDS
+    assert recorded(tmp_path, drafts(lambda q: said(q, 4)))[0].rounds == ROUNDS
 
 
 def test_a_last_row_that_copies_the_choice_is_no_round(tmp_path):
@@ -125,37 +116,36 @@ def test_a_last_row_that_copies_the_choice_is_no_round(tmp_path):
         own = rows(q + 1)[-ROUNDS:]
         copy = {**own[2 if q % 3 else 1], "round": ROUNDS + 1}
         records += [*({**row, "final": "no"} for row in own), {**copy, "final": "yes"}]
-    summary, _ = imported(tmp_path, records)
+    summary, _ = recorded(tmp_path, records)
     (alarm,) = [alarm for alarm in summary.alarms if alarm.name == "copied-rounds"]
     assert "--column returned=final" in alarm.sentence
-    summary, recording = imported(tmp_path, records, columns={"returned": "final"})
+    summary, recording = recorded(tmp_path, records, columns={"returned": "final"})
     assert summary.rounds == ROUNDS
     assert recording.column("returned").sum(axis=1).min() == 1
 
 
 @pytest.mark.parametrize("name", ["experiment_arm", "ab_bucket", "agent_version", "git_sha", "provider", "cohort"])
 def test_arms_of_a_trial_are_judged_one_at_a_time(tmp_path, name):
-    summary, recording = imported(tmp_path, rows(**{name: lambda q, r: "AB"[q % 3 == 0]}))
+    summary, recording = recorded(tmp_path, rows(**{name: lambda q, r: "AB"[q % 3 == 0]}))
     assert summary.loops == (f"{name}=A", f"{name}=B")
     with pytest.raises(UnsettledError, match="at a time"):
         decide(recording, metric="em")
 
 
 def test_the_model_of_a_judge_is_not_that_of_the_loop(tmp_path):
-    summary, _ = imported(tmp_path, rows(**{"judge.model": lambda q, r: f"judge-{q % 2}"}))
+    summary, _ = recorded(tmp_path, rows(**{"judge.model": lambda q, r: f"judge-{q % 2}"}))
     assert summary.loops == ()
     assert "not read: judge.model" in summary.notes
     assert not any(item.ours == "model (label)" for item in summary.readings)
 
 
 def test_unread_columns_are_on_the_first_screen(tmp_path):
-    path = tmp_path / "log.jsonl"
     records = rows(tier=lambda q, r: "ab"[q % 2], row=lambda q, r: 9 * q + r, app=lambda q, r: "x")
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
+    path = written(tmp_path, records)
     shown = cli("import", path, "-o", tmp_path / "log.parquet").out
     assert "note: not read: tier\n" in shown
     many = rows(**{f"own_{i}": lambda q, r: "ab"[r % 2] for i in range(10)})
-    summary, _ = imported(tmp_path, many)
+    summary, _ = recorded(tmp_path, many)
     assert any(note.startswith("not read: own_0") and note.endswith("and 2 more") for note in summary.notes)
 
 
@@ -185,17 +175,17 @@ def test_equal_groups_are_seldom_found():
 
 def test_groups_that_differ_are_a_caution_with_a_filter(tmp_path):
     records = rows(120, tenant=lambda q, r: "ab"[q % 2])
-    summary, _ = imported(tmp_path, records)
+    summary, _ = recorded(tmp_path, records)
     (alarm,) = [alarm for alarm in summary.alarms if alarm.name == "mixed-groups"]
     assert alarm.level == "caution"
     assert "--where tenant=a" in alarm.sentence
-    alone, _ = imported(tmp_path, records, where={"tenant": "a"})
+    alone, _ = recorded(tmp_path, records, where={"tenant": "a"})
     assert alone.clusters == 60
 
 
 @pytest.mark.parametrize("name", ["status", "final_state", "n_best"])
 def test_what_is_known_afterwards_is_no_group(tmp_path, name):
-    summary, _ = imported(tmp_path, rows(120, **{name: lambda q, r: "ab"[q % 2]}))
+    summary, _ = recorded(tmp_path, rows(120, **{name: lambda q, r: "ab"[q % 2]}))
     assert "mixed-groups" not in [alarm.name for alarm in summary.alarms]
 
 
@@ -213,10 +203,11 @@ def votes(seed=0):
 
 
 def test_votes_so_far_are_no_samples(tmp_path):
-    with pytest.raises(UnsettledError, match="depend on their") as error:
-        imported(tmp_path, votes(), samples=True)
-    assert [*error.value.choices] == ["--column answer=sampled_answer", "--expected dependent-samples"]
-    summary, _ = imported(tmp_path, votes(), samples=True, columns={"answer": "sampled_answer"})
+    assert offered(written(tmp_path, votes()), match="depend on their", samples=True) == [
+        "--column answer=sampled_answer",
+        "--expected dependent-samples",
+    ]
+    summary, _ = recorded(tmp_path, votes(), samples=True, columns={"answer": "sampled_answer"})
     assert summary.alarms == ()
 
 
@@ -227,10 +218,10 @@ def test_times_that_go_back_are_asked_about(tmp_path, first):
 
     records = rows(59, round=None, ts=time)
     with pytest.raises(UnsettledError, match="goes back") as error:
-        imported(tmp_path, records)
+        recorded(tmp_path, records)
     option = {"file": "--column round=", "time": "--column round=ts:by-time"}[first]
     given, _ = error.value.choices[option]
-    _, recording = imported(tmp_path, records, columns=given)
+    _, recording = recorded(tmp_path, records, columns=given)
     in_file = [said(0, r) for r in range(1, 5)]
     assert recording.answers.tolist()[0] == (in_file if first == "file" else [in_file[i] for i in (2, 0, 3, 1)])
 
@@ -242,10 +233,8 @@ def test_a_question_asked_in_several_tickets_is_found_by_their_id(tmp_path):
         question=lambda q, r: f"Where is tower {q % 8}?",
         gold=lambda q, r: "Oslo",
     )
-    with pytest.raises(UnsettledError) as error:
-        imported(tmp_path, records)
-    assert next(iter(error.value.choices)) == "--column question_id=ticket_no"
-    summary, _ = imported(tmp_path, records, columns={"question_id": "ticket_no"})
+    assert offered(written(tmp_path, records))[0] == "--column question_id=ticket_no"
+    summary, _ = recorded(tmp_path, records, columns={"question_id": "ticket_no"})
     assert (summary.trajectories, summary.clusters) == (N, 8)
 
 
@@ -257,10 +246,10 @@ def stopped(word):
 
 
 def test_usual_words_say_why_loops_ended(tmp_path):
-    summary, _ = imported(tmp_path, stopped(lambda q: "converged" if q % 3 < 2 else "max-iterations"))
+    summary, _ = recorded(tmp_path, stopped(lambda q: "converged" if q % 3 < 2 else "max-iterations"))
     assert summary.ends == {"rule": 40, "max_rounds": 20}
     assert not any("does not say so" in note for note in summary.notes)
-    other, _ = imported(tmp_path, stopped(lambda q: "tired" if q % 3 < 2 else "max-iterations"))
+    other, _ = recorded(tmp_path, stopped(lambda q: "tired" if q % 3 < 2 else "max-iterations"))
     assert any("'stop_reason' may say why, but is not read" in note for note in other.notes)
 
 
@@ -276,9 +265,9 @@ def test_usual_words_say_why_loops_ended(tmp_path):
 )
 def test_a_grade_is_scaled_as_the_user_says(tmp_path, grade, scale, expected):
     records = rows(gold=None, grade=lambda q, r: grade(r))
-    summary, _ = imported(tmp_path, records)
+    summary, _ = recorded(tmp_path, records)
     assert summary.judged_by or any("'grade' may" in note for note in summary.notes)
-    _, recording = imported(tmp_path, records, metrics={"grade": scale}, expected=["falling-scores"])
+    _, recording = recorded(tmp_path, records, metrics={"grade": scale}, expected=["falling-scores"])
     assert np.allclose(
         recording.column("grade")[0], [np.nan if own is None else own for own in expected], equal_nan=True
     )
@@ -286,14 +275,14 @@ def test_a_grade_is_scaled_as_the_user_says(tmp_path, grade, scale, expected):
 
 def test_an_unread_column_that_may_be_the_gold_answer_is_named(tmp_path):
     records = rows(gold=None, richtig=lambda q, r: ["Ja", "Nein"][q % 2])
-    summary, _ = imported(tmp_path, records)
+    summary, _ = recorded(tmp_path, records)
     assert any("--column golds=richtig" in note for note in summary.notes)
 
 
 @pytest.mark.parametrize("scale", ["grade:1..3", "grade:5..5", "grade:good"])
 def test_a_scale_that_does_not_fit_is_refused(tmp_path, scale):
     with pytest.raises(DataError, match="scale"):
-        imported(tmp_path, rows(gold=None, grade=lambda q, r: r), metrics={"grade": scale})
+        recorded(tmp_path, rows(gold=None, grade=lambda q, r: r), metrics={"grade": scale})
 
 
 def test_the_span_around_calls_adds_no_cost_and_lends_its_gold(tmp_path):
@@ -308,7 +297,7 @@ def test_the_span_around_calls_adds_no_cost_and_lends_its_gold(tmp_path):
             {"root": f"s{q}", "kind": "eval", "output": said(q, 4), "output_tokens": total, "expected": CITIES[q % 4]},
             *calls,
         ]
-    summary, recording = imported(tmp_path, records, columns={"question_id": "root"}, where={"kind": "call"})
+    summary, recording = recorded(tmp_path, records, columns={"question_id": "root"}, where={"kind": "call"})
     assert recording.column("cost.generator.output_tokens")[0].tolist() == [11, 12, 13, 14]
     assert summary.judged_by == ("em",)
 
@@ -322,7 +311,7 @@ def test_annotations_of_spans_are_scores(tmp_path):
         for r in range(1, 4)
     ]
     path.write_text("\n".join([head, *lines]), "utf-8")
-    summary = import_recording(path, out=tmp_path / "spans.parquet")
+    summary = imported(path)
     assert summary.judged_by == ("right",)
 
 
@@ -335,15 +324,11 @@ def test_the_encoding_that_is_named_reads_the_file(tmp_path):
 
 def test_an_empty_value_chooses_the_rows_without_one(tmp_path):
     records = rows(mark=lambda q, r: "x" if r == ROUNDS else "")
-    assert imported(tmp_path, records, where={"mark": ""})[0].rounds == ROUNDS - 1
+    assert recorded(tmp_path, records, where={"mark": ""})[0].rounds == ROUNDS - 1
 
 
 def test_a_printed_option_replaces_the_one_before(tmp_path):
-    path = tmp_path / "log.jsonl"
-    records = [{**row, "number": row["round"] + 5} for row in rows(round=lambda q, r: r)]
-    path.write_text(
-        "".join(json.dumps({k: v for k, v in row.items() if k != "round"}) + "\n" for row in records), "utf-8"
-    )
+    path = written(tmp_path, rows(round=None, number=lambda q, r: r + 5))
     refused = cli("import", path, "-o", tmp_path / "log.parquet", "--column", "round=number")
     command = next(line for line in refused.err.splitlines() if line.strip().startswith("suffice import"))
     assert command.count("--column") == 1
@@ -358,9 +343,9 @@ def test_the_user_says_which_repeated_call_counts(tmp_path, which):
         lost = [{**row, "answer": "Rome", "http_status": 200}] * (row["round"] == 2 and row["qid"].endswith("0"))
         records += [failed, *lost, {**row, "http_status": 200}] if lost else [{**row, "http_status": 200}]
     with pytest.raises(UnsettledError) as error:
-        imported(tmp_path, records)
+        recorded(tmp_path, records)
     given, _ = error.value.choices[f"--repeated {which}"]
-    _, recording = imported(tmp_path, records, **given)
+    _, recording = recorded(tmp_path, records, **given)
     assert recording.answers[0, 1] == ("Rome" if which == "first" else said(0, 2))
     with pytest.raises(DataError, match="allowed"):
-        imported(tmp_path, records, repeated="middle")
+        recorded(tmp_path, records, repeated="middle")

@@ -13,6 +13,7 @@ from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import fixed_budget, run_policy
 from suffice.evaluation.replay.prepared import PreparedRecording
 from tests.support.cli_tools import cli
+from tests.support.logs import written
 
 N = 30
 
@@ -30,9 +31,7 @@ def rows(change=lambda row: row) -> list[dict]:
 
 
 def imported(tmp_path, table: list[dict], **more):
-    path = tmp_path / "prefixes.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in table))
-    return import_recording(path, out=tmp_path / "p.parquet", **more)
+    return import_recording(written(tmp_path / "prefixes.jsonl", table), out=tmp_path / "p.parquet", **more)
 
 
 def paid(recording, rule: str, component: str, kind: str = "output_tokens") -> list[float]:

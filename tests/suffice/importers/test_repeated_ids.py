@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from suffice.errors import DataError, SufficeError, UnsettledError
+from suffice.errors import DataError, SufficeError
 from suffice.importers import import_recording, table_parts
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
+from tests.support.logs import asked, imported, offered
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
 N, ROUNDS = 12, 3
@@ -37,14 +38,8 @@ def write(path, *passes):
 
 
 def shape_of(source, **options):
-    summary = import_recording(source, out=source.with_suffix(".parquet"), **options)
+    summary = imported(source, **options)
     return summary.clusters, summary.trajectories, summary.rounds
-
-
-def asked(source, **options):
-    with pytest.raises(UnsettledError) as caught:
-        import_recording(source, out=source.with_suffix(".parquet"), **options)
-    return caught.value
 
 
 @pytest.mark.parametrize("n", [N, 2], ids=["all", "two"])
@@ -63,7 +58,7 @@ def test_a_large_log_that_was_appended_is_asked_about(tmp_path, monkeypatch):
     monkeypatch.setattr(table_parts, "LARGE", 0)
     monkeypatch.setattr(table_parts, "PART", 20)
     source = write(tmp_path / "log.jsonl", rows(), rows(1))
-    assert set(asked(source).choices) == {"--column run=id", "--column round="}
+    assert set(offered(source)) == {"--column run=id", "--column round="}
     assert shape_of(source, columns={"run": "id"}) == (N, 2 * N, ROUNDS)
 
 
@@ -86,13 +81,13 @@ def test_a_round_that_occurs_twice_offers_columns_of_runs(tmp_path):
     counted = [row | {"round": i % ROUNDS + 1} for i, row in enumerate(rows())]
     swept = [row | {"top_k": k} for row in counted for k in (1, 5)]
     source = write(tmp_path / "log.jsonl", swept)
-    assert set(asked(source).choices) == {"--column run=top_k"}
+    assert set(offered(source)) == {"--column run=top_k"}
     assert shape_of(source, columns={"run": "top_k"}) == (N, 2 * N, ROUNDS)
 
 
 def test_depths_with_gaps_may_be_loops(tmp_path):
     source = write(tmp_path / "log.jsonl", [row | {"depth": 2 ** (i % ROUNDS)} for i, row in enumerate(rows())])
-    assert set(asked(source).choices) == {"--column round=", "--column run=depth --column round="}
+    assert set(offered(source)) == {"--column round=", "--column run=depth --column round="}
     assert shape_of(source, columns={"run": "depth", "round": ""}) == (N, N * ROUNDS, 1)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 
@@ -16,11 +15,7 @@ from suffice.importers.round_columns import columns_of, trajectories_of
 from suffice.policy.rounds import Cost
 from suffice.policy.signals import compute_signals, definitions, register_signal
 from tests.suffice.policy.test_signal_definitions import loops
-
-
-def lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+from tests.support.logs import written
 
 
 def trajectory(name, rounds, **fields):
@@ -87,7 +82,7 @@ def test_a_signal_is_undefined_before_its_first_round_wherever_a_question_begins
 
 def test_a_column_named_like_a_label_is_kept_beside_it(tmp_path):
     rows = [{"id": "q", "round": r, "answer": "x", "llm": "small", "model": r} for r in (1, 2)]
-    path = lines(tmp_path / "log.jsonl", rows)
+    path = written(tmp_path, rows)
     import_recording(path, labels={"model": "llm"}, out=tmp_path / "r.parquet")
     table = read_recording(tmp_path / "r.parquet").table
     assert table.column("model").to_pylist() == ["small", "small"]
@@ -96,8 +91,8 @@ def test_a_column_named_like_a_label_is_kept_beside_it(tmp_path):
 
 def test_gold_answers_without_a_column_of_answers_score_nothing(tmp_path):
     rows = [{"question_id": "q", "round": r, "p_correct": 0.5} for r in (1, 2)]
-    golds = lines(tmp_path / "golds.jsonl", [{"id": "q", "golds": ["Oslo"]}])
-    import_recording(lines(tmp_path / "log.jsonl", rows), golds=golds, out=tmp_path / "r.parquet")
+    golds = written(tmp_path / "golds.jsonl", [{"id": "q", "golds": ["Oslo"]}])
+    import_recording(written(tmp_path, rows), golds=golds, out=tmp_path / "r.parquet")
     assert np.isnan(read_recording(tmp_path / "r.parquet").column("em")).all()
 
 
@@ -110,17 +105,17 @@ def test_questions_that_share_a_text_through_another_run_are_one_cluster(large, 
         for r in (1, 2)
     ]
     monkeypatch.setattr(table_parts, "LARGE", 0 if large else math.inf)
-    import_recording(lines(tmp_path / "log.jsonl", rows), out=tmp_path / "r.parquet")
+    import_recording(written(tmp_path, rows), out=tmp_path / "r.parquet")
     assert {*read_recording(tmp_path / "r.parquet").clusters.tolist()} == {"a"}
 
 
 def test_texts_with_lone_surrogates_are_imported(tmp_path):
     rows = [{"question_id": "q\ud800", "round": r, "question": "Z\ud800?", "answer": "\ud800"} for r in (1, 2)]
-    summary = import_recording(lines(tmp_path / "log.jsonl", rows), out=tmp_path / "r.parquet")
+    summary = import_recording(written(tmp_path, rows), out=tmp_path / "r.parquet")
     assert (summary.trajectories, summary.rounds) == (1, 2)
 
 
 def test_a_round_number_beyond_any_loop_is_refused(tmp_path):
-    path = lines(tmp_path / "log.jsonl", [{"question_id": "q", "round": 1e300, "answer": "x"}])
+    path = written(tmp_path, [{"question_id": "q", "round": 1e300, "answer": "x"}])
     with pytest.raises(ValueError, match="round"):
         read_tabular(path)

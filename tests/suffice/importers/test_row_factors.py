@@ -6,10 +6,9 @@ import json
 
 import pytest
 
-from suffice.errors import UnsettledError
-from suffice.importers import import_recording
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
+from tests.support.logs import asked, imported, offered, written
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
 
@@ -27,18 +26,11 @@ def log(path, rows, n=20):
         for q in range(n)
         for place, more in rows
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return path
-
-
-def asked(source, **options):
-    with pytest.raises(UnsettledError) as caught:
-        import_recording(source, out=source.with_suffix(".parquet"), **options)
-    return caught.value
+    return written(path, lines)
 
 
 def rounds(source, **options):
-    summary = import_recording(source, out=source.with_suffix(".parquet"), **options)
+    summary = imported(source, **options)
     return [(item.round, item.n, item.em) for item in summary.by_round]
 
 
@@ -103,14 +95,14 @@ def test_settings_of_list_items_may_be_loops(tmp_path):
     records = [{"id": f"q{q}", "gold": CITIES[q % 5], "results": items} for q in range(20)]
     source = tmp_path / "log.json"
     source.write_text(json.dumps(records), encoding="utf-8")
-    assert set(asked(source).choices) == {"--column run=top_k", "--column rounds=results"}
+    assert set(offered(source)) == {"--column run=top_k", "--column rounds=results"}
     assert [n for _, n, _ in rounds(source, columns={"rounds": "results"})] == [20, 20, 20]
 
 
 def test_kinds_of_unlike_frequency_can_be_chosen(tmp_path):
     rows = [(2 - q, {"step": "draft"}) for q in range(3)] + [(0, {"step": "final"})]
     source = log(tmp_path / "log.jsonl", rows)
-    assert "--where step=draft" in asked(source).choices
+    assert "--where step=draft" in offered(source)
     assert [item[2] for item in rounds(source, where={"step": "draft"})] == [0.0, 0.0, 1.0]
 
 

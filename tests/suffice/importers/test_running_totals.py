@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from suffice import import_recording, read_recording
+from suffice import read_recording
+from tests.support.logs import imported, written
 
 OUTPUT = "cost.generator.output_tokens"
 INPUT = "cost.generator.uncached_tokens"
@@ -18,9 +17,8 @@ def costs(tmp_path, n=20, columns=None, **tokens):
         for q in range(n)
         for r in (1, 2, 3)
     ]
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    summary = import_recording(path, out=tmp_path / "log.parquet", columns=columns)
+    path = written(tmp_path, rows)
+    summary = imported(path, columns=columns)
     rounds = {name: values[0].tolist() for name in (OUTPUT, INPUT) if (values := column(tmp_path, name)) is not None}
     return rounds, [note for note in summary.notes if "running totals" in note]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 
 import pytest
@@ -10,11 +9,7 @@ import pytest
 from suffice import import_recording, read_recording
 from suffice.errors import DataError, SchemaError, UnsettledError
 from tests.support.cli_tools import CITIES, cli
-
-
-def written(path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    return path
+from tests.support.logs import asked, imported, offered, written
 
 
 def team(q):
@@ -37,39 +32,35 @@ def test_whose_texts_are_rounds_is_asked_and_answered(tmp_path):
 
 def test_a_source_of_evidence_is_not_a_speaker(tmp_path):
     steps = [{"answer": CITIES[r], "source": ("user", "wiki")[r]} for r in range(2)]
-    path = written(tmp_path / "log.jsonl", [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
-    assert import_recording(path, out=tmp_path / "log.parquet").rounds == 2
+    path = written(tmp_path, [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
+    assert imported(path).rounds == 2
 
 
 def test_texts_that_nobody_calls_answers_are_asked_about(tmp_path):
     rows = [{"task_id": q, "solution": f"x + {q % 3 + r}", "thought": str((q, r))} for q in range(9) for r in range(3)]
-    path = written(tmp_path / "log.jsonl", rows)
-    with pytest.raises(UnsettledError, match="'solution' differs") as error:
-        import_recording(path, out=tmp_path / "log.parquet")
-    assert [*error.value.choices] == ["--column answer=solution", "--column answer="]
-    said = import_recording(path, out=tmp_path / "log.parquet", columns={"answer": "solution"})
+    path = written(tmp_path, rows)
+    assert offered(path, match="'solution' differs") == ["--column answer=solution", "--column answer="]
+    said = imported(path, columns={"answer": "solution"})
     assert said.rounds == 3
     assert any("--samples" in note for note in said.notes)
-    assert import_recording(path, out=tmp_path / "log.parquet", columns={"answer": ""}).rounds == 3
-    samples = import_recording(path, out=tmp_path / "log.parquet", columns={"answer": "solution"}, samples=True)
+    assert imported(path, columns={"answer": ""}).rounds == 3
+    samples = imported(path, columns={"answer": "solution"}, samples=True)
     assert not any("follow one another" in note or "with --samples" in note for note in samples.notes)
 
 
 def test_a_column_of_samples_is_asked_about(tmp_path):
     rows = [{"id": q, "sample_idx": r, "answer": CITIES[(q + r) % 4], "gold": "Oslo"} for q in range(9) for r in (1, 2)]
-    path = written(tmp_path / "log.jsonl", rows)
-    with pytest.raises(UnsettledError, match="'sample_idx'") as error:
-        import_recording(path, out=tmp_path / "log.parquet")
-    assert [*error.value.choices][:2] == ["--samples", "--column round=sample_idx"]
-    assert import_recording(path, out=tmp_path / "log.parquet", samples=True).rounds == 2
-    assert import_recording(path, out=tmp_path / "log.parquet", columns={"round": "sample_idx"}).rounds == 2
+    path = written(tmp_path, rows)
+    assert offered(path, match="'sample_idx'")[:2] == ["--samples", "--column round=sample_idx"]
+    assert imported(path, samples=True).rounds == 2
+    assert imported(path, columns={"round": "sample_idx"}).rounds == 2
 
 
 @pytest.mark.parametrize("name", ["trial"])
 def test_a_column_of_trials_may_count_samples(name, tmp_path):
     rows = [{"id": q, name: r, "answer": CITIES[(q + r) % 4], "gold": "Oslo"} for q in range(9) for r in (1, 2)]
-    path = written(tmp_path / "log.jsonl", rows)
-    notes = import_recording(path, out=tmp_path / "log.parquet").notes
+    path = written(tmp_path, rows)
+    notes = imported(path).notes
     assert any(name in note and "--samples" in note for note in notes)
 
 
@@ -78,8 +69,8 @@ def test_numbered_outputs_of_two_generators_are_two_runs(tmp_path):
         {"instruction": f"Do {q}.", "output_1": "a b", "generator_1": "old", "output_2": f"c {q}", "generator_2": "new"}
         for q in range(20)
     ]
-    path = written(tmp_path / "log.jsonl", rows)
-    summary = import_recording(path, out=tmp_path / "log.parquet")
+    path = written(tmp_path, rows)
+    summary = imported(path)
     assert (summary.clusters, summary.trajectories, summary.rounds) == (20, 40, 1)
 
 
@@ -97,24 +88,24 @@ def test_the_last_item_of_another_kind_is_no_round(tmp_path):
     steps = [{"type": "attempt", "answer": CITIES[r]} for r in range(3)]
     steps.append({"type": "final", "answer": CITIES[1]})
     records = [{"id": q, "gold": CITIES[q % 3], "steps": steps} for q in range(20)]
-    path = written(tmp_path / "log.jsonl", records)
+    path = written(tmp_path, records)
     assert typed(path, "--where type=attempt").seen.sum(axis=1).tolist() == [3] * 20
 
 
 def test_chosen_items_of_a_list_are_counted_anew(tmp_path):
     steps = [{"kind": kind, "answer": f"{kind} {r}"} for r in range(3) for kind in ("draft", "critique")]
-    path = written(tmp_path / "log.jsonl", [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
+    path = written(tmp_path, [{"id": q, "gold": "Rome", "steps": steps} for q in range(20)])
     assert typed(path, "--where kind=draft").answers.tolist() == [["draft 0", "draft 1", "draft 2"]] * 20
 
 
 @pytest.mark.parametrize("name", ["samples", "candidates", "generations", "completions"])
 def test_a_list_of_samples_is_asked_about_also_if_named(tmp_path, name):
     drawn = [{"id": q, "gold": "Rome", name: [CITIES[(q + r) % 3] for r in range(4)]} for q in range(20)]
-    path = written(tmp_path / "log.jsonl", drawn)
+    path = written(tmp_path, drawn)
     assert typed(path, "--samples").independent
     path.with_suffix(".import.json").unlink()
     with pytest.raises(UnsettledError, match="independent samples"):
-        import_recording(path, out=path.with_suffix(".parquet"), columns={"rounds": name})
+        imported(path, columns={"rounds": name})
     assert not typed(path, "--expected sample-list").independent
 
 
@@ -127,7 +118,7 @@ def chat(questions):
 
 def test_a_conversation_about_several_questions_is_refused(tmp_path):
     chats = [{"id": q, "messages": chat(f"Where is tower {q}-{r}?" for r in range(3))} for q in range(20)]
-    path = written(tmp_path / "log.jsonl", chats)
+    path = written(tmp_path, chats)
     with pytest.raises(UnsettledError, match="nothing to stop"):
         import_recording(path)
     assert typed(path, "--column rounds=messages").seen.sum(axis=1).tolist() == [3] * 20
@@ -144,7 +135,7 @@ def test_what_has_one_answer_a_question_has_nothing_to_stop(tmp_path):
 
 def test_rows_of_a_kind_without_ids_can_be_left_out(tmp_path):
     rows = [{"type": "answer", "sample_id": q, "round": r, "answer": CITIES[r]} for q in range(20) for r in (1, 2)]
-    path = written(tmp_path / "log.jsonl", [{"type": "spec"}, *rows])
+    path = written(tmp_path, [{"type": "spec"}, *rows])
     assert typed(path, "--where type=answer").seen.sum(axis=1).tolist() == [2] * 20
     with pytest.raises(DataError, match="needs the id"):
         import_recording(
@@ -165,7 +156,7 @@ def team_chat(q, names, roles=("assistant", "user"), greeting=""):
 
 def test_who_began_a_chat_asks_whatever_the_roles(tmp_path):
     path = written(tmp_path / "chat.jsonl", (team_chat(q, ("user_proxy", "assistant")) for q in range(20)))
-    import_recording(path, out=tmp_path / "chat.parquet")
+    imported(path)
     recording = read_recording(tmp_path / "chat.parquet")
     assert recording.column("em").tolist() == [[0, 0, int(q % 5 > 0)] for q in range(20)]
     assert recording.table.column("question")[0].as_py() == "Where is tower 0?"
@@ -183,7 +174,7 @@ def test_whose_texts_are_rounds_of_a_group_chat_is_asked(tmp_path):
 def test_a_greeting_of_the_assistant_is_no_question(tmp_path):
     records = [team_chat(q, ("bot", "human"), greeting="Hello!") for q in range(20)]
     path = written(tmp_path / "chat.jsonl", records)
-    import_recording(path, out=tmp_path / "chat.parquet", expected=["never-right"])
+    imported(path, expected=["never-right"])
     assert read_recording(tmp_path / "chat.parquet").table.column("question")[0].as_py() == CITIES[1]
 
 
@@ -198,9 +189,7 @@ def test_long_answers_never_right_by_short_golds_stop(tmp_path):
         for q in range(15)
         for r in (1, 2)
     ]
-    with pytest.raises(UnsettledError, match="answers equals 'gold'") as error:
-        import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
-    assert "--answer-position" in error.value.question
+    assert "--answer-position" in asked(written(tmp_path, rows), match="answers equals 'gold'").question
 
 
 @pytest.mark.parametrize("place", ["task", "record"])
@@ -213,7 +202,7 @@ def test_ids_of_messages_name_no_questions(place, tmp_path):
         records.append({**own, "messages": messages})
     path = written(tmp_path / "team.jsonl", records)
     for columns in ({}, {"round": ""}):
-        import_recording(path, out=tmp_path / "team.parquet", where={"source": "solver"}, columns=columns)
+        imported(path, where={"source": "solver"}, columns=columns)
         recording = read_recording(tmp_path / "team.parquet")
         assert recording.column("em").tolist() == [[0, 0, int(q % 5 > 0)] for q in range(20)]
         assert recording.table.column("question_id").to_pylist()[::3] == [*map(str, range(20))]

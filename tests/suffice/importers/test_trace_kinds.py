@@ -8,9 +8,10 @@ import shlex
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.errors import DataError, UnsettledError
+from suffice.errors import DataError
 from suffice.importers.traces import explain_trace
 from tests.support.cli_tools import CITIES, cli
+from tests.support.logs import imported, offered, written
 
 N, ROUNDS = 20, 3
 ANSWER, GRADE = "Answer in few words.", "Is the answer grounded?"
@@ -53,8 +54,7 @@ def langfuse(path, of_call=lambda i: {}, systems=True, first="answer"):
         for q in range(N)
         for i, (system, prompt, reply) in enumerate(calls(q, first))
     ]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return path
+    return written(path, lines)
 
 
 def phoenix(path):
@@ -77,8 +77,7 @@ def phoenix(path):
                     "attributes.output.value": reply,
                 }
             )
-    path.write_text("".join(json.dumps(span) + "\n" for span in spans))
-    return path
+    return written(path, spans)
 
 
 def read_as_printed(refused, value):
@@ -121,18 +120,16 @@ def test_rewritten_queries_are_no_rounds_but_cost(tmp_path):
 
 def test_calls_of_several_kinds_may_all_be_answers(tmp_path):
     path = langfuse(tmp_path / "log.jsonl")
-    with pytest.raises(UnsettledError, match="in turn") as error:
-        import_recording(path, out=tmp_path / "log.parquet")
-    assert [*error.value.choices][-1] == "--expected other-calls"
-    assert import_recording(path, out=tmp_path / "log.parquet", expected=["other-calls"]).rounds == 2 * ROUNDS
+    assert offered(path, match="in turn")[-1] == "--expected other-calls"
+    assert imported(path, expected=["other-calls"]).rounds == 2 * ROUNDS
 
 
 def test_a_kind_that_no_call_has_is_refused_with_those_there_are(tmp_path):
     path = langfuse(tmp_path / "log.jsonl")
     with pytest.raises(DataError, match="Is the answer"):
-        import_recording(path, out=tmp_path / "log.parquet", where={"system": "Plan."})
+        imported(path, where={"system": "Plan."})
     with pytest.raises(DataError, match="calls differ in"):
-        import_recording(path, out=tmp_path / "log.parquet", where={"stage": "grade"})
+        imported(path, where={"stage": "grade"})
 
 
 def test_calls_that_are_not_chosen_are_explained(tmp_path):
@@ -148,7 +145,7 @@ def test_kinds_that_do_not_come_again_are_rounds(systems, tmp_path):
     path = langfuse(
         tmp_path / "log.jsonl", lambda i: {"input": messages((*systems, GRADE, GRADE)[i], "Where?"), "output": f"{i}"}
     )
-    assert import_recording(path, out=tmp_path / "log.parquet").rounds == 2 * ROUNDS
+    assert imported(path).rounds == 2 * ROUNDS
 
 
 def test_a_node_in_the_metadata_of_phoenix_tells_calls_apart(tmp_path):
@@ -156,10 +153,8 @@ def test_a_node_in_the_metadata_of_phoenix_tells_calls_apart(tmp_path):
     spans = [json.loads(line) for line in path.read_text().splitlines()]
     for place, span in enumerate(span for span in spans if span["span_kind"] == "LLM"):
         span["attributes.metadata"] = json.dumps({"langgraph_node": ("rewrite", "generate")[place % 2]})
-    path.write_text("".join(json.dumps(span) + "\n" for span in spans))
-    with pytest.raises(UnsettledError, match="in turn") as error:
-        import_recording(path, out=tmp_path / "log.parquet")
-    assert "--where langgraph_node=generate" in error.value.choices
+    written(path, spans)
+    assert "--where langgraph_node=generate" in offered(path, match="in turn")
 
 
 def test_gold_answers_that_do_not_join_show_both_questions(tmp_path):
@@ -188,7 +183,6 @@ def outermost(kind):
 
 @pytest.mark.parametrize("kind", ["langsmith", "langfuse"])
 def test_the_question_is_what_the_outermost_span_was_asked(kind, tmp_path):
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in outermost(kind)))
+    path = written(tmp_path, outermost(kind))
     import_recording(path, kind, out=tmp_path / "log.parquet")
     assert read_recording(tmp_path / "log.parquet").table.column("question").to_pylist() == [question(0)]

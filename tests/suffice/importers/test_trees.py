@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.errors import UnsettledError
 from tests.support.cli_tools import CITIES
+from tests.support.logs import imported, offered, written
 
 LEAVES = {"node_type": "leaf"}
 
@@ -26,11 +24,6 @@ def nodes(q, root=True):
     return own
 
 
-def written(path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), "utf-8")
-    return path
-
-
 def leaves_of(path, out, **options):
     """Import the leaves; return the answers of each question."""
     recording = read_recording(import_recording(path, out=out, where=LEAVES, **options).path)
@@ -45,9 +38,7 @@ def test_inner_nodes_are_no_rounds(tmp_path, is_listed, has_root):
     if not is_listed:
         records = [{"id": item["id"], **node} for item in records for node in item["nodes"]]
     path, out = written(tmp_path / "trees.jsonl", records), tmp_path / "trees.parquet"
-    with pytest.raises(UnsettledError, match="search trees") as error:
-        import_recording(path, out=out)
-    assert [*error.value.choices] == ["--where node_type=leaf", "--where 'node_type=*'"]
+    assert offered(path, match="search trees") == ["--where node_type=leaf", "--where 'node_type=*'"]
     assert leaves_of(path, out) == [said(q) for q in range(20)]
     every = import_recording(path, out=out, where={"node_type": "*"})
     assert every.rounds == 6 + has_root
@@ -56,9 +47,7 @@ def test_inner_nodes_are_no_rounds(tmp_path, is_listed, has_root):
 def test_a_flag_that_marks_ends_is_offered_first(tmp_path):
     records = [{"id": q, **node, "is_terminal": node["depth"] == 2} for q in range(20) for node in nodes(q)]
     path, out = written(tmp_path / "trees.jsonl", records), tmp_path / "trees.parquet"
-    with pytest.raises(UnsettledError, match="search trees") as error:
-        import_recording(path, out=out)
-    assert next(iter(error.value.choices)) == "--where is_terminal=true"
+    assert offered(path, match="search trees")[0] == "--where is_terminal=true"
     assert import_recording(path, out=out, where={"is_terminal": "true"}).rounds == 3
 
 
@@ -78,14 +67,12 @@ def test_trees_of_children_and_of_places_are_lists_of_nodes(tmp_path):
 def test_a_thread_is_no_tree(tmp_path):
     turns = [[{"id": r + 1, "parent": r, "output": text} for r, text in enumerate(said(q))] for q in range(20)]
     path = written(tmp_path / "threads.jsonl", [{"id": q, "turns": own} for q, own in enumerate(turns)])
-    summary = import_recording(path, out=tmp_path / "threads.parquet")
+    summary = imported(path)
     assert (summary.trajectories, summary.rounds) == (20, 3)
 
 
 def test_rounds_without_an_answer_can_be_left_out(tmp_path):
     steps = [[{"answer": text} for own in said(q) for text in ("", own)] for q in range(20)]
-    path = written(tmp_path / "log.jsonl", [{"id": q, "steps": own} for q, own in enumerate(steps)])
-    with pytest.raises(UnsettledError, match="no answer") as error:
-        import_recording(path, out=tmp_path / "log.parquet")
-    assert next(iter(error.value.choices)) == "--where 'answer=*'"
-    assert import_recording(path, out=tmp_path / "log.parquet", where={"answer": "*"}).rounds == 3
+    path = written(tmp_path, [{"id": q, "steps": own} for q, own in enumerate(steps)])
+    assert offered(path, match="no answer")[0] == "--where 'answer=*'"
+    assert imported(path, where={"answer": "*"}).rounds == 3

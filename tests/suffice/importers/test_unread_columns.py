@@ -6,14 +6,9 @@ import json
 
 import pytest
 
-from suffice import import_recording, read_recording
-from suffice.errors import UnsettledError
+from suffice import read_recording
 from tests.support.cli_tools import CITIES
-
-
-def written(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
+from tests.support.logs import imported, offered, written
 
 
 def rounds(n=30):
@@ -23,7 +18,7 @@ def rounds(n=30):
 
 def test_lists_of_objects_are_no_gold_answers(tmp_path):
     rows = [{"id": q, "round": r, "answer": said, "labels": [{"key": "env"}]} for q, r, said, _ in rounds()]
-    summary = import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
+    summary = imported(written(tmp_path, rows))
     assert summary.judged_by == ()
 
 
@@ -32,18 +27,16 @@ def test_the_same_question_everywhere_names_no_question(tmp_path):
         {"question": "Is it so?", "claim": f"Claim {q}", "iteration": r, "answer": said, "gold": gold}
         for q, r, said, gold in rounds()
     ]
-    path = written(tmp_path / "log.jsonl", rows)
-    with pytest.raises(UnsettledError, match="id of a") as error:
-        import_recording(path, out=tmp_path / "log.parquet")
-    assert [*error.value.choices] == ["--column question_id=claim"]
-    said = import_recording(path, out=tmp_path / "log.parquet", columns={"question_id": "claim", "question": ""})
+    path = written(tmp_path, rows)
+    assert offered(path, match="id of a") == ["--column question_id=claim"]
+    said = imported(path, columns={"question_id": "claim", "question": ""})
     assert (said.clusters, said.rounds) == (30, 2)
 
 
 def test_versions_are_rounds_and_their_ratings_signals(tmp_path):
     rows = [{"Question": f"Where is {q}?", **{f"Draft v{r}": CITIES[(q + r) % 4] for r in (1, 2)}} for q in range(30)]
     rows = [{**row, "Rating v1": q % 5, "Rating v2": 3} for q, row in enumerate(rows)]
-    summary = import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
+    summary = imported(written(tmp_path, rows))
     assert summary.rounds == 2
     assert read_recording(summary.path).column("rating").tolist()[1] == [1.0, 3.0]
 
@@ -51,22 +44,23 @@ def test_versions_are_rounds_and_their_ratings_signals(tmp_path):
 @pytest.mark.parametrize("form", ["2026-03-02 08:{:02d}:00.000000 UTC", "Mar 2, 2026 @ 08:{:02d}:00.000"])
 def test_times_of_other_programs_order_rows(tmp_path, form):
     rows = [{"id": q, "ts": form.format(q + 3 - r), "answer": said, "gold": gold} for q, r, said, gold in rounds()]
-    recording = read_recording(import_recording(written(tmp_path / "a.jsonl", rows), out=tmp_path / "a.parquet").path)
+    recording = read_recording(imported(written(tmp_path / "a.jsonl", rows)).path)
     assert recording.table.column("answer").to_pylist()[:2] == [rows[1]["answer"], rows[0]["answer"]]
 
 
 def test_texts_with_weak_names_are_offered(tmp_path):
     rows = [{"id": q, "round": r, "content": [{"tool": "search"}] if r == 1 else said} for q, r, said, _ in rounds()]
-    with pytest.raises(UnsettledError, match="'content' differs") as error:
-        import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
-    assert [*error.value.choices] == ["--column answer=content", "--column answer="]
+    assert offered(written(tmp_path, rows), match="'content' differs") == [
+        "--column answer=content",
+        "--column answer=",
+    ]
 
 
 def test_what_a_filter_leaves_out_may_have_the_gold_answer(tmp_path):
     rows = [{"id": q, "node": "answer", "output": said} for q, _, said, _ in rounds()]
     rows += [{"id": q, "node": "root", "facts": {"right": CITIES[q % 4]}} for q in range(30)]
-    path, where = written(tmp_path / "log.jsonl", rows), {"node": "answer"}
-    summary = import_recording(path, out=tmp_path / "log.parquet", where=where, columns={"golds": "facts.right"})
+    path, where = written(tmp_path, rows), {"node": "answer"}
+    summary = imported(path, where=where, columns={"golds": "facts.right"})
     assert [mean.scored for mean in summary.by_round] == [30, 30]
 
 
@@ -82,4 +76,4 @@ def test_metadata_of_a_trace_may_have_the_gold_answer(tmp_path):
             spans.append({**root, "id": f"root{q}", "startTime": "2026-01-01T00:00:00Z"})
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(spans), "utf-8")
-    assert import_recording(path, out=tmp_path / "trace.parquet").judged_by == ("em",)
+    assert imported(path).judged_by == ("em",)

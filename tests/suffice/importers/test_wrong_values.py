@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from suffice import import_recording, read_recording
 from suffice.errors import UnsettledError
 from tests.support.cli_tools import CITIES
+from tests.support.logs import imported, offered, written
 
 
 def log(path, answer_of, gold_of, n=30, **more):
@@ -19,8 +18,7 @@ def log(path, answer_of, gold_of, n=30, **more):
         for q in range(n)
         for r in (1, 2)
     ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    return path
+    return written(path, rows)
 
 
 def read(tmp_path, *made, **options):
@@ -81,13 +79,10 @@ def test_rows_that_repeat_a_call_are_no_rounds(tmp_path, marks, option):
         for r in (1, 2)
         for retry in range(1 + ((q + r) % 3 == 0))
     ]
-    path = tmp_path / "log.jsonl"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    with pytest.raises(UnsettledError, match="repeat a call") as error:
-        import_recording(path, out=tmp_path / "log.parquet")
-    assert [*error.value.choices] == [f"--where {option}", "--column round="]
+    path = written(tmp_path, rows)
+    assert offered(path, match="repeat a call") == [f"--where {option}", "--column round="]
     name, _, value = option.partition("=")
-    summary = import_recording(path, out=tmp_path / "log.parquet", where={name: value})
+    summary = imported(path, where={name: value})
     assert (summary.rounds, {*summary.ends}) == (2, {"max_rounds"})
 
 
@@ -98,7 +93,7 @@ def test_merged_cells_may_be_apart(tmp_path):
         lines += [f"{question};1;{CITIES[(q + 1) % 4]};{gold}", f";2;{CITIES[q % 3]};"]
     path = tmp_path / "sheet.csv"
     path.write_text("\n".join(lines) + "\n", "utf-8")
-    summary = import_recording(path, out=tmp_path / "sheet.parquet", columns={"round": "Lauf"})
+    summary = imported(path, columns={"round": "Lauf"})
     assert (summary.clusters, summary.rounds) == (30, 2)
     assert any("'Frage', 'Musterlösung'" in note for note in summary.notes)
 
@@ -106,7 +101,7 @@ def test_merged_cells_may_be_apart(tmp_path):
 def test_tokens_below_zero_are_unknown_with_a_note(tmp_path):
     tokens = {"input_tokens": lambda q, r: 200, "output_tokens": lambda q, r: -50 if r == 2 and q < 10 else 20}
     path = log(tmp_path / "log.jsonl", lambda q, r: "Oslo", lambda q: "Oslo", **tokens)
-    summary = import_recording(path, out=tmp_path / "log.parquet", log_golds="keep")
+    summary = imported(path, log_golds="keep")
     assert any("output_tokens is below 0 in 10 of 60 rounds" in note for note in summary.notes)
     written = read_recording(summary.path).column("cost.generator.output_tokens")
     assert np.isnan(written).sum() == 10

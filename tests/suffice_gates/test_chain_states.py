@@ -73,11 +73,9 @@ def folder(server, thinker, tmp_path_factory):
     made = tmp_path_factory.mktemp("states")
     record(puzzles(TUNE, 11), thinking(server), made / "tune.parquet", concurrency=1)
     states = ("gate", "states", made / "tune.parquet", "-o", made / "tune.states", "--prompt", "thoughts")
-    done = cli(*states, "--model", thinker.directory, "--layers", "middle,last", "--set=dtype=float32")
-    assert done.code == 0, done
+    done = cli(*states, "--model", thinker.directory, "--layers", "middle,last", "--set=dtype=float32", code=0)
     train = ("gate", "train", made / "tune.states", "--labels", made / "tune.parquet", "-o", made / "probe")
-    done = cli(*train, "--kind", "logistic", "--json")
-    assert done.code == 0, done
+    done = cli(*train, "--kind", "logistic", "--json", code=0)
     (made / "train.json").write_text(done.out)
     lines = [json.dumps({"id": q.question_id, "question": q.question, "answers": q.answers}) for q in puzzles(TEST, 12)]
     (made / "test.jsonl").write_text("\n".join(lines))
@@ -85,8 +83,7 @@ def folder(server, thinker, tmp_path_factory):
     sampled = (f"--set=extra-body={json.dumps(WHOLE | {'seed': 3})}", "--set=temperature=1", "--set=concurrency=1")
     cuts = ("--set=every=16", "--set=trial-tokens=8", "--set=max-tokens=16", f"--max-rounds={ROUNDS}")
     opened = ("--probe", made / "probe", f"--set=gate-model={thinker.directory}", "--set=embedder=minilm")
-    done = cli(*asked, "--base-url", server.url, *sampled, *cuts, *opened)
-    assert done.code == 0, done
+    done = cli(*asked, "--base-url", server.url, *sampled, *cuts, *opened, code=0)
     return made
 
 
@@ -195,15 +192,12 @@ def test_a_probe_refuses_another_template_and_another_kind_of_states(folder, sou
         source.read("What?", [object()])
     assert source.read("What is 2 plus 2?").values.shape == source.read_batch(["What is 2 plus 2?"]).shape[1:]
     train = ("gate", "train", folder / "tune.states", "--labels", folder / "tune.parquet", "-o", folder / "other")
-    refused = cli(*train, "--set=least=0.7")
-    assert refused.code == 1
+    refused = cli(*train, "--set=least=0.7", code=1)
     assert "leave out least" in refused.err
-    refused = cli(*train[:4], folder / "test.jsonl", *train[5:])
-    assert refused.code == 1
+    refused = cli(*train[:4], folder / "test.jsonl", *train[5:], code=1)
     assert "give their recording" in refused.err
     states = ("gate", "states", folder / "test.jsonl", "-o", folder / "no.states", "--prompt", "thoughts")
-    refused = cli(*states, "--model", thinker.directory)
-    assert refused.code == 1
+    refused = cli(*states, "--model", thinker.directory, code=1)
     assert "is not a recording" in refused.err
 
 

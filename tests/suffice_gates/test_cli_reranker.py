@@ -114,8 +114,7 @@ def test_the_transfer_check_gives_verdicts_by_type_and_names_omissions(here, tmp
     lines = [json.loads(text) for text in (here / "q.jsonl").read_text().splitlines()]
     dataset(tmp_path / "q.jsonl", *lines, {**line(9, "yes"), "answers": ["no"]})
     asked = ("paper", "transfer", tmp_path / "q.jsonl", *model_of(here), "--set=allow-prompt=rag")
-    done = cli(*asked, "--json")
-    assert done.code == 0, done
+    done = cli(*asked, "--json", code=0)
     assert [change["type"] for change in done.json["changes"]] == ["A", "B", "C"]
     assert done.json["n"] == 6
     assert done.json["left_out"] == {"no supporting passage with the answer in it": 1}
@@ -160,8 +159,7 @@ def test_a_reranker_is_trained_reported_on_and_plugged_into_a_recording(here, pr
     before, after = (read_recording(tmp_path / f"r.{name}.parquet") for name in ("before", "after"))
     report = compare_answers(before, after, resampling=Resampling(seed=0))
     assert report.n == 6
-    recorded = cli("record", here / "q.jsonl", "-o", tmp_path / "q.parquet", "--reranker", tmp_path / "r")
-    assert recorded.code == 0, recorded
+    cli("record", here / "q.jsonl", "-o", tmp_path / "q.parquet", "--reranker", tmp_path / "r", code=0)
     config = read_recording(tmp_path / "q.parquet").metadata["config"]
     assert config["retriever"]["reranker"]["model"].endswith("/r")
 

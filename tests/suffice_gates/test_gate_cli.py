@@ -64,8 +64,7 @@ def test_a_recording_through_the_gate_holds_both_halves_of_round_0(folder):
 
 
 def test_the_chain_to_an_answer(folder, tmp_path):
-    replayed = cli("replay", folder / "r.parquet", "--rule", "(p_known > 0.5) | (answer_stable >= 1)", "--json")
-    assert replayed.code == 0, replayed.err
+    cli("replay", folder / "r.parquet", "--rule", "(p_known > 0.5) | (answer_stable >= 1)", "--json", code=0)
     policy = tmp_path / "p.json"
     cli("calibrate", folder / "r.parquet", "--rule", "(p_known > 0.5) | (answer_stable >= 1)", "-o", policy, "--json")
     assert Policy.load(policy).start_round == 0
@@ -74,8 +73,7 @@ def test_the_chain_to_an_answer(folder, tmp_path):
     recording = read_recording(folder / "r.parquet")
     for q, known in zip(recording.question_ids, recording.column("p_known")[:, 0].tolist(), strict=True):
         question = str(recording.objects("question")[recording.question_ids.index(q), 0])
-        done = cli("answer", question, *shown, "--gate", folder / "probe")
-        assert done.code == 0, done.err
+        done = cli("answer", question, *shown, "--gate", folder / "probe", code=0)
         assert done.json["rounds"][0]["signals"]["p_known"] == pytest.approx(known, abs=1e-5)
         assert (done.json["stop_round"] == 0) == (known > 0.5)
         assert ("generator" in done.json["rounds"][0]["costs"]) == (known > 0.5)

@@ -53,8 +53,7 @@ def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_pat
     column = next(name for name in recording.names("signal") if name.startswith("gate_"))
     rule = f"({column} > 0.8) & (round < 1)"  # what the demo wrote is a recording as any other
     replayed = ("replay", tmp_path / "out" / "gate_hotpotqa_eval.parquet", "--rule", rule, "--json")
-    refused = cli(*replayed)
-    assert refused.code == 2
+    refused = cli(*replayed, code=2)
     assert "it has values at round 0, so start there (`--set start-round=0`)" in refused.err
     row = json.loads(cli(*replayed, "--set=start-round=0").out)["rows"][0]
     assert 0 < row["stop_rounds"]["0"] < 1

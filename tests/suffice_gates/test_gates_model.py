@@ -14,8 +14,7 @@ LOCAL = ("--prompt", "prefilled", "--set=max-tokens=4")
 def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model, tmp_path):
     for split in ("tune", "eval"):
         rounds = ("--local", "--model", tiny_model, *LOCAL, "--round-zero", "--max-rounds", "1", "--limit", "48")
-        done = cli("record", tiny_model / f"{split}.jsonl", "-o", tmp_path / f"{split}.parquet", *rounds)
-        assert done.code == 0, done
+        cli("record", tiny_model / f"{split}.jsonl", "-o", tmp_path / f"{split}.parquet", *rounds, code=0)
     arguments = (
         "--tune",
         tmp_path / "tune.parquet",
@@ -49,10 +48,8 @@ def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model,
 
 
 def test_the_models_gates_need_tune_questions_and_a_known_prompt(tmp_path):
-    alone = cli("gate", "compare", "hotpotqa_llama31_eval", "--no-questions", "--model", tmp_path)
-    assert alone.code == 2
+    alone = cli("gate", "compare", "hotpotqa_llama31_eval", "--no-questions", "--model", tmp_path, code=2)
     assert "give --tune" in alone.error
     pair = ("hotpotqa_llama31_eval", "--tune", "hotpotqa_llama31_tune", "--no-questions", "--set=resamples=5")
-    odd = cli("gate", "compare", *pair, "--model", tmp_path, "--prompt", "odd")
-    assert odd.code == 2
+    odd = cli("gate", "compare", *pair, "--model", tmp_path, "--prompt", "odd", code=2)
     assert "'odd'" in odd.error

@@ -154,8 +154,7 @@ def cross_encoder(monkeypatch):
 def test_record_and_answer_take_a_reranker(cross_encoder, tmp_path):
     dataset(tmp_path / "q.jsonl", n=2)
     arguments = ("--max-rounds", 2, "--reranker", "longest", "--set=candidates=3", "--set=logprobs=false")
-    done = cli("record", tmp_path / "q.jsonl", "-o", tmp_path / "r.parquet", *arguments)
-    assert done.code == 0, done
+    done = cli("record", tmp_path / "q.jsonl", "-o", tmp_path / "r.parquet", *arguments, code=0)
     assert [len(pairs) for pairs in cross_encoder.asked] == [3, 3]
     done = cli(
         "answer", "Where is tower 1?", "--corpus", corpus(tmp_path / "docs"), "--rule", "round >= 1", *arguments[2:]

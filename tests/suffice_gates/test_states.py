@@ -374,8 +374,7 @@ def test_states_are_stored_and_the_command_goes_on(folder, tmp_path):
         folder / "model",
         "--set=batch-size=2",
     )
-    first = cli(*arguments, "--layers", "middle,last", "--limit", "5", "--json")
-    assert first.code == 0, first
+    first = cli(*arguments, "--layers", "middle,last", "--limit", "5", "--json", code=0)
     assert (first.json["layers"], first.json["stored"], first.json["read"]) == ([2, 4], 5, 5)
     again = cli(*arguments, "--layers", "middle,last", "--json")
     assert (again.json["stored"], again.json["read"], again.json["undefined"]) == (12, 7, 0)

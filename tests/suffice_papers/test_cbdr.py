@@ -396,8 +396,7 @@ def test_the_command_prints_the_tables_as_json(run, files, tiny_model, reranker,
         "--set=checkpointing=true",
     ]
     words += ["--set=betas=0.3,0.6,0.9,1", "--set=reranker-lr=1e-3", "--set=reranker-batch=8", "--set=max-tokens=8"]
-    done = cli("paper", "cbdr", *map(str, words), "--set=resamples=200", "--json")
-    assert done.code == 0, done.err
+    done = cli("paper", "cbdr", *map(str, words), "--set=resamples=200", "--json", code=0)
     tables = {table["title"].split(":")[0]: table for table in done.json["tables"]}
     measured = [row for row in tables["Table 2"]["rows"] if row["figures"] == "measured"]
     assert [row["reranker"] for row in measured] == [RETRIEVER, "untrained", ALIGNED]

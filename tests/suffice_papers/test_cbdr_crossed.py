@@ -39,8 +39,7 @@ def folder(tiny_model, tmp_path):
 def test_an_aligned_reranker_is_compared_in_the_cells_after_its_own(folder):
     path = folder / "run.toml"
     path.write_text(CROSSED)
-    first = cli("run", path, "--json")
-    assert first.code == 0, first.err
+    cli("run", path, "--json", code=0)
     name = "aligned, tiny/known"
     figures = {
         data: [
@@ -56,8 +55,7 @@ def test_an_aligned_reranker_is_compared_in_the_cells_after_its_own(folder):
     shutil.rmtree(source / "reranker")
     shutil.rmtree(next((folder / "run/cells/tiny/other").rglob("work")))
     next((folder / "run/cells/tiny/other").rglob("settings.json")).unlink()
-    again = cli("run", path, "--json")
-    assert again.code == 1
+    again = cli("run", path, "--json", code=1)
     assert "no aligned reranker to compare" in again.json["failed"]["tiny/other/bm25/prefilled/seed-0"]
 
 

@@ -104,8 +104,7 @@ def model_folder(folder, **config):
 )
 def test_a_dry_run_of_an_example_names_every_obstacle_at_once(name, names, tmp_path):
     path = shutil.copy(EXAMPLES / f"{name}.toml", tmp_path)
-    result = cli("run", path, "--dry-run", "--json")
-    assert result.code == 2
+    result = cli("run", path, "--dry-run", "--json", code=2)
     for part in names:
         assert any(part in problem for problem in result.json["problems"]), part
     for file in (part for part in names if part.endswith(".jsonl")):
@@ -134,8 +133,7 @@ def test_all_kinds_of_missing_files_are_named(tmp_path):
         + '[[retriever]]\nname = "r"\ncorpus = "no-corpus.jsonl"\n'
         + '[[rival]]\nname = "g"\ngate = "no-gate"\ngate-model = "nobody/reader"\nrule = "p_known >= 0.5"\n'
     )
-    result = cli("run", written(tmp_path, text), "--dry-run", "--json")
-    assert result.code == 2
+    result = cli("run", written(tmp_path, text), "--dry-run", "--json", code=2)
     for name in ("no-prices.toml", "no-corpus.jsonl", "no-gate"):
         assert any(f"{name}' does not exist" in problem for problem in result.json["problems"]), name
 
@@ -143,8 +141,7 @@ def test_all_kinds_of_missing_files_are_named(tmp_path):
 def test_questions_that_cannot_be_read_are_one_problem_of_several(tmp_path):
     path = written(tmp_path, HEAD + DATA + ENCODERS)
     (tmp_path / "eval.jsonl").write_text('{"id": "1", "question": ')
-    result = cli("run", path, "--dry-run", "--json")
-    assert result.code == 2
+    result = cli("run", path, "--dry-run", "--json", code=2)
     unread, encoder = result.json["problems"]
     assert unread.startswith("data 'towers': ")
     assert "'nobody/encoder'" in encoder
@@ -287,8 +284,7 @@ def test_a_hub_that_cannot_be_reached_is_named_as_such(hub, monkeypatch):
 
 def test_an_unreachable_encoder_leaves_the_other_cells_their_tables(tmp_path):
     path = written(tmp_path, HEAD + DATA + ENCODERS)
-    result = cli("run", path, "--json")
-    assert result.code == 1
+    result = cli("run", path, "--json", code=1)
     assert "the cell script/towers/dense/answer_first/seed-0 fails" in result.err
     assert [*result.json["failed"]] == ["script/towers/dense/answer_first/seed-0"]
     tables = {table["title"]: table for table in result.json["tables"]}

@@ -93,8 +93,7 @@ def ways(tmp_path_factory):
         path = written(folder, WAYS.replace("URL", endpoint.url))
         before = cli("run", path, "--dry-run", "--json").json
         pilot = cli("run", path, "--dry-run", "--pilot", 2, "--json").json
-        first = cli("run", path, "--json")
-        assert first.code == 0, first.err
+        first = cli("run", path, "--json", code=0)
         asked = len(endpoint.requests)
         again = cli("run", path, "--json").json
         after = cli("run", path, "--dry-run", "--json").json
@@ -227,8 +226,7 @@ def test_a_rival_that_is_added_later_asks_only_its_own_questions(ways, tmp_path)
         asked = len(endpoint.requests)
         more = '\n[[rival]]\nname = "flare"\nloop = "flare(theta=0.99, beta=0.99)"\n'
         path.write_text(path.read_text() + more, encoding="utf-8")
-        result = cli("run", path, "--json")
-        assert result.code == 0, result.err
+        result = cli("run", path, "--json", code=0)
         assert {stage["cell"] for stage in result.json["stages"] if stage["calls"]} == {
             "served/towers/bm25/flare/answer_first/seed-1"
         }
@@ -275,8 +273,7 @@ def test_a_question_classifier_is_a_rival_before_the_plain_loop(ways, tmp_path):
         gated = '[[rival]]\nname = "adaptive-rag"\ngate = "classes"\nrule = "adaptive_rag"\n'
         path.write_text(text + gated, encoding="utf-8")
         assert cli("run", path, "--dry-run", "--json").json["cells"][1]["calls left"] == 16 * 4
-        result = cli("run", path, "--json")
-        assert result.code == 0, result.err
+        result = cli("run", path, "--json", code=0)
         seen = tune.with_name("eval.parquet")
         fit_complexity(read_recording(seen), MiniLM()).save(tmp_path / "seen")
         path.write_text(f'{text}{gated}[[rival]]\nname = "seen"\ngate = "seen"\nrule = "adaptive_rag"\n')
@@ -335,8 +332,7 @@ def test_a_model_unfit_for_a_rival_is_refused_before_calls(model, loop, why, tmp
     with Endpoint(chain) as endpoint:
         text = WAYS.replace('model = "m"\nbase-url = "URL"', model).replace("ircot(k=1)", loop)
         path = written(tmp_path, text.replace("URL", endpoint.url), n=2)
-        result = cli("run", path, "--dry-run", "--json")
-        assert result.code == 2
+        result = cli("run", path, "--dry-run", "--json", code=2)
         assert any(why in problem for problem in result.json["problems"]), result.json["problems"]
         assert cli("run", path).code == 1
         assert endpoint.requests == []

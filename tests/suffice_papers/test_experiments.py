@@ -101,8 +101,7 @@ def written(folder, text=SMALL, n=16):
 def small(tmp_path_factory):
     """An experiment of scripted models that has run."""
     path = written(tmp_path_factory.mktemp("experiment"))
-    result = cli("run", path, "--json")
-    assert result.code == 0, result.err
+    result = cli("run", path, "--json", code=0)
     return path, result.json
 
 
@@ -216,14 +215,12 @@ def test_eval_questions_that_calibrate_are_refused_before_anything_is_recorded(t
 def test_the_second_run_asks_nothing_and_says_so(tmp_path):
     with Endpoint(reply) as endpoint:
         path = written(tmp_path, ASKED.format(logprobs="true", n=6).replace("URL", endpoint.url), n=6)
-        first = cli("run", path)
-        assert first.code == 0, first.err
+        first = cli("run", path, code=0)
         assert "36 calls for 2 of 2 recordings" in first.words
         asked = len(endpoint.requests)
         assert asked == 36 + 1  # the one that looks for log-probabilities
         assert {(request.body["seed"], request.body["temperature"]) for request in endpoint.requests[1:]} == {(0, 0.7)}
-        second = cli("run", path)
-        assert second.code == 0, second.err
+        second = cli("run", path, code=0)
         assert len(endpoint.requests) == asked
         assert "nothing was asked: all 2 recordings were complete." in second.words
 
@@ -231,8 +228,7 @@ def test_the_second_run_asks_nothing_and_says_so(tmp_path):
 def test_a_pilot_is_part_of_the_run_and_repeats_no_call(tmp_path):
     with Endpoint(reply) as endpoint:
         path = written(tmp_path, ASKED.format(logprobs="false", n=6).replace("URL", endpoint.url), n=6)
-        pilot = cli("run", path, "--pilot", 2)
-        assert pilot.code == 0, pilot.err
+        cli("run", path, "--pilot", 2, code=0)
         assert len(endpoint.requests) == 2 * 2 * 3
         assert not (tmp_path / "run" / "index.html").exists()
         assert cli("run", path).code == 0
@@ -382,8 +378,7 @@ def test_prompts_and_judge_are_recorded_for_every_published_signal(tmp_path):
     with Endpoint(judging) as endpoint:
         text = extra + ASKED.format(logprobs="false", n=4)
         path = written(tmp_path, text.replace("URL", endpoint.url), n=4)
-        first = cli("run", path, "--json")
-        assert first.code == 0, first.err
+        first = cli("run", path, "--json", code=0)
         assert Counter(request.body["model"] for request in endpoint.requests) == {"m": 48, "judge": 48}
         assert "nothing was asked" in cli("run", path).words
         assert len(endpoint.requests) == 96
@@ -400,8 +395,7 @@ def test_prompts_and_judge_are_recorded_for_every_published_signal(tmp_path):
 def test_a_dry_run_asks_nothing_and_shows_unknown_not_zero(tmp_path):
     with Endpoint(reply) as endpoint:
         path = written(tmp_path, ASKED.format(logprobs="true", n=6).replace("URL", endpoint.url), n=6)
-        result = cli("run", path, "--dry-run")
-        assert result.code == 0, result.err
+        result = cli("run", path, "--dry-run", code=0)
         assert endpoint.requests == []
         assert "1 cell; left: 36 calls, unknown tokens, unknown USD, unknown minutes; no problem was" in result.words
         assert not (tmp_path / "run").exists()
@@ -409,8 +403,7 @@ def test_a_dry_run_asks_nothing_and_shows_unknown_not_zero(tmp_path):
 
 def test_a_dry_run_of_a_finished_experiment_has_no_notes(small):
     path, _ = small
-    result = cli("run", path, "--dry-run", "--json")
-    assert result.code == 0, result.err
+    result = cli("run", path, "--dry-run", "--json", code=0)
     assert result.json["notes"] == []
     assert "left: 0 calls" in result.json["sentence"]
 
@@ -425,8 +418,7 @@ def test_a_dry_run_of_a_finished_experiment_has_no_notes(small):
 def test_an_incomparable_cell_is_a_problem_before_the_run(old, new, why, tmp_path):
     text = SMALL.replace("[[model]]", '[published]\n"plain/towers/bm25" = "qwen_hp"\n\n[[model]]', 1)
     path = written(tmp_path, text.replace(old, new), n=3)
-    result = cli("run", path, "--dry-run", "--json")
-    assert result.code == 2
+    result = cli("run", path, "--dry-run", "--json", code=2)
     assert [
         "cannot be compared with 'qwen_hp'" in problem and why in problem for problem in result.json["problems"]
     ] == [True]
@@ -491,8 +483,7 @@ def test_a_dry_run_after_a_pilot_extrapolates_with_the_prices(tmp_path):
         path = written(tmp_path, text.replace("URL", endpoint.url), n=20)
         result = cli("run", path, "--dry-run", "--pilot", 4, "--json").json
         assert len(endpoint.requests) == 2 * 4 * 3
-        whole = cli("run", path, "--json")
-        assert whole.code == 0, whole.err
+        cli("run", path, "--json", code=0)
     cell, total = result["cells"]
     assert (cell["questions"], cell["recorded"], cell["calls left"]) == (40, 8, 96)
     folder = tmp_path / "run/cells/served/towers/bm25/answer_first/seed-0"
@@ -545,8 +536,7 @@ def test_a_dry_run_names_what_would_end_the_run(old, new, problem, tmp_path):
     path = written(
         tmp_path, ASKED.format(logprobs="true", n=6).replace(old, new).replace("URL", "http://127.0.0.1:1/v1"), n=6
     )
-    result = cli("run", path, "--dry-run", "--json")
-    assert result.code == 2
+    result = cli("run", path, "--dry-run", "--json", code=2)
     assert any(problem in text for text in result.json["problems"]), result.json["problems"]
     assert result.json["problems"][0].split(":")[0] in cli("run", path).error  # the run itself does not begin
     assert not (tmp_path / "run").exists()
@@ -612,8 +602,7 @@ def test_one_question_or_draw_has_no_interval_and_tables_say_why(tmp_path):
     for limit, draws, why in ((1, 20, "one question (or one cluster"), (6, 1, "one bootstrap draw shows no spread")):
         text = SMALL.replace("resamples = 50", f"resamples = {draws}").replace("tune-draws = 2", "tune-draws = 1")
         path = written(tmp_path, text.replace('"eval.jsonl"', f'"eval.jsonl"\neval-limit = {limit}'))
-        result = cli("run", path, "--out", tmp_path / str(limit), "--json")
-        assert result.code == 0, result.err
+        result = cli("run", path, "--out", tmp_path / str(limit), "--json", code=0)
         runs = next(table for table in result.json["tables"] if table["title"].startswith("Runs: F1"))
         assert any(why in note for note in runs["notes"])
         assert all(row["over questions"]["low"] is None for row in runs["rows"])
@@ -762,8 +751,7 @@ def test_the_semantic_protocol_runs_from_a_file_and_resumes(tmp_path):
         path = written(tmp_path, DRAFTED.replace("URL", endpoint.url), n=4)
         dry = cli("run", path, "--dry-run", "--json").json
         assert dry["cells"][0]["calls left"] == "unknown"
-        first = cli("run", path, "--json")
-        assert first.code == 0, first.err
+        first = cli("run", path, "--json", code=0)
         asked = len(endpoint.requests)
         assert first.json["calls"] >= asked == 2 * 2 * 4 * 3 * 2  # seeds, splits, questions, rounds, writer and critic
         second = cli("run", path)
@@ -869,8 +857,7 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     write_tiny_reranker(tmp_path / "reranker", tiny_model)
     path = written(tmp_path, CBDR)
     before = cli("run", path, "--dry-run", "--json").json["cells"][0]
-    first = cli("run", path, "--json")
-    assert first.code == 0, first.err
+    first = cli("run", path, "--json", code=0)
     assert (before["recorded"], before["calls left"], before["tokens"]) == (0, "unknown", "unknown")
     titles = [table["title"] for table in first.json["tables"]]
     assert all(any(title.startswith(f"Table {n}") for title in titles) for n in (1, 2, 3))
@@ -880,8 +867,7 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
         raise DataError("a model is opened")
 
     monkeypatch.setattr(LocalRun, "open", refused)
-    second = cli("run", path)
-    assert second.code == 0, second.err
+    second = cli("run", path, code=0)
     assert "nothing was asked: all 1 pipeline were complete" in second.words
     after = cli("run", path, "--dry-run", "--json").json
     assert (after["cells"][0]["calls left"], after["notes"], after["problems"]) == (0, [], [])
@@ -901,8 +887,7 @@ def test_the_example_runs_offline(tmp_path):
         text = text.replace(old, new)
     few = re.sub(r"-limit = \d+", "-limit = 4", text)
     (tmp_path / "small.toml").write_text(few, encoding="utf-8")
-    run = cli("run", tmp_path / "small.toml", "--json")
-    assert run.code == 0, run.err
+    run = cli("run", tmp_path / "small.toml", "--json", code=0)
     assert "96 calls for 8 of 8 recordings" in run.json["sentence"]
     assert any("22 M parameters" in note for table in run.json["tables"] for note in table["notes"])
     assert any(table["title"].startswith("Transferred calibration") for table in run.json["tables"])

@@ -710,8 +710,7 @@ def test_the_command_prints_table_1_on_a_screen(one):
 
 
 def test_the_command_prints_every_table(folder):
-    result = cli("paper", "tasr", "--cells", folder / "cells.toml", "--set=resamples=50", "--details")
-    assert result.code == 0, result
+    result = cli("paper", "tasr", "--cells", folder / "cells.toml", "--set=resamples=50", "--details", code=0)
     for start in ("Cells", *(name for name in PARTS if name != "Table 5"), "Published figures that do not fit"):
         assert any(printed.startswith(start) for printed in result.out.splitlines()), start
     assert "not made: Table 5: needs a cell with setting 'dense'" in result.err
@@ -774,8 +773,7 @@ def test_without_a_list_the_bundled_questions_are_recorded_and_tabled(tmp_path, 
 
     load = bundled.load_questions
     monkeypatch.setattr(bundled, "load_questions", lambda name, limit=None: load(name, limit=4))
-    made = cli("paper", "tasr", f"--set=recordings={tmp_path}", "--set=resamples=20", "--json")
-    assert made.code == 0, made
+    made = cli("paper", "tasr", f"--set=recordings={tmp_path}", "--set=resamples=20", "--json", code=0)
     told = next(part for part in made.json["tables"] if part["title"] == "Cells")
     assert [row["cell"] for row in told["rows"]] == ["hotpotqa_span", "2wiki_span"]
     assert any("22 M parameters" in note for note in told["notes"])

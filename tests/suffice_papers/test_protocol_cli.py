@@ -43,8 +43,7 @@ def paged(paths, tmp_path_factory):
 
 
 def test_a_screen_says_who_dominates_and_shows_table_1(paths):
-    done = cli("paper", "protocol", *paths[:1], "--dev", paths[1], *FAST)
-    assert done.code == 0
+    done = cli("paper", "protocol", *paths[:1], "--dev", paths[1], *FAST, code=0)
     lines = done.out.splitlines()
     verdict, _ = done.out.split("\nPolicies on identical drafts: ")
     assert verdict.startswith("judge_free (patience(")
@@ -149,8 +148,7 @@ def test_the_selected_policy_can_be_saved_and_replayed(paths, tmp_path):
 
 def test_a_bundled_recording_goes_by_its_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = cli("paper", "protocol", "self_refine_gpt4", "--metric", "target_sentiment", "--json", *FAST)
-    assert done.code == 0
+    done = cli("paper", "protocol", "self_refine_gpt4", "--metric", "target_sentiment", "--json", *FAST, code=0)
     assert done.json["dominated"]["judge_free"] == "fixed_k(2)"
     assert done.json["n"] > 250
     assert set(CELLS) <= set(done.json["dominated"]), "the mark that a judge gave has a rise, so no member is missing"

@@ -79,8 +79,7 @@ def tasr(tmp_path_factory):
         for words in commands:
             assert _HUB_ID.fullmatch(words[1]) or words[1].startswith(("psgs_w100.tsv", "biencoder-"))
             smaller = {"tune=100,eval=300": "tune=10,eval=20", "300": "20"}
-            result = cli(*(smaller.get(word, word) for word in words))
-            assert result.code == 0, result
+            cli(*(smaller.get(word, word) for word in words), code=0)
     (folder / "tasr.toml").write_text(text, encoding="utf-8")
     return folder / "tasr.toml"
 
@@ -110,8 +109,7 @@ def test_of_the_file_of_tasr_only_servers_and_encoders_are_missing(tasr, tmp_pat
     servers = [problem for problem in problems if "cannot be reached at 'http://localhost:800" in problem]
     encoders = [problem for problem in problems if "is not in the cache, and HF_HUB_OFFLINE is set" in problem]
     assert (len(servers), len(encoders), len(problems)) == (3, 3, 6)
-    result = cli("run", tasr, "-o", tmp_path, "--dry-run")
-    assert result.code == 2
+    result = cli("run", tasr, "-o", tmp_path, "--dry-run", code=2)
     calls = 3 * 6 * (2 * 30 + 6 * 20)
     assert f"{calls:,} calls" in result.words
 
@@ -165,8 +163,7 @@ def test_the_file_of_cbdr_has_the_papers_models_sets_and_settings(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         for line in LINE.findall(text):
-            result = cli(*({"12338": "20"}.get(word, word) for word in shlex.split(line)))
-            assert result.code == 0, result
+            cli(*({"12338": "20"}.get(word, word) for word in shlex.split(line)), code=0)
     experiment = read_experiment(tmp_path / "cbdr.toml")
     models = [cell.model.options.model.rpartition("/")[2] for cell in experiment.cells()]
     assert {name.replace("Meta-Llama-3", "Llama3") for name in models} == {
@@ -191,8 +188,7 @@ def test_the_rivals_file_asks_the_questions_of_the_tasr_file(tasr):
     assert len(commands) == 2
     assert {*commands} < {*LINE.findall(tasr.read_text("utf-8"))}
     (tasr.parent / "rivals.toml").write_text(text, encoding="utf-8")
-    result = cli("run", tasr.parent / "rivals.toml", "--dry-run", "--json")
-    assert result.code == 2, result.err
+    result = cli("run", tasr.parent / "rivals.toml", "--dry-run", "--json", code=2)
     assert {cell.rpartition("/")[0] for cell in (row["cell"] for row in result.json["cells"]) if "dragin" in cell} == {
         f"qwen/{name}/bm25/dragin/answer_first" for name in ("hotpotqa", "2wiki")
     }
@@ -219,8 +215,7 @@ def test_the_rivals_file_runs_every_method_on_a_local_model(tiny_model, tmp_path
     assert cli("convert", tmp_path / "known.jsonl", "-o", tmp_path / "data/hotpotqa.jsonl", *draw).code == 0
     first, second = text.index('[[data]]\nname = "2wiki"'), text.index("# Methods, each")
     (tmp_path / "rivals.toml").write_text(text[:first] + text[second:], encoding="utf-8")
-    result = cli("run", tmp_path / "rivals.toml", "--json")
-    assert result.code == 0, result.err
+    result = cli("run", tmp_path / "rivals.toml", "--json", code=0)
     table = next(table for table in result.json["tables"] if table["title"].startswith("Ways of asking"))
     rows = {row["method"]: row for row in table["rows"] if row["kind"] != "fixed"}
     names = ["self-ask", "ircot", "flare", "flare-questions", "dragin", "ircot-stable", "stable"]

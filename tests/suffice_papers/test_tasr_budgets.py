@@ -61,8 +61,7 @@ def test_the_rounds_of_a_folder_of_predictions_are_its_budgets(folder):
 
 def test_the_figures_of_each_budget_come_without_own_code(folder, tmp_path):
     out = tmp_path / "budgets.parquet"
-    result = cli("import", folder, "-o", out, "--golds", tmp_path / "dev_eval.json")
-    assert result.code == 0, result.err
+    cli("import", folder, "-o", out, "--golds", tmp_path / "dev_eval.json", code=0)
     assert np.isnan(read_recording(out).column("answer_stable")).all()
     cells = tmp_path / "cells.toml"
     cells.write_text(
@@ -81,8 +80,7 @@ def test_the_figures_of_each_budget_come_without_own_code(folder, tmp_path):
         assert (value, calls, delta) == pytest.approx((mean, k, mean - means[3]))
     assert paper.headline.startswith("theirs: F1 of fixed_k(1)")
     assert paper.figures == ()
-    shown = cli("paper", "tasr", "--cells", cells)
-    assert shown.code == 0, shown.err
+    shown = cli("paper", "tasr", "--cells", cells, code=0)
     assert f"{100 * means[5]:.2f}" in shown.out
 
 

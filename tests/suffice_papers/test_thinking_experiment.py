@@ -54,8 +54,7 @@ def written(folder, url: str, text: str = SMALL):
 def test_chains_of_thought_run_from_a_file_and_resume(tmp_path):
     with Endpoint(reply) as endpoint:
         path = written(tmp_path, endpoint.url)
-        first = cli("run", path, "--json")
-        assert first.code == 0, first.err
+        first = cli("run", path, "--json", code=0)
         asked = len(endpoint.requests)
         assert first.json["calls"] == asked
         assert not any("Left out" in str(request.body["prompt"]) for request in endpoint.requests)
@@ -91,8 +90,7 @@ def test_of_the_file_of_real_models_only_servers_and_data_are_missing(tmp_path, 
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     text = (EXAMPLES / "thinking.toml").read_text("utf-8")
     (tmp_path / "thinking.toml").write_text(text)
-    dry = cli("run", tmp_path / "thinking.toml", "--dry-run")
-    assert dry.code == 2
+    dry = cli("run", tmp_path / "thinking.toml", "--dry-run", code=2)
     assert all(f"data/{name}.jsonl" in dry.words for name in ("math", "gpqa", "aime"))
     math = [
         {"problem": f"{i} + {i}?", "solution": f"\\boxed{{{2 * i}}}", "answer": f"{2 * i}", "unique_id": f"t/{i}"}
@@ -110,8 +108,7 @@ def test_of_the_file_of_real_models_only_servers_and_data_are_missing(tmp_path, 
     commands = LINE.findall(text)
     assert len(commands) == 2
     for words in commands:
-        done = cli(*words.split())
-        assert done.code == 0, done
+        cli(*words.split(), code=0)
     gpqa = [
         {"id": f"g{i}", "question": f"Which {i}?", "answers": ["B"], "split": "tune" if i < 3 else "eval"}
         for i in range(6)

@@ -247,8 +247,7 @@ def test_the_command_trains_and_measures(tmp_path, monkeypatch):
     monkeypatch.setattr("suffice_papers.cbdr.world.EXPOSURES", (0, 1))
     monkeypatch.setattr("suffice_papers.cbdr.world._SPLITS", (("tune", 68), ("eval", 68)))
     monkeypatch.setattr("suffice_papers.cbdr.tiny.VAGUE_EXPOSURES", 0)
-    told = cli("demo", "tiny-model", str(tmp_path / "m"), "--set=seed=1", "--json")
-    assert told.code == 0
+    told = cli("demo", "tiny-model", str(tmp_path / "m"), "--set=seed=1", "--json", code=0)
     found = json.loads(told.out)
     assert (found["seed"], found["questions"]) == (1, {"tune": 136, "eval": 136})
     assert {item.name for item in (tmp_path / "m").iterdir()} >= {"model.safetensors", "tune.jsonl", "world.json"}

@@ -198,16 +198,14 @@ def test_the_command_line_records_from_an_address_without_its_password(stores, k
     stores.close()
     path = tmp_path / "run.parquet"
     arguments = ("record", "hotpotqa_eval", "--limit", 2, "-o", path, "--corpus", address, "--max-rounds", 2)
-    done = cli(*arguments, "--dense", "minilm")
-    assert done.code == 0, done
+    done = cli(*arguments, "--dense", "minilm", code=0)
     gc.collect()  # a folder of Qdrant is open until its retriever is gone
     again = cli(*arguments, "--dense", "minilm", "--json")
     assert (again.json["rounds"], again.json["calls"]) == (4, 0)
     recorded = read_recording(path)
     assert recorded.metadata["config"]["retriever"]["filters"]
     gc.collect()
-    answer = cli("answer", QUESTIONS[0].question, "--corpus", address, "--dense", "minilm", "--max-rounds", 1)
-    assert answer.code == 0, answer
+    answer = cli("answer", QUESTIONS[0].question, "--corpus", address, "--dense", "minilm", "--max-rounds", 1, code=0)
     assert "--corpus" in answer.words
     shown = [done.out, done.err, answer.out, answer.err, str(recorded.metadata), path.read_bytes().decode("latin-1")]
     assert not any("s3cret" in text for text in shown)
@@ -257,8 +255,7 @@ def test_a_judge_reads_the_passages_of_a_store(stores, tmp_path):
     with Endpoint(reply='{"statements": [{"statement": "It is so.", "supported": true}]}') as endpoint:
         address = f"{stores.uri}&table=passages"
         options = ("--model", "m", "--base-url", endpoint.url, "--set=marks=faithfulness", "--corpus", address)
-        done = cli("judge", "drafts", path, "-o", out, *options)
-        assert done.code == 0, done
+        cli("judge", "drafts", path, "-o", out, *options, code=0)
         ids = read_recording(path).table.column("passage_ids").to_pylist()
         texts = {p.passage_id: p.text for p in PASSAGES}
         prompts = "".join(request.prompt for request in endpoint.requests)

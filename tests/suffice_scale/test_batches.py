@@ -663,8 +663,7 @@ def test_the_command_records_at_half_the_price(tmp_path, live):
         assert "`batch`" in shown
         again = recorded(endpoint, tmp_path / "s.parquet", "--batch", "--prices", prices).out
         assert "at the prices of batches" in again
-    replayed = cli("replay", path, "--rule", "answer_stable", "--set=resamples=20")
-    assert replayed.code == 0
+    replayed = cli("replay", path, "--rule", "answer_stable", "--set=resamples=20", code=0)
     assert "recorded in batches" in replayed.out + replayed.err
     assert "as recorded, in batches" not in cli("data", "costs", tmp_path / "live.parquet").out
 
@@ -721,8 +720,7 @@ def test_the_command_hands_over_a_file(tmp_path, live):
 
 
 def test_batches_need_a_model_at_an_endpoint(tmp_path):
-    result = cli("record", "hotpotqa_tune", "--limit", 2, "-o", tmp_path / "r.parquet", "--batch")
-    assert result.code == 1
+    result = cli("record", "hotpotqa_tune", "--limit", 2, "-o", tmp_path / "r.parquet", "--batch", code=1)
     assert "--model" in result.err
 
 

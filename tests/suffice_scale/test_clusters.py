@@ -63,8 +63,7 @@ def test_shards_on_a_cluster_are_the_recording_of_one_process(connected, tmp_pat
         endpoint.most_running = 0
         on_ray = ("--on", "ray", "--set=workers=2")
         limits = ("--set=requests-per-minute=3000", "--set=max-in-flight=3")
-        many = cli(*words_for(endpoint, "-o", "many", *on_ray, "--set=shards=3", *limits, "--json"))
-        assert many.code == 0, many
+        many = cli(*words_for(endpoint, "-o", "many", *on_ray, "--set=shards=3", *limits, "--json"), code=0)
         assert len(endpoint.requests) - alone == 120 + 3  # a call of each shard examines the endpoint
         assert many.json["calls"] == 120
         assert (many.json["questions"], many.json["incomplete"]) == (40, None)

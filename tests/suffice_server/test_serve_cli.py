@@ -141,8 +141,7 @@ def test_an_unwritable_place_for_sessions_or_logs_is_an_error(folder, tmp_path):
         [f"--set=sessions={tmp_path / 'none' / 's'}"],
         ["--log", tmp_path / "text"],
     ):
-        result = cli("serve", folder, "--no-token", "--port", "0", *options)
-        assert result.code == 1, options
+        result = cli("serve", folder, "--no-token", "--port", "0", *options, code=1)
         assert "error: " in result.err
         assert "internal" not in result.err
         assert "[Errno" not in result.err
@@ -153,8 +152,7 @@ def test_an_unwritable_place_for_sessions_or_logs_is_an_error(folder, tmp_path):
 
 @pytest.mark.whole
 def test_a_file_of_prices_that_cannot_be_read_is_an_error(folder, tmp_path):
-    result = cli("serve", folder, "--no-token", "--port", "0", "--set", f"price-file={tmp_path / 'none.toml'}")
-    assert result.code == 2
+    result = cli("serve", folder, "--no-token", "--port", "0", "--set", f"price-file={tmp_path / 'none.toml'}", code=2)
     assert "none.toml' cannot be read" in result.err.replace("\n", " ")
 
 

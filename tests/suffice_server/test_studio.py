@@ -252,8 +252,7 @@ def test_the_command_prints_the_address_and_ends_by_ctrl_c(folder, tmp_path):
 
 
 def test_what_the_command_cannot_open_is_said(tmp_path):
-    done = cli("studio", tmp_path / "nowhere", "--no-browser")
-    assert done.code == 2
+    done = cli("studio", tmp_path / "nowhere", "--no-browser", code=2)
     assert "policies or logs" in done.error
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -47,15 +47,17 @@ def _refuse(constant: str) -> float:
     raise AssertionError(f"{constant} is not JSON")
 
 
-def cli(*arguments: object) -> Result:
-    """Run the command line in this process."""
+def cli(*arguments: object, code: int | None = None) -> Result:
+    """Run the command line in this process; where an exit code is given, it must end with that."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
             run([str(argument) for argument in arguments])
         except SystemExit as left:
-            code = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
-    return Result(code, out.getvalue(), err.getvalue())
+            ended = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
+    result = Result(ended, out.getvalue(), err.getvalue())
+    assert code in (None, ended), result
+    return result
 
 
 def question(number: int, passages: int = 5) -> dict[str, Any]:

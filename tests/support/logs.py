@@ -78,9 +78,11 @@ def first_choice(source: Path, **options: Any) -> Any:
     return next(iter(asked(source, **options).choices.values()))[0]
 
 
-def by_command(folder: Path, records: Iterable[Any], *options: object, name: str = "log.jsonl") -> Result:
+def by_command(
+    folder: Path, records: Iterable[Any], *options: object, name: str = "log.jsonl", code: int | None = None
+) -> Result:
     """Write a log and import it by the command line into `r.parquet` beside it, without being asked."""
-    return cli("import", written(folder / name, records), "-o", folder / "r.parquet", "--yes", *options)
+    return cli("import", written(folder / name, records), "-o", folder / "r.parquet", "--yes", *options, code=code)
 
 
 def texts(recording: Recording | Path) -> dict[str, list[str | None]]:

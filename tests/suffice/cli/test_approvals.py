@@ -68,8 +68,7 @@ def settings(folder, url=ELSEWHERE, variable=None):
 @pytest.mark.parametrize("words", [("doctor",), RECORD, ("answer", "Where?", "--corpus", "docs")])
 def test_no_key_goes_where_a_file_says_before_the_user_approves(folder, sent, words, variable):
     settings(folder, variable=variable)
-    refused = cli(*words)
-    assert refused.code == 2
+    refused = cli(*words, code=2)
     assert sent.taken() == set()
     text = " ".join(refused.error.split())
     for said in (str(folder), f"key in {variable or 'OPENAI_API_KEY'} to {ORIGIN}", "`suffice init --approve`"):
@@ -207,8 +206,7 @@ def test_a_judge_endpoint_in_a_table_is_asked_for_and_approved(folder, sent):
     (folder / "suffice.toml").write_text(f'[endpoint]\njudge-base-url = "{ELSEWHERE}"\n')
     with nobody() as address:
         judged = (*RECORD, "--base-url", address, "--model", "m", "--judge-model", "j")
-        refused = cli(*judged)
-        assert refused.code == 2
+        refused = cli(*judged, code=2)
         assert f"key in OPENAI_API_KEY to {ORIGIN}" in " ".join(refused.error.split())
         assert sent.taken() == set()
         assert cli("init", "--approve", "--json").json["approved"] == [

@@ -172,8 +172,7 @@ def test_completion_of_zsh_and_fish_asks_the_command(shell):
 )
 def test_wrong_usage_is_2_and_says_what_is_wrong(arguments, says, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    result = cli(*arguments)
-    assert result.code == 2
+    result = cli(*arguments, code=2)
     assert says in " ".join(result.error.split())
     assert result.out == "" or "Usage" in result.out
 
@@ -247,8 +246,7 @@ def test_json_is_strict_and_alone_on_standard_output(arguments, recorded, tmp_pa
     result = cli(*filled, "--json")
     assert (result.code, result.err) == (0, "")
     assert result.json
-    plain = cli(*filled)
-    assert plain.code == 0
+    plain = cli(*filled, code=0)
     assert not ESCAPE.search(plain.out)
     with pytest.raises(ValueError, match=r"Expecting|Extra data"):
         json.loads(plain.out)
@@ -504,8 +502,7 @@ def test_any_table_is_imported_with_a_column_map(tmp_path):
 
 
 def test_ircot_answers_exist_only_at_the_last_round(tmp_path):
-    done = cli("import", IRCOT, "-o", tmp_path / "r.parquet")
-    assert done.code == 0
+    done = cli("import", IRCOT, "-o", tmp_path / "r.parquet", code=0)
     assert "note:" in done.out
     refused = cli("replay", tmp_path / "r.parquet", "--rule", "fixed_k(1)")
     assert "last round" in refused.error
@@ -547,8 +544,7 @@ def test_a_rule_runs_on_an_unguarded_recording_and_says_so(tmp_path):
         for q in range(3) for r in (1, 2, 3)
     ]  # fmt: skip
     write_recording(tmp_path / "r.parquet", rows)
-    replayed = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable", "--set=resamples=10")
-    assert replayed.code == 0, replayed.err
+    replayed = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable", "--set=resamples=10", code=0)
     assert "no column 'abstained' was recorded: answer_stable is not shown without stops on refusals" in replayed.err
     guarded = [{**row, "abstained": 0.0} for row in rows]
     write_recording(tmp_path / "g.parquet", guarded)
@@ -563,6 +559,5 @@ def test_too_little_memory_is_a_sentence(tmp_path, monkeypatch):
     recording = recording_of([["a", "b"], ["b", "a"]])
     write_recording(tmp_path / "r.parquet", recording.table, recording.metadata)
     monkeypatch.setattr("suffice.cli.offline.opened", too_large)
-    told = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable")
-    assert told.code == 1
+    told = cli("replay", tmp_path / "r.parquet", "--rule", "answer_stable", code=1)
     assert "takes more memory than there is. Take fewer questions" in told.err

@@ -318,14 +318,12 @@ def test_an_endpoint_that_breaks_in_the_middle_leaves_the_best_answer(fault, tmp
         impatient.append(fails)
     with Endpoint(reply, fault=lambda body: fault if fails(body) else None) as endpoint:
         arguments = ("answer", ASKED, "--corpus", docs, "--base-url", endpoint.url, "--model", "m", *PATIENCE[fault])
-        result = cli(*arguments, "--json")
-        assert result.code == 1
+        result = cli(*arguments, "--json", code=1)
         assert (result.json["reason"], result.json["stop_round"]) == ("failed", 1)
         assert result.json["answer"] in CITIES
         assert result.json["error"]
         assert "failed after 1 round" in result.err
-        shown = cli(*arguments)
-        assert shown.code == 1
+        shown = cli(*arguments, code=1)
         assert result.json["answer"] in shown.out
 
 
@@ -338,8 +336,7 @@ def test_an_unreadable_corpus_or_none_is_told(tmp_path):
     assert "UTF-8" in cli("answer", ASKED, "--corpus", tmp_path / "bad").error
     (tmp_path / "bad" / "b.txt").write_text("The tower 2 stands in Rome.")
     (tmp_path / "bad" / "scan.pdf").write_bytes(b"%PDF")
-    done = cli("answer", ASKED, "--corpus", tmp_path / "bad")
-    assert done.code == 0
+    done = cli("answer", ASKED, "--corpus", tmp_path / "bad", code=0)
     assert "not UTF-8: a.txt" in done.err
     assert "skipped 1 .pdf" in done.err
 

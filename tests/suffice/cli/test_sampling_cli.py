@@ -68,8 +68,7 @@ def test_a_policy_file_decides_and_says_everything_else(endpoint, tmp_path):
         ("normalizer", "--set=normalizer=number"),
         ("answer-position", "--set=answer-position=start"),
     ):
-        refused = cli(*arguments, *words)
-        assert refused.code == 2
+        refused = cli(*arguments, *words, code=2)
         assert name in refused.error
 
 
@@ -183,8 +182,7 @@ def test_each_model_of_a_panel_may_have_an_endpoint_of_its_own(tmp_path):
     with Endpoint("Answer: Oslo") as first, Endpoint("Answer: Lima") as second:
         models = f"a,b@{second.url},a"
         arguments = ("-o", tmp_path / "s.parquet", "--samples", 3, "--json")
-        told = cli("sample", "record", data, "--model", models, "--base-url", first.url, *arguments)
-        assert told.code == 0, told.err
+        cli("sample", "record", data, "--model", models, "--base-url", first.url, *arguments, code=0)
         assert [{request.body["model"] for request in at.requests} for at in (first, second)] == [{"a"}, {"b"}]
         assert (len(first.requests), len(second.requests)) == (4, 2)
         answers = read_recording(tmp_path / "s.parquet").table["answer"].to_pylist()

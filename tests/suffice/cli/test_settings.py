@@ -102,8 +102,7 @@ def test_the_endpoint_of_the_file_is_one_thing(folder, monkeypatch):
     (folder / "suffice.toml").write_text('base-url = "http://127.0.0.1:9/v1"\nmodel = "m"\nprices = "list"\n')
     assert "http://127.0.0.1:9/v1" in cli("doctor", "--json").err
     # Where tokens are priced, --model is another thing; and a model that is given is not the file's endpoint's.
-    priced = cli("decide", "logs.parquet", "--metric", "quality", "--model", "gpt-4o-mini")
-    assert priced.code == 0, priced.err
+    priced = cli("decide", "logs.parquet", "--metric", "quality", "--model", "gpt-4o-mini", code=0)
     assert "suffice.toml" not in priced.err
 
 
@@ -137,8 +136,7 @@ def test_another_endpoint_alone_says_which_model_is_asked(folder):
 )
 def test_a_wrong_file_is_refused_and_a_secret_is_not_repeated(folder, text, message):
     (folder / "suffice.toml").write_text(text)
-    refused = cli("decide", "logs.parquet", "--metric", "quality")
-    assert refused.code == 1
+    refused = cli("decide", "logs.parquet", "--metric", "quality", code=1)
     assert message.lower() in refused.error.lower()
     assert "note: from" not in refused.error
     assert "secret" not in refused.error
@@ -162,8 +160,7 @@ def test_the_note_names_the_table_of_a_name_in_several(folder):
 
 
 def test_init_writes_what_its_options_say_and_the_other_keys_as_comments(folder):
-    done = cli("init", "--base-url", "http://127.0.0.1:9/v1", "--model", 'a "b"', "--max-loss", "0.05")
-    assert done.code == 0, done.err
+    cli("init", "--base-url", "http://127.0.0.1:9/v1", "--model", 'a "b"', "--max-loss", "0.05", code=0)
     data = tomllib.loads((folder / "suffice.toml").read_text("utf-8"))
     assert data == {"base-url": "http://127.0.0.1:9/v1", "model": 'a "b"', "max-loss": 0.05}
     assert "# prices =" in (folder / "suffice.toml").read_text("utf-8")
@@ -203,8 +200,7 @@ def test_on_a_terminal_init_asks(folder, monkeypatch):
     answers = iter(["", "logs.parquet", "", "0.1"])
     monkeypatch.setattr("suffice.cli.init._is_terminal", lambda: True)
     monkeypatch.setattr("typer.prompt", lambda *_, **__: next(answers))
-    done = cli("init")
-    assert done.code == 0, done.err
+    cli("init", code=0)
     assert tomllib.loads((folder / "suffice.toml").read_text()) == {"recording": "logs.parquet", "max-loss": 0.1}
 
 

@@ -112,8 +112,7 @@ def test_decisions_about_other_prices_of_writes_are_told_apart():
 def test_costs_of_rounds_name_writes_that_prices_leave_out(recording, tmp_path):
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({MODEL: {"uncached": 1, "cached": 0.1, "output": 5}}), "utf-8")
-    shown = cli("data", "costs", str(tmp_path / "run.parquet"), "--prices", str(prices))
-    assert shown.code == 0, shown.err
+    shown = cli("data", "costs", str(tmp_path / "run.parquet"), "--prices", str(prices), code=0)
     assert "12,000 tokens were written to a cache" in " ".join((shown.out + shown.err).split())
 
 

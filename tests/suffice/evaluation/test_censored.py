@@ -147,8 +147,7 @@ def test_a_stream_has_the_bounds_of_replay(cut, cut_path):
     assert_same_replay(streamed, replay(cut.cut, [RULE, FULL], **how), apart=("data_hash",))
     with pytest.raises(CensoredError, match="past"):
         replay_in_blocks(cut_path, RULE, **how, baseline=FULL)
-    printed = cli("replay", cut_path, "--rule", RULE, "--metric", "em", "--set=resamples=20")
-    assert printed.code == 0
+    printed = cli("replay", cut_path, "--rule", RULE, "--metric", "em", "--set=resamples=20", code=0)
     no_false_gain(cut, printed.out)
 
 
@@ -193,8 +192,7 @@ def test_the_page_omits_points_that_never_ran_and_says_so(cut, cut_path):
 def test_a_search_refuses_what_never_ran(cut, cut_path):
     with pytest.raises(CensoredError, match="stop later"):
         search(cut.cut, metric="em")
-    refused = cli("search", cut_path, "--metric", "em")
-    assert refused.code == 1
+    refused = cli("search", cut_path, "--metric", "em", code=1)
     no_false_gain(cut, refused.out)
 
 
@@ -202,8 +200,7 @@ def test_a_certificate_on_a_cut_log_says_that_nobody_knows_what_dominates(cut, t
     family = tmp_path / "rules.txt"
     family.write_text(RULE)
     told = ("certify", cut_path, "--rules", family, "--metric", "em", "--max-loss", "0.1", "--baseline", "closed_book")
-    printed = cli(*told)
-    assert printed.code == 0
+    printed = cli(*told, code=0)
     assert "whether a fixed or random policy dominates it here is unknown" in " ".join(printed.out.split())
     assert "here: none" not in printed.out
     member = json.loads(cli(*told, "--json").out)["sequence"][0]

@@ -140,13 +140,11 @@ def test_the_command_writes_the_other_questions_in_the_order(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     recording = panel()
     write_recording("panel.parquet", recording.table, recording.metadata)
-    done = cli("sample", "order", "panel.parquet", "-o", "ordered.parquet", "--metric", "em")
-    assert done.code == 0, done.err
+    done = cli("sample", "order", "panel.parquet", "-o", "ordered.parquet", "--metric", "em", code=0)
     assert "with large first, then 2 other models; the best single model on" in done.words
     assert "next: suffice replay ordered.parquet --baseline best_single" in done.out
     assert read_recording("ordered.parquet").metadata["panel"]["order"] == ["large", "middle", "small"]
     told = cli("sample", "order", "panel.parquet", "-o", "o.parquet", "--metric", "em", "--json").json
     assert [item["model"] for item in told["order"]] == ["large", "middle", "small"]
-    again = cli("replay", "ordered.parquet", "--metric", "em", "--baseline", "best_single", "--rule", "lead(2)")
-    assert again.code == 0, again.err
+    again = cli("replay", "ordered.parquet", "--metric", "em", "--baseline", "best_single", "--rule", "lead(2)", code=0)
     assert "best_single" in again.out

@@ -166,8 +166,7 @@ def test_an_empty_draft_is_no_answer_and_never_near(tmp_path):
 def test_the_command_embeds_unless_told_not_to(tmp_path):
     path = written(tmp_path / "x.jsonl", [draft(attempt=a) for a in (0, 1)])
     for embedder, known in (("minilm", True), ("none", False)):
-        done = cli("import", path, "-o", tmp_path / "x.parquet", f"--set=embedder={embedder}", "--json")
-        assert done.code == 0, done
+        cli("import", path, "-o", tmp_path / "x.parquet", f"--set=embedder={embedder}", "--json", code=0)
         made = read_recording(tmp_path / "x.parquet")
         assert np.isfinite(made.column("semantic_distance")[0, 1]) == known
         assert ("embedder" in made.metadata["depends"]) == known
@@ -247,8 +246,7 @@ def out(tmp_path_factory):
 
 
 def test_the_demonstration_says_that_two_drafts_win(out):
-    done = cli("demo", "semantic", "--out", out, "--details")
-    assert done.code == 0, done
+    done = cli("demo", "semantic", "--out", out, "--details", code=0)
     assert "fixed_k(1) to fixed_k(5): 55.8, 93.1, 81.8, 84.2, 74.9 % reach the target" in done.words
     assert "fixed_k(2), the best of them on dev, saves 60 % of the drafts" in done.words
     assert "DOMINATED by fixed_k(2)" in done.words

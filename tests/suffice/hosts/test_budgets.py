@@ -39,8 +39,7 @@ def honours(body: dict, *, counted: bool = True) -> dict:
 def asked(policy: Policy, folder, endpoint: Endpoint, monkeypatch) -> tuple:
     """Ask a question by the lines that deploy prints."""
     policy.save(folder / "judged.json")
-    done = cli("deploy", folder / "judged.json", "-o", folder / "policy.json", "--to", "vllm", "--json")
-    assert done.code == 0, done
+    done = cli("deploy", folder / "judged.json", "-o", folder / "policy.json", "--to", "vllm", "--json", code=0)
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     names: dict = {}
@@ -182,8 +181,7 @@ def test_a_long_answer_after_few_thoughts_passes(counted):
 )
 def test_what_a_server_cannot_keep_to_is_refused(tmp_path, rule, more, key):
     Policy(rule=rule, max_rounds=8, depends=made_for(**more)).save(tmp_path / "p.json")
-    refused = cli("deploy", tmp_path / "p.json", "--to", "vllm")
-    assert refused.code == 1
+    refused = cli("deploy", tmp_path / "p.json", "--to", "vllm", code=1)
     assert key in refused.err
     assert "leave out --to" in refused.err
 
@@ -200,8 +198,7 @@ def test_what_a_server_cannot_keep_to_is_refused(tmp_path, rule, more, key):
 )
 def test_a_damaged_policy_is_refused_before_its_lines_are_written(tmp_path, more, key):
     Policy(rule="token_budget(20)", max_rounds=8, depends=made_for(**more)).save(tmp_path / "p.json")
-    refused = cli("deploy", tmp_path / "p.json", "--to", "vllm")
-    assert refused.code == 1
+    refused = cli("deploy", tmp_path / "p.json", "--to", "vllm", code=1)
     assert key in refused.err
 
 

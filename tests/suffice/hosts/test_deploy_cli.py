@@ -34,8 +34,7 @@ def folder(decisions, tmp_path, monkeypatch):
 
 
 def test_printed_lines_for_an_own_loop_stop_as_decided(folder):
-    done = cli("deploy", "do.json")
-    assert done.code == 0, done.error
+    done = cli("deploy", "do.json", code=0)
     assert done.out.startswith("Lower the cap from 5 to 2")
     assert "policy written to policy.json" in done.out
     assert own_lines(Policy.load(folder / "policy.json"), "policy.json") in done.out
@@ -59,8 +58,7 @@ def test_the_lines_of_a_framework_load_the_policy_that_was_written(folder, name)
 
 
 def test_a_policy_file_is_deployed_where_it_is(folder):
-    done = cli("deploy", "margin.json")
-    assert done.code == 0, done.error
+    done = cli("deploy", "margin.json", code=0)
     assert "written to" not in done.out
     assert 'Session("margin.json")' in done.out
     assert "the policy reads answer_margin, which needs logprobs" in done.out

@@ -387,8 +387,7 @@ def test_a_graded_score_is_offered_to_judge_whole_replies(score):
 
 def test_printed_lines_stop_and_answer_on_raw_replies_as_decided(kind, tmp_path):
     log = judged(kind, tmp_path)
-    decided = cli("decide", f"{kind}.parquet", "-o", "decision.json")
-    assert decided.code == 0, decided.error
+    cli("decide", f"{kind}.parquet", "-o", "decision.json", code=0)
     done = cli("deploy", "decision.json")
     assert Policy.load("policy.json").answer_position == POSITIONS[kind]
     names: dict = {}

@@ -143,8 +143,7 @@ def test_own_labels_and_metrics_are_options_and_a_model_is_pinned(tmp_path):
     assert recording.column("helpful")[0].tolist() == [0.25, 0.5, 0.75]
     assert "helpful" in recording.names("metric")
     out = source.with_suffix(".parquet")
-    cut = cli("calibrate", out, "--rule", "answer_stable >= 1", "--target", "helpful", "-o", tmp_path / "p.json")
-    assert cut.code == 0, cut
+    cli("calibrate", out, "--rule", "answer_stable >= 1", "--target", "helpful", "-o", tmp_path / "p.json", code=0)
     assert Policy.load(tmp_path / "p.json").depends["model"] == "small-8b"
     assert "'turn 1' and 'turn 2'" in load(source, "--label", "turn=turn").error
     assert (
@@ -187,8 +186,7 @@ def test_gold_answers_that_equal_the_last_answers_are_asked_about(tmp_path):
     for part in ("8 of 8", "last answer", "--log-golds keep", "--log-golds drop"):
         assert part in told
     assert not out.exists()
-    kept = cli("import", source, "-o", out, "--log-golds", "keep")
-    assert kept.code == 0
+    cli("import", source, "-o", out, "--log-golds", "keep", code=0)
     assert read_recording(out).column("em")[:, 2].tolist() == [1.0] * 8
     assert cli("import", source, "-o", out, "--log-golds", "drop").code == 0
     assert "em" not in read_recording(out).names("metric")

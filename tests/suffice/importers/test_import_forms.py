@@ -374,8 +374,7 @@ def test_commands_printed_for_repeated_and_missing_rounds_work(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     gaps = [row for row in rows() if row["round"] != 3]
     for records, length in ((2 * rows(), 4), (gaps, 3)):
-        refused = cli("import", written(tmp_path, records), "-o", "log.parquet")
-        assert refused.code == 2
+        refused = cli("import", written(tmp_path, records), "-o", "log.parquet", code=2)
         command, *_ = re.findall(r"^ +suffice (.*)$", refused.err, flags=re.MULTILINE)
         assert cli(*shlex.split(command)).code == 0
         recording = read_recording("log.parquet")
@@ -501,8 +500,7 @@ def test_pickles_are_refused_unread(name, tmp_path, monkeypatch):
             archive.writestr("archive/data.pkl", pickle.dumps(Trap()))
     else:
         path.write_bytes(pickle.dumps(Trap()))
-    done = cli("import", path)
-    assert done.code == 1
+    done = cli("import", path, code=1)
     assert "python -c" in done.error
     assert not (tmp_path / "trapped").exists()
 
@@ -544,8 +542,7 @@ def test_a_verdict_is_about_one_prompt_and_temperature(label, tmp_path, monkeypa
     values = (0, 0.7) if label == "temperature" else ("short", "long")
     read(written(tmp_path, [{**row, label: value} for value in values for row in rows()]), tmp_path)
     for command in (["decide"], ["certify", "--rules", "rules.txt", "--max-loss", "0.02"]):
-        refused = cli(*command, tmp_path / "out" / "read.parquet")
-        assert refused.code == 2
+        refused = cli(*command, tmp_path / "out" / "read.parquet", code=2)
         assert "--where" in refused.err
     only = read(tmp_path / "log.jsonl", tmp_path, where={label: str(values[1])})
     assert only == plain(tmp_path)

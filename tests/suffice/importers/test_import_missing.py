@@ -200,8 +200,7 @@ def test_one_round_per_question_decides_nothing_and_suggests_no_command(tmp_path
             for q in range(30)
         ],
     )
-    shown = cli("import", path)
-    assert shown.code == 0
+    shown = cli("import", path, code=0)
     assert "every question has one round, so there is nothing to stop earlier" in shown.words
     assert "next:" not in shown.out
     bare = written(tmp_path / "bare.jsonl", [{"id": f"q{q}", "answer": "x"} for q in range(30)])
@@ -219,8 +218,7 @@ def test_a_project_folder_is_imported_without_what_lies_beside_the_data(tmp_path
     (tmp_path / "LICENSE.txt").write_text("Permission is granted\n")
     for arguments in (("import", "log.jsonl"), ("decide", "log.parquet")):
         assert cli(*arguments).code == 0
-    again = cli("import", ".", "-o", "again.parquet")
-    assert again.code == 0, again.err
+    again = cli("import", ".", "-o", "again.parquet", code=0)
     assert "files left out of the folder: LICENSE.txt, decision.json, log.parquet" in again.words
     assert read_recording("again.parquet").shape == (60, 3)
     (tmp_path / "log.jsonl").unlink()
@@ -281,8 +279,7 @@ def folder(tmp_path, monkeypatch):
 def test_an_import_never_writes_over_a_log_or_another_file(folder, out):
     (folder / "mine.parquet").write_bytes(b"PAR1 mine")
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    refused = cli("import", "log.jsonl", "-o", out)
-    assert refused.code == 1
+    refused = cli("import", "log.jsonl", "-o", out, code=1)
     assert "the ending" in refused.error or "is no recording" in refused.error
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert cli("import", "log.jsonl", "-o", "log.parquet").code == 0

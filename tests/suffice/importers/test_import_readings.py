@@ -51,8 +51,7 @@ def commands(error):
 def test_answer_or_gold_is_asked_with_commands_that_work(theirs, tmp_path):
     source = written(tmp_path, gold_as_answer(theirs, n=8))
     out = tmp_path / "r.parquet"
-    done = cli("import", source, "-o", out, "--yes")
-    assert done.code == 2
+    done = cli("import", source, "-o", out, "--yes", code=2)
     assert not out.exists()
     assert f"answer='Oslo' and {theirs}='Lima'" in done.error
     other, same = commands(done.error)
@@ -86,8 +85,7 @@ def test_an_answer_equal_to_gold_is_never_advised_to_stop_early(tmp_path):
 
 def test_an_equal_answer_beside_any_other_text_that_varies_is_asked_about(tmp_path):
     rows = gold_as_answer("utterance")
-    error = cli("import", written(tmp_path / "a.jsonl", rows), "-o", tmp_path / "r.parquet", "-y")
-    assert error.code == 2
+    error = cli("import", written(tmp_path / "a.jsonl", rows), "-o", tmp_path / "r.parquet", "-y", code=2)
     assert "--column answer=utterance --column golds=answer" in error.error
     repeated = [{"final_answer": row.pop("answer"), **row} for row in gold_as_answer("output")]
     with pytest.raises(UnsettledError, match="--column answer=final_answer"):
@@ -122,8 +120,7 @@ def test_an_equal_answer_is_questioned_even_where_texts_rarely_differ(tmp_path):
         if row["id"] % 5:
             row["bot"] = row["answer"]
     log = written(tmp_path, rows)
-    result = cli("import", log, "--yes", "-o", tmp_path / "rec.parquet")
-    assert result.code == 2
+    result = cli("import", log, "--yes", "-o", tmp_path / "rec.parquet", code=2)
     assert "'bot'" in result.error
 
 
@@ -135,8 +132,7 @@ def test_a_few_answers_that_change_do_not_hide_gold_answers(tmp_path):
     error = cli("import", source, "-o", out, "--yes").error
     assert "'answer' is the same in every row of a question, but for 3 of 400 questions" in error
     read, _ = commands(error)
-    done = cli(*read)
-    assert done.code == 0
+    done = cli(*read, code=0)
     assert "the gold answers of 3 questions differ between rows, so that they count as unknown" in done.words
     em = read_recording(out).column("em")
     assert np.isnan(em).all(axis=1).nonzero()[0].tolist() == [7, 100, 399]
@@ -150,8 +146,7 @@ def test_a_few_answers_that_change_do_not_hide_gold_answers(tmp_path):
 def test_golds_equal_to_nearly_all_answers_are_questioned_unless_named(tmp_path):
     answers = [["Rome" if q == 3 else "Oslo", "Oslo", "Rome" if q == 7 else "Oslo"] for q in range(20)]
     source, out = written(tmp_path, nested(answers, ["Oslo"] * 20)), tmp_path / "r.parquet"
-    done = cli("import", source, "-o", out, "--yes")
-    assert done.code == 2
+    done = cli("import", source, "-o", out, "--yes", code=2)
     assert "in 58 of 60 rounds" in done.error
     keep, drop = commands(done.error)
     assert cli(*keep).code == 0
@@ -167,8 +162,7 @@ def test_colliding_ids_are_separated_by_the_text_the_error_names(tmp_path):
         for q in range(20)
         for r in (1, 2)
     ]
-    done = cli("import", written(tmp_path, rows), "-o", tmp_path / "r.parquet")
-    assert done.code == 2
+    done = cli("import", written(tmp_path, rows), "-o", tmp_path / "r.parquet", code=2)
     assert "'0 + 1?' there and '10 + 1?' here" in done.error
     (command,) = commands(done.error)
     assert cli(*command).code == 0
@@ -289,8 +283,7 @@ def test_the_order_of_items_in_list_answers_counts_if_said(tmp_path):
 def test_an_ambiguous_comparison_is_asked_with_commands_that_work(tmp_path):
     rows = [{"id": q, "step": r, "answer": str(q + (r < 2)), "gold": f"00{q}"} for q in range(1, 9) for r in (1, 2)]
     source, out = written(tmp_path / "log.csv", rows), tmp_path / "r.parquet"
-    done = cli("import", source, "-o", out, "--yes")
-    assert done.code == 2
+    done = cli("import", source, "-o", out, "--yes", code=2)
     assert not out.exists()
     numbers, ids = commands(done.error)
     for words, match in ((numbers, [[0, 1]] * 8), (ids, [[0, 0]] * 8)):

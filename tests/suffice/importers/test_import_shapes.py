@@ -107,8 +107,7 @@ def test_any_shape_in_any_file_is_one_command_and_then_a_decision(records, endin
     monkeypatch.chdir(tmp_path)
     (tmp_path / "logs").mkdir()
     source = write(tmp_path / "logs" / f"run{ending}", records())
-    done = cli("import", source)
-    assert done.code == 0, done.err
+    done = cli("import", source, code=0)
     assert "next: suffice decide run.parquet" in done.out
     recording = read_recording("run.parquet")
     assert recording.shape == (N, 4)
@@ -118,8 +117,7 @@ def test_any_shape_in_any_file_is_one_command_and_then_a_decision(records, endin
     order = np.argsort([int(name[1:]) for name in recording.question_ids])
     np.testing.assert_array_equal(recording.column("em")[order], expected)
     np.testing.assert_array_equal(recording.column("cost.generator.output_tokens"), np.full((N, 4), 5.0))
-    decided = cli("decide", "run.parquet", "--max-loss", "0.2")
-    assert decided.code == 0, decided.err
+    decided = cli("decide", "run.parquet", "--max-loss", "0.2", code=0)
     assert "from 4 to 2" in decided.words
 
 
@@ -322,8 +320,7 @@ def test_several_columns_that_may_be_the_answer_are_asked_about(tmp_path):
     error = cli("import", source, "-o", tmp_path / "r.parquet").error
     for part in ("'response' and 'output'", "--column answer=response", "--column answer=output"):
         assert part in error
-    done = cli("import", source, "-o", tmp_path / "r.parquet", "--column", "answer=output")
-    assert done.code == 0
+    cli("import", source, "-o", tmp_path / "r.parquet", "--column", "answer=output", code=0)
     assert read_recording(tmp_path / "r.parquet").objects("answer")[0].tolist() == ["b1", "b2"]
     parsed = [{**row, "final_answer": "x"} for row in rows]
     (one,) = read_tabular(lines(tmp_path / "b.jsonl", *parsed)).trajectories

@@ -53,8 +53,7 @@ def labelled(gold: str | None, **replaced: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("gold", ["expected", "target", "gold_label", None])
 def test_a_label_beside_a_rationale_is_the_answer(tmp_path, gold):
-    result = by_command(tmp_path, labelled(gold))
-    assert result.code == 0, result.err
+    by_command(tmp_path, labelled(gold), code=0)
     assert column(tmp_path, "answer") == [town(q, r) for q in range(N) for r in ROUNDS]
     assert column(tmp_path, "question")[0] == "Here is 0"
     assert column(tmp_path, "golds")[0] == ([TOWNS[0]] if gold else [])
@@ -62,8 +61,7 @@ def test_a_label_beside_a_rationale_is_the_answer(tmp_path, gold):
 
 def test_a_reply_beside_a_label_is_a_question(tmp_path):
     made = [{**row, "response": f"{row['rationale']}: {row['label']}"} for row in labelled("expected")]
-    refused = by_command(tmp_path, made)
-    assert refused.code == 2
+    refused = by_command(tmp_path, made, code=2)
     assert by_command(tmp_path, made, *printed(refused, "'label' is the answer")).code == 0
     assert column(tmp_path, "answer")[0] == town(0, 1)
 
@@ -107,8 +105,7 @@ def test_a_comma_that_may_mean_either_is_asked_about(tmp_path):
 )
 def test_ids_that_look_alike_are_asked_about(tmp_path, of_first, of_others, form):
     made = rows(lambda q, r: {"id": (of_first if r == 1 else of_others).format(q)})
-    refused = by_command(tmp_path, made)
-    assert refused.code == 2
+    refused = by_command(tmp_path, made, code=2)
     options = printed(refused, "their rows belong together")
     assert options == ["--column", f"question_id=id:{form}"]
     assert by_command(tmp_path, made, *options).code == 0
@@ -169,8 +166,7 @@ AVERAGES = [
 @pytest.mark.parametrize("key", ["", "round"])
 def test_averages_are_refused(tmp_path, made, key):
     options = ["--column", f"question_id={next(iter(made[0]))}"] if key else []
-    refused = by_command(tmp_path, made, *options)
-    assert refused.code == 1
+    refused = by_command(tmp_path, made, *options, code=1)
     assert "the rows are averages" in refused.error
 
 

@@ -33,8 +33,7 @@ def test_two_providers_of_promptfoo_are_two_loops(tmp_path, monkeypatch):
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
     asked = ("--column", "question_id=question", "--column", "run=promptIdx")
     assert cli("import", tmp_path / "log.jsonl", "-o", tmp_path / "r.parquet", "--yes", *asked).code == 0
-    decided = cli("decide", tmp_path / "r.parquet")
-    assert decided.code == 2
+    decided = cli("decide", tmp_path / "r.parquet", code=2)
     assert "--where provider.id=openai:small" in decided.err
 
 
@@ -56,8 +55,7 @@ def test_the_printed_option_leaves_out_blank_rows_and_sums(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     rows = [f"Where is tower {q}?;{r};{TOWNS[(q + r) % 4]};{TOWNS[q % 4]}" for q in range(10) for r in (1, 2, 3, 4)]
     (tmp_path / "log.csv").write_text("\n".join(["question;round;answer;gold", *rows, ";;;", ";;Total;"]) + "\n")
-    refused = cli("import", "log.csv", "-o", "r.parquet", "--yes")
-    assert refused.code == 2
+    refused = cli("import", "log.csv", "-o", "r.parquet", "--yes", code=2)
     assert "--where 'question=*'" in refused.err
     read = cli("import", "log.csv", "-o", "r.parquet", "--yes", "--where", "question=*")
     assert "10 questions, 4 rounds each" in read.out

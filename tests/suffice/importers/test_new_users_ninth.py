@@ -29,8 +29,7 @@ def passes(again: range, *, timed: bool) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize(("again", "timed"), [(range(5), True), (range(30), False)])
 def test_passes_that_begin_again_are_further_runs(tmp_path, again, timed):
     rows = [*passes(again, timed=timed)]
-    refused = by_command(tmp_path, rows)
-    assert refused.code == 2
+    refused = by_command(tmp_path, rows, code=2)
     assert "begins again" in refused.err
     option = ("--column", "round=pass", "--column", "run=pass")
     assert " ".join(option) in refused.err
@@ -50,8 +49,7 @@ def test_tasks_of_a_session_are_questions(tmp_path, key, blank):
                 at = f"2026-03-02T08:{s:02}:{10 * task + r:02}"
                 rows.append({"at": at, key: f"S{s}", "user_question": asked, "answer": f"{TOWNS[(s + task + r) % 4]} {s}"})  # fmt: skip
     rows.sort(key=lambda row: row["at"][-2:])  # the sessions run side by side
-    refused = by_command(tmp_path, rows)
-    assert refused.code == 2
+    refused = by_command(tmp_path, rows, code=2)
     option = ("--column", "question_id=user_question", "--column", f"run={key}")
     assert " ".join(option) in refused.err
     assert by_command(tmp_path, rows, *option).code == 0
@@ -69,8 +67,7 @@ def test_failed_attempts_with_partial_text_are_no_rounds(tmp_path):
             is_again = (q + r) % 7 == 0
             rows += [failed] * is_again
             rows.append({**own, "attempt": 1 + is_again, "http_status": 200, "output": answer})
-    refused = by_command(tmp_path, rows)
-    assert refused.code == 2
+    refused = by_command(tmp_path, rows, code=2)
     for option in (("--where", "http_status=200"), ("--repeated", "last")):
         assert " ".join(option) in refused.err
         assert by_command(tmp_path, rows, *option).code == 0
@@ -89,8 +86,7 @@ def test_a_column_with_the_vote_shows_samples_and_not_the_gold_answer(tmp_path):
         drawn = drawn if q % 7 else [wrong] * 3 + [gold] * 2
         vote = max(dict.fromkeys(drawn), key=drawn.count)
         rows.append({"uid": q, "problem": f"What is {q}?", "solution": gold, "drawn": drawn, "majority": vote})
-    refused = by_command(tmp_path, rows, "--column", "rounds=drawn")
-    assert refused.code == 2
+    refused = by_command(tmp_path, rows, "--column", "rounds=drawn", code=2)
     assert "--samples" in refused.err
     assert "golds=majority" not in refused.err
     again = by_command(tmp_path, rows, "--column", "rounds=drawn", "--samples")
@@ -195,8 +191,7 @@ def test_letters_and_texts_of_options_are_read_in_one_form(tmp_path, gold, wante
         rows.append(
             {"id": q, "question": f"Where is tower {q}?", "options": options, "expected_answer": own_gold, **row}
         )
-    done = by_command(tmp_path, rows)
-    assert done.code == 0, done.err
+    by_command(tmp_path, rows, code=0)
     assert [*texts(tmp_path / "r.parquet").values()].count([{"D": "A", "Oslo": "Graz"}[wanted], wanted, wanted]) == 10
 
 

@@ -53,8 +53,7 @@ def test_closed_book_columns_are_round_0(tmp_path, first, second, name):
 @pytest.mark.parametrize("weak", ["direct_answer", "baseline_answer"])
 def test_weak_words_are_round_0_only_as_asked(tmp_path, weak):
     rows = wide(weak, "rag_answer")
-    refused = by_command(tmp_path, rows)
-    assert refused.code == 2
+    refused = by_command(tmp_path, rows, code=2)
     option = f"rounds={weak},rag_answer"
     assert option in refused.err
     assert by_command(tmp_path, rows, "--column", option).code == 0
@@ -100,8 +99,7 @@ def prefixes(order: int = 1) -> list[dict[str, Any]]:
 
 
 def test_tokens_of_prefixes_are_found_by_name(tmp_path):
-    shown = by_command(tmp_path, prefixes())
-    assert shown.code == 0
+    shown = by_command(tmp_path, prefixes(), code=0)
     assert "no column has" not in shown.out
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.column("thinking_tokens")[1].tolist() == [101, 201, 301, 401]
@@ -112,8 +110,7 @@ def test_tokens_of_prefixes_are_found_by_name(tmp_path):
 
 def test_tokens_that_do_not_rise_are_no_prefixes(tmp_path):
     rows = [{**row, "prefix_tokens": 300 + row["prefix_tokens"] // 100 % 2} for row in prefixes()]
-    shown = by_command(tmp_path, rows, "--details")
-    assert shown.code == 0
+    shown = by_command(tmp_path, rows, "--details", code=0)
     assert "thinking_tokens" not in read_recording(tmp_path / "r.parquet").names("signal")
     assert "thinking_tokens=prefix_tokens" in " ".join(shown.out.split())
 
@@ -135,23 +132,20 @@ def steps(**more: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("options", [(), ("--metric-column", "ok=task_success", "--ended", "rule")])
 def test_an_outcome_of_a_task_is_of_its_last_round(tmp_path, options):
-    shown = by_command(tmp_path, steps(), *options)
-    assert shown.code == 0
+    shown = by_command(tmp_path, steps(), *options, code=0)
     assert "exit_code=" not in shown.out
     recording = read_recording(tmp_path / "r.parquet")
     (name,) = (name for name in recording.names("metric") if name in ("ok", "task_success"))
     assert np.isfinite(recording.column(name)).sum() == 60
     command = next(line for line in shown.out.splitlines() if line.startswith("next: "))
-    decided = cli(*shlex.split(command)[2:], "-o", tmp_path / "d.json")
-    assert decided.code == 0
+    decided = cli(*shlex.split(command)[2:], "-o", tmp_path / "d.json", code=0)
     assert decided.out.startswith(("This cannot be judged yet", "caution"))
     assert "This cannot be judged yet" in decided.out
 
 
 def test_steps_without_an_outcome_name_no_next_command(tmp_path):
     rows = [{name: value for name, value in row.items() if name != "task_success"} for row in steps()]
-    shown = by_command(tmp_path, rows, "--column", "answer=")
-    assert shown.code == 0
+    shown = by_command(tmp_path, rows, "--column", "answer=", code=0)
     assert "next:" not in shown.out
     assert "exit_code=" not in shown.out
 
@@ -168,8 +162,7 @@ def cascade(**more: Any) -> list[dict[str, Any]]:
 def test_models_with_a_number_each_are_asked_about(tmp_path):
     rows = cascade(error=None)
     rows[6] |= {"answer": None, "error": "timeout"}
-    refused = by_command(tmp_path, rows)
-    assert refused.code == 2
+    refused = by_command(tmp_path, rows, code=2)
     assert "--column round=model:mini,large" in refused.err
     assert "--column run=model" in refused.err
     assert by_command(tmp_path, rows, "--column", "round=model:mini,large").code == 0
@@ -246,8 +239,7 @@ def test_what_the_calls_left_out_cost_is_said(tmp_path):
 
 def test_the_word_of_a_step_is_offered(tmp_path):
     rows = [{"label_id" if name == "parsed" else name: value for name, value in row.items()} for row in calls()]
-    refused = by_command(tmp_path, rows)
-    assert refused.code == 2
+    refused = by_command(tmp_path, rows, code=2)
     assert "--where step=classify" in refused.err
     assert "run=in_tok" not in refused.err
     assert by_command(tmp_path, rows, "--where", "step=classify").code == 0

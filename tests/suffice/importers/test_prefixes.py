@@ -127,8 +127,7 @@ def test_shares_of_finished_chains_are_not_deployable(tmp_path, name, whole):
     verdict = json.loads(decided.out)
     assert verdict["verdict"] == "do it"
     assert any("cannot be deployed" in note for note in verdict["notes"])
-    refused = cli("deploy", tmp_path / "d.json", "-o", tmp_path / "policy.json")
-    assert refused.code == 1
+    refused = cli("deploy", tmp_path / "d.json", "-o", tmp_path / "policy.json", code=1)
     assert "only when the chain has ended" in refused.err
     assert not (tmp_path / "policy.json").exists()
 

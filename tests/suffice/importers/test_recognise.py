@@ -117,8 +117,7 @@ def test_the_recording_is_named_after_the_source_unless_that_would_replace_anoth
 
 
 def test_the_old_order_of_arguments_is_an_error_with_the_new_command(tmp_path):
-    done = cli("import", "tabular", tmp_path / "run.csv")
-    assert done.code == 2
+    done = cli("import", "tabular", tmp_path / "run.csv", code=2)
     for part in (f"suffice import {tmp_path / 'run.csv'}", "--kind tabular"):
         assert part in " ".join(done.error.replace("│", " ").split()) or part in done.error.replace("\n", "")
     assert "one folder" in cli("import", "a.csv", "b.csv").error

@@ -45,8 +45,7 @@ def shape_of(source, **options):
 @pytest.mark.parametrize("n", [N, 2], ids=["all", "two"])
 def test_a_loop_that_ran_again_is_two_runs_if_said(n, tmp_path):
     source = write(tmp_path / "log.jsonl", rows(), rows(1, n=n))
-    told = cli("import", source, "-o", tmp_path / "log.parquet", "--yes")
-    assert told.code == 2
+    told = cli("import", source, "-o", tmp_path / "log.parquet", "--yes", code=2)
     assert "--column run=id" in told.err
     assert cli("import", source, "-o", tmp_path / "log.parquet", "--yes", "--column", "run=id").code == 0
     recording = read_recording(tmp_path / "log.parquet")

@@ -51,8 +51,7 @@ def test_a_column_that_counts_rows_as_they_come_is_not_asked_about(tmp_path):
 def test_the_same_agents_in_every_question_may_be_loops(tmp_path):
     rows = [(place, {"persona": name}) for name in ("planner", "baseline") for place in (1, 0)]
     source = log(tmp_path / "log.jsonl", rows)
-    told = cli("import", source, "-o", tmp_path / "log.parquet", "--yes")
-    assert told.code == 2
+    told = cli("import", source, "-o", tmp_path / "log.parquet", "--yes", code=2)
     assert "--column run=persona" in told.err
     assert cli("import", source, "-o", tmp_path / "log.parquet", "--yes", "--column", "run=persona").code == 0
     recording = read_recording(tmp_path / "log.parquet")

@@ -22,8 +22,7 @@ def team(q):
 
 def test_whose_texts_are_rounds_is_asked_and_answered(tmp_path):
     path = written(tmp_path / "team.jsonl", map(team, range(20)))
-    refused = cli("import", path, "-o", tmp_path / "team.parquet", "--yes")
-    assert refused.code == 2
+    refused = cli("import", path, "-o", tmp_path / "team.parquet", "--yes", code=2)
     command = next(line for line in refused.err.splitlines() if "--where source=solver" in line)
     assert cli(*shlex.split(command)[1:]).code == 0
     recording = read_recording(tmp_path / "team.parquet")
@@ -77,8 +76,7 @@ def test_numbered_outputs_of_two_generators_are_two_runs(tmp_path):
 def typed(path, option):
     """Type the command with an option that an import prints, and return the recording."""
     out = path.with_suffix(".parquet")
-    refused = cli("import", path, "-o", out, "--yes")
-    assert refused.code == 2
+    refused = cli("import", path, "-o", out, "--yes", code=2)
     command = next(line for line in refused.err.splitlines() if line.endswith(option))
     assert cli(*shlex.split(command)[1:]).code == 0
     return read_recording(out)

@@ -82,8 +82,7 @@ def phoenix(path):
 
 def read_as_printed(refused, value):
     command = next(line for line in refused.err.splitlines() if f"--where {value}" in line)
-    done = cli(*shlex.split(command)[1:])
-    assert done.code == 0, done.err
+    cli(*shlex.split(command)[1:], code=0)
     return read_recording(shlex.split(command)[shlex.split(command).index("-o") + 1])
 
 
@@ -99,8 +98,7 @@ def read_as_printed(refused, value):
 )
 def test_which_of_the_calls_in_turn_are_answers_is_asked(of_call, systems, value, tmp_path):
     path = langfuse(tmp_path / "log.jsonl", of_call, systems)
-    refused = cli("import", path, "-o", tmp_path / "log.parquet", "--yes")
-    assert refused.code == 2
+    refused = cli("import", path, "-o", tmp_path / "log.parquet", "--yes", code=2)
     recording = read_as_printed(refused, value)
     said = [CITIES[(q + (r == 0)) % 4] for q in range(N) for r in range(ROUNDS)]
     assert recording.table.column("answer").to_pylist() == said

@@ -363,8 +363,7 @@ def test_the_note_on_inspect_names_an_option_that_works(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "log.json").write_text(json.dumps(made.inspect_log(text="I think it is the slice.")))
     assert "--expected other-calls" in cli("import", "log.json", "-o", "a.parquet", "--details").words
-    other = cli("import", "log.json", "-o", "b.parquet", "--expected", "other-calls")
-    assert other.code == 0
+    other = cli("import", "log.json", "-o", "b.parquet", "--expected", "other-calls", code=0)
     assert "slice" in other.words
 
 
@@ -509,7 +508,6 @@ def test_several_runs_of_a_task_are_graded_apart_by_number(outcomes, grades, tmp
 
 def test_nobody_is_asked_to_label_the_states_of_files(tmp_path):
     shutil.copy(DATA / "mini_swe_agent_django__django-11163.traj.json.gz", tmp_path)
-    shown = cli("import", tmp_path, "-o", tmp_path / "out.parquet", "--yes")
-    assert shown.code == 0
+    shown = cli("import", tmp_path, "-o", tmp_path / "out.parquet", "--yes", code=0)
     assert "came to their end" in shown.words
     assert "--ask" not in shown.out

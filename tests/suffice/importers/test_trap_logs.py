@@ -60,8 +60,7 @@ def imported(log: str) -> tuple[bool, Result]:
     commands = re.findall(r"^ +suffice (.*)$", done.err, flags=re.MULTILINE)
     asks = done.code == 2 and bool(commands)
     if asks:
-        done = cli(*shlex.split(commands[0]))
-        assert done.code == 0, f"the printed command does not work: {commands[0]}\n{done.err}"
+        done = cli(*shlex.split(commands[0]), code=0)
     return asks, done
 
 

@@ -216,8 +216,7 @@ def test_the_command_prints_the_price_and_pays_only_if_told(endpoint, asked, tmp
     assert "give --yes" in refused.err
     assert "86 trial answers along 24 chains are 110 requests" in refused.err
     assert refused.err.count("$0.0") == 2
-    done = cli(*command, "--yes")
-    assert done.code == 0, done
+    cli(*command, "--yes", code=0)
     assert len(endpoint.requests) - before == 110
     assert cli(*command, "--yes").code == 0
     assert len(endpoint.requests) - before == 110
@@ -228,8 +227,7 @@ def test_the_command_prints_the_price_and_pays_only_if_told(endpoint, asked, tmp
 def test_decide_gives_its_sentence_and_names_the_price_of_asking(asked, tmp_path):
     log, out = chain_log(tmp_path, "tags"), tmp_path / "t.parquet"
     assert cli("think", "ask", log, "-o", out, *asked, "--yes").code == 0
-    decided = cli("decide", out, "-o", tmp_path / "d.json", "--cost", "tokens", "--json")
-    assert decided.code == 0, decided
+    decided = cli("decide", out, "-o", tmp_path / "d.json", "--cost", "tokens", "--json", code=0)
     verdict = json.loads(decided.out)
     assert verdict["sentence"]
     assert any("those of asking afterwards" in note for note in verdict["notes"])
@@ -242,8 +240,7 @@ def test_replies_without_the_marker_are_counted_before_anything_is_paid(asked, t
     log, out = written(tmp_path / "log.jsonl", rows), tmp_path / "t.parquet"
     refused = cli("think", "ask", log, "-o", out, *asked)
     assert "3 of 3 replies in the log have no answer after 'Answer:'" in refused.err
-    done = cli("think", "ask", log, "-o", out, *asked, "--answer-position", "whole", "--yes")
-    assert done.code == 0
+    done = cli("think", "ask", log, "-o", out, *asked, "--answer-position", "whole", "--yes", code=0)
     assert "no answer" not in done.err
     recording = read_recording(out)
     assert recording.column("em")[:, -1].tolist() == [1, 1, 1]

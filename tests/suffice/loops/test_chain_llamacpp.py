@@ -42,8 +42,7 @@ def chain(server, tmp_path_factory):
         ]
         (folder / f"{split}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         arguments = ("record", folder / f"{split}.jsonl", "-o", folder / f"{split}.parquet", "--base-url", server.url)
-        done = cli(*arguments, "--model", "tiny", "--set=max-tokens=24", "--set=concurrency=1")
-        assert done.code == 0, done
+        cli(*arguments, "--model", "tiny", "--set=max-tokens=24", "--set=concurrency=1", code=0)
     assert cli("calibrate", folder / "tune.parquet", "-o", folder / "tasr.json", "--rule", "tasr").code == 0
     return folder
 

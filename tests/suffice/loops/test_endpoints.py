@@ -430,8 +430,7 @@ def test_a_repeated_id_and_another_model_are_noted_while_recording_and_answering
             ("answer", "Where?", "--policy", tmp_path / "p.json", "--corpus", corpus(tmp_path / "corpus")),
         )
         for way in ways:
-            shown = cli(*way, "--base-url", endpoint.url, "--model", "m", "--set", "logprobs=false")
-            assert shown.code == 0, shown.err
+            shown = cli(*way, "--base-url", endpoint.url, "--model", "m", "--set", "logprobs=false", code=0)
             assert shown.err.count("gave the id '1' to two replies") == 1
             assert shown.err.count("replied as 'other'") == 1
 

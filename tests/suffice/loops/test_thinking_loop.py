@@ -222,8 +222,7 @@ def test_the_commands_record_replay_and_answer(endpoint, tmp_path):
     lines = [json.dumps({"id": name, "question": f"{name}?", "answers": ["42"]}) for name in CHAINS]
     (tmp_path / "q.jsonl").write_text("\n".join(lines))
     asked = ("--model", "m", "--base-url", endpoint.url, "--set", "every=2")
-    done = cli("think", "record", tmp_path / "q.jsonl", "-o", tmp_path / "t.parquet", *asked)
-    assert done.code == 0, done
+    cli("think", "record", tmp_path / "q.jsonl", "-o", tmp_path / "t.parquet", *asked, code=0)
     replayed = cli("replay", tmp_path / "t.parquet", "--rule", "token_budget(4)", "--json")
     answered = cli("think", "answer", "settles?", *asked, "--rule", "token_budget(4)", "--json")
     row = json.loads(replayed.out)["rows"][0]
@@ -241,8 +240,7 @@ def test_a_template_that_there_is_not_is_named(endpoint):
 def test_the_lines_of_deploy_stop_as_the_policy_was_judged(endpoint, recording, tmp_path, monkeypatch):
     policy = policy_for(recording, "dynasor(2)")
     policy.save(tmp_path / "judged.json")
-    deployed = cli("deploy", tmp_path / "judged.json", "-o", tmp_path / "policy.json", "--json")
-    assert deployed.code == 0, deployed
+    deployed = cli("deploy", tmp_path / "judged.json", "-o", tmp_path / "policy.json", "--json", code=0)
     monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     names: dict = {}
@@ -254,8 +252,7 @@ def test_the_lines_of_deploy_stop_as_the_policy_was_judged(endpoint, recording, 
             stopped.rounds[place],
             recording.answers[place, stopped.answer_position[place]],
         )
-    refused = cli("deploy", tmp_path / "judged.json", "--to", "langgraph")
-    assert refused.code == 1
+    refused = cli("deploy", tmp_path / "judged.json", "--to", "langgraph", code=1)
     assert "leave out --to" in refused.err
 
 

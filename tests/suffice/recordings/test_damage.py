@@ -444,10 +444,8 @@ def test_half_a_character_is_replaced_wherever_it_comes_in(tmp_path):
     data.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     with Endpoint(lambda body: {"choices": [{"message": {"content": "Answer: Oslo \ud800"}}]}) as endpoint:
         at = ("--base-url", endpoint.url, "--model", "m", "--set=logprobs=false", "--max-rounds", "2")
-        told = cli("record", data, "-o", tmp_path / "r.parquet", *at, f"--set=cache={tmp_path / 'c'}")
-        assert told.code == 0, told
-        answer = cli("answer", "Where\udce4 is it?", "--corpus", corpus_of(tmp_path), *at)
-        assert answer.code == 0, answer
+        cli("record", data, "-o", tmp_path / "r.parquet", *at, f"--set=cache={tmp_path / 'c'}", code=0)
+        cli("answer", "Where\udce4 is it?", "--corpus", corpus_of(tmp_path), *at, code=0)
         assert cli("answer", "Where\udce4 is it?", "--corpus", corpus_of(tmp_path), *at, "--json").code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert recording.answers.tolist() == [["Oslo \ufffd"] * 2] * 2

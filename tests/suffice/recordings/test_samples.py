@@ -72,8 +72,7 @@ def test_the_next_command_is_one_that_takes_samples(tmp_path, monkeypatch):
     source = file_of(tmp_path / "s.jsonl", answers, ["1"] * 25)
     told = cli("import", source, "--samples", "-o", "s.parquet", "-y")
     assert "next: suffice decide s.parquet" in told.out
-    replayed = cli("replay", "s.parquet", "--baseline", "full", "--set=orders=3")
-    assert replayed.code == 0
+    replayed = cli("replay", "s.parquet", "--baseline", "full", "--set=orders=3", code=0)
     assert "lead(3)" in replayed.out
     assert "next: suffice certify s.parquet" in replayed.out
     again = cli("import", source, "-o", "s.parquet", "-y")  # the mapping beside it says that they are samples
@@ -81,8 +80,7 @@ def test_the_next_command_is_one_that_takes_samples(tmp_path, monkeypatch):
     assert "next: suffice decide" in again.out
     (tmp_path / "rules.txt").write_text("settled(4)\n", "utf-8")
     assert cli("certify", "s.parquet", "--rules", "rules.txt", "--max-loss", 0.2, "--set=orders=3").code == 0
-    refused = cli("replay", "s.parquet", "--set=orders=0")
-    assert refused.code == 2
+    cli("replay", "s.parquet", "--set=orders=0", code=2)
     assert "independent samples" in cli("diagnose", "s.parquet").err
     assert "votes" in cli("search", "s.parquet", "--set=orders=2", "--set=resamples=20").out
 
@@ -165,8 +163,7 @@ def test_what_is_bundled_of_samples_is_small_and_its_source_named():
 
 @pytest.mark.whole
 def test_the_demo_certifies_what_loses_nothing_and_refuses_the_control(tmp_path):
-    told = cli("demo", "samples", "--set=orders=2", "--json", f"--set=markdown={tmp_path / 'samples.md'}")
-    assert told.code == 0
+    told = cli("demo", "samples", "--set=orders=2", "--json", f"--set=markdown={tmp_path / 'samples.md'}", code=0)
     outcomes = json.loads(told.out)
     certified = {
         name: {member["rule"]: member["certified"] for member in item["certificate"]["sequence"]}

@@ -20,8 +20,7 @@ def folder(tmp_path_factory):
     write(folder / "tune.parquet", rows(80, seed=1, prefix="tune"))
     write(folder / "fresh.parquet", rows(300, seed=2, prefix="cert", traps=0.01))
     write(folder / "few.parquet", rows(30, seed=3, prefix="few"))
-    done = cli("calibrate", folder / "tune.parquet", "--rule", "tasr", "-o", folder / "policy.json")
-    assert done.code == 0, done
+    cli("calibrate", folder / "tune.parquet", "--rule", "tasr", "-o", folder / "policy.json", code=0)
     return folder
 
 
@@ -53,8 +52,7 @@ def test_from_recordings_to_a_certified_policy(folder):
 def test_show_prints_the_certificate_what_it_assumes_and_what_breaks_it(folder):
     arguments = ("--max-loss", 0.05, "--path", "p_correct=0.2:0.8:4", "-o", folder / "shown.json")
     assert certify(folder, *arguments).code == 0
-    told = cli("data", "show", folder / "shown.json", "--details")
-    assert told.code == 0
+    told = cli("data", "show", folder / "shown.json", "--details", code=0)
     for words in (
         "at most 0.05",
         "It assumes",
@@ -79,8 +77,7 @@ def test_show_says_void_after_a_change_of_the_policy(folder, tmp_path):
     data = json.loads((tmp_path / "c.json").read_text())
     data["rule"] = data["rule"].replace("0.25", "0.1")
     (tmp_path / "c.json").write_text(json.dumps(data))
-    told = cli("data", "show", tmp_path / "c.json")
-    assert told.code == 0
+    told = cli("data", "show", tmp_path / "c.json", code=0)
     assert "VOID: the policy was changed" in told.out
     assert cli("data", "show", tmp_path / "c.json", "--json").json["certificate"] == "void"
 
@@ -89,8 +86,7 @@ def test_show_says_void_after_a_change_of_the_policy(folder, tmp_path):
 def test_show_says_suspended_where_the_loss_rose_since(folder, tmp_path):
     assert certify(folder, "--max-loss", 0.05, "-o", tmp_path / "c.json").code == 0
     Policy.load(tmp_path / "c.json").suspended_because("the loss rose at request r7").save(tmp_path / "c.json")
-    told = cli("data", "show", tmp_path / "c.json")
-    assert told.code == 0
+    told = cli("data", "show", tmp_path / "c.json", code=0)
     assert "SUSPENDED: the loss rose at request r7" in told.out
     assert "is suspended: the loss rose" in told.err
     shown = cli("data", "show", tmp_path / "c.json", "--json").json
@@ -99,8 +95,7 @@ def test_show_says_suspended_where_the_loss_rose_since(folder, tmp_path):
 
 
 def test_show_prints_a_policy_that_has_no_certificate(folder, tmp_path):
-    told = cli("data", "show", folder / "policy.json")
-    assert told.code == 0
+    told = cli("data", "show", folder / "policy.json", code=0)
     assert "no certificate" in told.out
     assert "p_correct from answer_margin" in told.out
     assert cli("data", "show", folder / "policy.json", "--json").json["certificate"] == "none"

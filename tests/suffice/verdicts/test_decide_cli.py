@@ -25,8 +25,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_the_sentence_comes_first_and_the_decision_is_written(folder):
-    done = cli("decide", "waste.parquet", "--metric", "quality")
-    assert done.code == 0, done.err
+    done = cli("decide", "waste.parquet", "--metric", "quality", code=0)
     assert done.out.startswith("Lower the cap from 5 to 2: it saves 60 % of the calls")
     assert len(done.out.splitlines()) <= 25
     assert "\ncap 4 " in done.out
@@ -62,16 +61,14 @@ def test_a_decision_about_a_metric_that_the_log_lacks_is_not_repeated(folder):
     assert cli("decide", "waste_few.parquet", "--metric", "quality").code == 0
     log = log_of(60, converged_at_2)
     write_recording(folder / "bare.parquet", log.table.drop_columns(["quality"]), log.metadata)
-    refused = cli("decide", "bare.parquet")
-    assert refused.code == 1
+    refused = cli("decide", "bare.parquet", code=1)
     assert "quality" in refused.error
 
 
 def test_a_decision_on_other_questions_is_not_continued_unasked(folder):
     assert cli("decide", "waste_few.parquet", "--metric", "quality").code == 0
     before = (folder / "decision.json").read_bytes()
-    refused = cli("decide", "earn_more.parquet", "--metric", "quality")
-    assert refused.code == 1
+    refused = cli("decide", "earn_more.parquet", "--metric", "quality", code=1)
     assert "other questions" in refused.error
     assert "--continue decision.json" in refused.error
     assert (folder / "decision.json").read_bytes() == before
@@ -82,8 +79,7 @@ def test_a_decision_on_other_questions_is_not_continued_unasked(folder):
 def test_what_was_declared_holds(folder, option):
     assert cli("decide", "waste_few.parquet", "--metric", "quality").code == 0
     before = (folder / "decision.json").read_bytes()
-    refused = cli("decide", "waste_few.parquet", *option)
-    assert refused.code == 1
+    refused = cli("decide", "waste_few.parquet", *option, code=1)
     assert "earlier decision" in refused.error
     assert (folder / "decision.json").read_bytes() == before
 

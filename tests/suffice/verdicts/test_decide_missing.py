@@ -145,8 +145,7 @@ def test_rows_missing_in_the_middle_are_refused(tmp_path):
     path = written(tmp_path / "log.csv", [3] * 40, lambda q, r: 1.0)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(line for line in lines if not line.startswith("question 7,2,")))
-    done = cli("import", path, "-o", tmp_path / "log.parquet", "--metric-column", "score=score", "--yes")
-    assert done.code == 2
+    done = cli("import", path, "-o", tmp_path / "log.parquet", "--metric-column", "score=score", "--yes", code=2)
     assert "question 7" in done.err
     assert "without gaps" in done.err
 

@@ -51,8 +51,7 @@ def test_the_candidates_of_a_vote_are_budgets_and_votes(advice):
 def test_what_is_advised_is_deployed_with_its_normalizer_and_runs(advice, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     advice.save("decision.json")
-    done = cli("deploy", "decision.json")
-    assert done.code == 0, done.err
+    done = cli("deploy", "decision.json", code=0)
     lines = own_lines(Policy.load("policy.json"), "policy.json")
     assert "sample(question)" in lines
     assert lines in done.out
@@ -139,7 +138,6 @@ def test_the_command_takes_orders(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     recording = bundled_recording(DATES)
     write_recording("dates.parquet", recording.table, recording.metadata)
-    told = cli("decide", "dates.parquet", "--set=orders=5", "--max-loss", "0.05")
-    assert told.code == 0, told.err
+    told = cli("decide", "dates.parquet", "--set=orders=5", "--max-loss", "0.05", code=0)
     assert told.out.startswith("Stop asking when ")
     assert "5 random orders" in told.words

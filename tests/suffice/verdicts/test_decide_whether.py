@@ -178,12 +178,10 @@ def test_two_columns_are_decided_by_two_commands(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     log = rows(lambda known: 0.97 if known > 0.5 else 0.1, lambda known: round(known, 3))
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
-    asked = cli("import", "log.jsonl")
-    assert asked.code == 2
+    asked = cli("import", "log.jsonl", code=2)
     assert "--column rounds=" in asked.err
     assert cli("import", "log.jsonl", "--column", "rounds=own,evidence_1", "--first-round", "0").code == 0
-    decided = cli("decide", "log.parquet", "--signal", "confidence")
-    assert decided.code == 0
+    decided = cli("decide", "log.parquet", "--signal", "confidence", code=0)
     assert "retrievals" in decided.words
 
 

@@ -54,8 +54,7 @@ def test_a_broken_log_exits_with_4_and_writes_a_fallback_policy(folder, tmp_path
     assert "alarm" in out["plot.svg"].read_text()
     families = {item.name for item in text_string_to_metric_families(out["figures.prom"].read_text())}
     assert {"suffice_audited_loss", "suffice_e_value", "suffice_log_stops", "suffice_log_rounds_saved"} <= families
-    calibrated = cli("calibrate", out["audited.parquet"], "--rule", "margin", "-o", tmp_path / "again.json")
-    assert calibrated.code == 0, calibrated
+    cli("calibrate", out["audited.parquet"], "--rule", "margin", "-o", tmp_path / "again.json", code=0)
     assert watched(folder, "broken").code == 0, "only with --exit-code"
 
 
@@ -105,8 +104,7 @@ def test_what_has_moved_exits_with_3_and_prints_the_commands(folder, tmp_path):
     moved = production_log(2000, margin=lambda number: 0.0 if number < 1000 else -1.0)
     write_recording(tmp_path / "moved.parquet", moved.table, moved.metadata)
     policy = folder / "policy.json"
-    shown = cli("watch", tmp_path / "moved.parquet", "--policy", policy, "--exit-code")
-    assert shown.code == 3
+    shown = cli("watch", tmp_path / "moved.parquet", "--policy", policy, "--exit-code", code=3)
     assert "Recalibrate the policy: answer_margin" in shown.words
     assert "--audited audited.parquet" in shown.out
     again = cli("watch", tmp_path / "moved.parquet", "--policy", policy, "--audited", tmp_path / "a.parquet")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import pytest
@@ -19,14 +18,13 @@ def test_single_outputs_are_replies_with_heads(tmp_path):
     reply = "[[ ## reasoning ## ]]\nPage {} of {}.\n\n[[ ## answer ## ]]\n{}\n\n[[ ## completed ## ]]"
     records = [{"history": [{"outputs": [reply.format(q, r, answer(q, r))]} for r in range(3)]} for q in range(60)]
     path = written(tmp_path, records)
-    position = first_choice(path)
-    assert imported(path, answer_position=position).preview.rounds[0].answer in CITIES
+    assert imported(path, answer_position=first_choice(path)).preview.rounds[0].answer in CITIES
 
 
-@pytest.mark.parametrize(("name", "metric"), [("is_success", "is_success"), ("passing", "passing")])
-def test_other_names_of_success_are_metrics(tmp_path, name, metric):
+@pytest.mark.parametrize("name", ["is_success", "passing"])
+def test_other_names_of_success_are_metrics(tmp_path, name):
     rows = [{"id": q, "trial": r, "answer": answer(q, r), name: r > 1} for q in range(9) for r in range(3)]
-    assert imported(written(tmp_path, rows)).by_round[-1].scores == {metric: 1.0}
+    assert imported(written(tmp_path, rows)).by_round[-1].scores == {name: 1.0}
 
 
 def test_a_critic_is_no_run(tmp_path):
@@ -53,8 +51,7 @@ def test_what_a_user_asks_is_no_round(tmp_path):
 def test_rounds_without_any_answer_are_asked_about(tmp_path):
     rounds = [[{"consensus": str(q + r), "votes": [str(r), str(q)]} for r in range(3)] for q in range(9)]
     path = written(tmp_path, [{"rounds": own} for own in rounds])
-    options = ["--column answer=consensus", "--column answer=votes", "--column answer="]
-    assert offered(path) == options
+    assert offered(path) == ["--column answer=consensus", "--column answer=votes", "--column answer="]
 
 
 def test_many_answers_make_a_short_question(tmp_path):
@@ -123,15 +120,6 @@ def test_gold_answers_in_brackets_are_noticed(tmp_path):
         for r in range(3)
     ]
     assert offered(written(tmp_path, rows))[0] == "--column golds=wanted"
-
-
-def test_verdicts_of_a_judge_are_a_metric(tmp_path):
-    rows = [
-        {"id": q, "attempt": r, "answer": f"x + {r}", "verdict": ("WRONG_ANSWER", "Accepted")[r]}
-        for q in range(9)
-        for r in range(2)
-    ]
-    assert by_round(written(tmp_path, rows)) == [0.0, 1.0]
 
 
 def test_gold_answers_called_after_the_answers(tmp_path):
@@ -206,16 +194,15 @@ def test_lists_of_golds_as_python_prints_them(tmp_path):
     rows = [
         {"id": q, "preds": str([answer(q, r) for r in range(3)]), "golds": str([CITIES[q % 4], "x"])} for q in range(9)
     ]
-    path = tmp_path / "frame.csv"
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, list(rows[0]))
-        table.writeheader()
-        table.writerows(rows)
-    assert by_round(path)[-1] == 1.0
+    assert by_round(written(tmp_path / "frame.csv", rows))[-1] == 1.0
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("grade", ("INCORRECT", "CORRECT")), ("verdict", ("not_attempted", "correct"))]
+    ("name", "words"),
+    [
+        ("grade", ("INCORRECT", "CORRECT")),
+        *(("verdict", own) for own in (("not_attempted", "correct"), ("WRONG_ANSWER", "Accepted"))),
+    ],
 )
 def test_words_of_a_grader_are_a_metric(tmp_path, name, words):
     rows = [{"id": q, "attempt": r, "answer": f"{q} {r}", name: words[r]} for q in range(9) for r in range(2)]

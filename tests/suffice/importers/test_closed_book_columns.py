@@ -1,4 +1,4 @@
-"""What a tenth tester misread, and the dead ends: closed-book columns, prefixes, outcomes of tasks, models in turn, folders."""
+"""Closed-book columns, prefixes, outcomes of tasks, models in turn, folders of tables, and calls beside the rounds."""
 
 from __future__ import annotations
 

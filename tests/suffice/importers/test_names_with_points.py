@@ -1,4 +1,4 @@
-"""What a further tester with fresh eyes misread: dots among names, two providers as one, replies read half right."""
+"""Points among names, two providers as one, and replies that are read half right."""
 
 from __future__ import annotations
 

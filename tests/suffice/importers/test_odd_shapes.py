@@ -1,4 +1,4 @@
-"""Logs that misled the importer when a new user tried it with shapes of their own."""
+"""Logs in shapes of their own: heads of replies, critics, harnesses, lists, words of graders, and gold answers by other names."""
 
 from __future__ import annotations
 

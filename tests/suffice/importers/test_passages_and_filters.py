@@ -1,4 +1,4 @@
-"""Logs that misled the importer when a third new user tried it: rows newest first, passages, chats, filters, sentences, epochs."""
+"""Rows newest first or one for each passage, chats of several questions, filters, sentences, trainings, judges, and epochs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ninth tester misread: passes that begin again, tasks within sessions, and attempts of a round that failed."""
+"""Passes that begin again, tasks within sessions, attempts of a round that failed, lines of a log, and runs of MLflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logs that misled the importer when a fifth new user tried it: redelivered messages, shuffled totals, second headers, sentences, hits."""
+"""Messages that are delivered twice, shuffled totals, second headers, sentences with numbers, and ids that name nothing."""
 
 from __future__ import annotations
 

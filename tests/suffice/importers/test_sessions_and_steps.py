@@ -1,4 +1,4 @@
-"""What a sixth tester misread: sessions, sub-questions, steps of agents, people in a chat, and tools that count as calls."""
+"""Sessions, sub-questions, steps of agents, people in a chat, and tools that count as calls."""
 
 from __future__ import annotations
 

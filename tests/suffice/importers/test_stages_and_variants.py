@@ -1,4 +1,4 @@
-"""Logs that misled the importer when another new user tried it: scores, stages, percentages, variants and letters."""
+"""Scores beside numbered answers, stages in words, percentages, variants of a prompt, and letters of options."""
 
 from __future__ import annotations
 

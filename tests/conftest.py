@@ -26,6 +26,7 @@ import pytest  # noqa: E402
 from hypothesis import HealthCheck, Phase, settings  # noqa: E402
 from scripts.slow_tests import LISTED, function_of  # noqa: E402
 
+from suffice.recordings import journal_file  # noqa: E402
 from suffice.recordings.recording import write_recording  # noqa: E402
 from tests.support import quick, shared  # noqa: E402
 from tests.support.cli_tools import cli  # noqa: E402
@@ -43,6 +44,7 @@ settings.register_profile(
 DEAR = {"subprocess.Popen": "starts a process", "os.fork": "starts a process", "os.posix_spawn": "starts a process"}
 """What only tests marked `whole` may do, by audit event."""
 _guarded = None
+SYNC, SYNC_FILE = os.fsync, journal_file._sync_file
 
 
 def pytest_collection_modifyitems(items):
@@ -126,6 +128,24 @@ def _certificates_are_read_once():
     """Each client of a test would read those of all authorities again, which takes longer than what it asks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", cache(ssl.create_default_context))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_waits_for_the_disk():
+    """A sync takes longer than most tests, and only a power cut would show what it does; `real_syncs` brings it back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file as well
+        patch.setattr(journal_file, "_sync_file", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="module")
+def real_syncs():
+    """Let files be synced as in use."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", SYNC)
+        patch.setattr(journal_file, "_sync_file", SYNC_FILE)
         yield
 
 

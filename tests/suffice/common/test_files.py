@@ -11,6 +11,8 @@ from suffice.common.files import json_lines, remove_leftovers, replacing, replac
 from suffice.errors import DataError
 from suffice.policy.session import Policy
 
+pytestmark = pytest.mark.usefixtures("real_syncs")
+
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     target = tmp_path / "a" / "p.json"

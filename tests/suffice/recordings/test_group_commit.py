@@ -14,6 +14,8 @@ from suffice.recordings import journal_file
 from suffice.recordings.group_commit import Write, writers_of
 from suffice.recordings.round_journal import Changes, RoundJournal
 
+pytestmark = pytest.mark.usefixtures("real_syncs")
+
 
 def held_together(path, values, commit_all):
     """Commit values in threads that wait for each other; return their errors, None where there is none."""

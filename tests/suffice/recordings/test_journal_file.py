@@ -16,6 +16,7 @@ from suffice.errors import BusyError, SchemaError
 from suffice.recordings import journal_file
 from suffice.recordings.journal_file import LockedJournal, encoded, read_records
 
+pytestmark = pytest.mark.usefixtures("real_syncs")
 VALUES = [["a", "caf\u00e9"], [], {"a": None}]
 
 

@@ -150,3 +150,14 @@ def labels_and_their_critique(draw: Draw) -> Log:
             if r < len(a.answers):
                 made.append({**row, "step": "critique", "response": f"is it {draw.prose(3)}?", **used})
     return Log(made, loops(questions))
+
+
+@shape("sc.jsonl", samples=True)
+def answers_of_samples_in_a_list(draw: Draw) -> Log:
+    """Independent answers to a question under the name of what was parsed, which says nothing of their order."""
+    questions = draw.asked(60, 6, kind="letter", right=(0.5, 0.5))
+    made = [
+        {"qid": a.number, "question": a.question, "answer_key": a.gold, "extracted_answers": list(a.answers)}
+        for a in questions
+    ]
+    return Log(made, loops(questions))

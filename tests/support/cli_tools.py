@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shlex
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,16 @@ class Result:
     def json(self) -> Any:
         """Standard output as strict JSON, and nothing but that."""
         return json.loads(self.out, parse_constant=_refuse)
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The arguments of each `suffice` command that stands on a line of its own, in the order of printing."""
+        lines = (line.strip() for line in f"{self.err}\n{self.out}".splitlines())
+        return [shlex.split(line)[1:] for line in lines if line.startswith("suffice ")]
+
+    def command(self, option: str) -> list[str]:
+        """Return the arguments of the first such command that has an option."""
+        return next(own for own in self.commands if f" {option} " in f" {shlex.join(own)} ")
 
     @property
     def error(self) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -42,10 +40,6 @@ def renamed(rows, **names):
 def read(position=None, log="log.jsonl", **options):
     summary = import_recording(log, out="log.parquet", answer_position=position, **options)
     return read_recording(summary.path), summary
-
-
-def printed_commands(done):
-    return [shlex.split(command) for command in re.findall(r"^ +suffice (.*)$", done.err, flags=re.MULTILINE)]
 
 
 # -- what is read -----------------------------------------------------------------------------------------------------
@@ -168,7 +162,7 @@ def test_whole_replies_are_asked_about_and_the_printed_command_works(kind, has_g
     assert "the answers may be inside replies: read whole, 0%" in asked.error
     assert "100% of the replies to the others have an answer" in asked.error
     assert all(len(line) < 600 for line in asked.err.splitlines())
-    command, *_, whole = printed_commands(asked)
+    command, *_, whole = asked.commands
     assert cli(*command).code == 0
     assert [a.rstrip(".") for a in read_recording("log.parquet").answers[4].tolist()] == answers_of(4)
     assert cli(*whole).code == 0
@@ -179,12 +173,12 @@ def test_a_gold_answer_under_another_name_is_asked_about_with_the_position(kind)
     write(renamed(records(kind), expected="answer"))
     asked = cli("import", "log.jsonl", "-o", "log.parquet", "--yes")
     assert "may be the gold answer" in asked.error
-    first, last = printed_commands(asked)
+    first, last = asked.commands
     assert "--answer-position" not in last
     assert cli(*first).code == 0
     assert [a.rstrip(".") for a in read_recording("log.parquet").answers[4].tolist()] == answers_of(4)
     given = cli("import", "log.jsonl", "-o", "log.parquet", "--yes", "--answer-position", "boxed")
-    assert all("--column" in command and command.count("--answer-position") == 1 for command in printed_commands(given))
+    assert all("--column" in command and command.count("--answer-position") == 1 for command in given.commands)
 
 
 def test_a_mark_beside_another_that_agrees_as_well_is_asked_about():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import shlex
 
 import numpy as np
 import pytest
@@ -42,11 +41,6 @@ def nested(answers, golds=None):
     return records if golds is None else [{**item, "gold": gold} for item, gold in zip(records, golds, strict=True)]
 
 
-def commands(error):
-    """Return the commands that an error prints, as a shell takes them apart."""
-    return [shlex.split(line)[1:] for line in error.splitlines() if line.strip().startswith("suffice ")]
-
-
 @pytest.mark.parametrize("theirs", MODEL_TEXTS)
 def test_answer_or_gold_is_asked_with_commands_that_work(theirs, tmp_path):
     source = written(tmp_path, gold_as_answer(theirs, n=8))
@@ -54,7 +48,7 @@ def test_answer_or_gold_is_asked_with_commands_that_work(theirs, tmp_path):
     done = cli("import", source, "-o", out, "--yes", code=2)
     assert not out.exists()
     assert f"answer='Oslo' and {theirs}='Lima'" in done.error
-    other, same = commands(done.error)
+    other, same = done.commands
     assert cli(*other).code == 0
     recording = read_recording(out)
     np.testing.assert_array_equal(recording.column("em"), [[0, 0, 1, 1]] * 8)
@@ -75,7 +69,7 @@ def test_an_answer_equal_to_gold_is_never_advised_to_stop_early(tmp_path):
         for r in (1, 2, 3, 4)
     ]
     source = written(tmp_path, rows)
-    read, _ = commands(cli("import", source, "-o", tmp_path / "r.parquet", "--yes").error)
+    read, _ = cli("import", source, "-o", tmp_path / "r.parquet", "--yes").commands
     assert cli(*read).code == 0
     decided = cli("decide", tmp_path / "r.parquet", "-o", tmp_path / "d.json", "--json").json
     (once,) = [row for row in decided["candidates"] if row["policy"] == "fixed_k(1)"]
@@ -129,9 +123,9 @@ def test_a_few_answers_that_change_do_not_hide_gold_answers(tmp_path):
     for q in (7, 100, 399):
         rows[4 * q + 2]["answer"] = "a slip"
     source, out = written(tmp_path, rows), tmp_path / "r.parquet"
-    error = cli("import", source, "-o", out, "--yes").error
-    assert "'answer' is the same in every row of a question, but for 3 of 400 questions" in error
-    read, _ = commands(error)
+    refused = cli("import", source, "-o", out, "--yes")
+    assert "'answer' is the same in every row of a question, but for 3 of 400 questions" in refused.error
+    read, _ = refused.commands
     done = cli(*read, code=0)
     assert "the gold answers of 3 questions differ between rows, so that they count as unknown" in done.words
     em = read_recording(out).column("em")
@@ -148,7 +142,7 @@ def test_golds_equal_to_nearly_all_answers_are_questioned_unless_named(tmp_path)
     source, out = written(tmp_path, nested(answers, ["Oslo"] * 20)), tmp_path / "r.parquet"
     done = cli("import", source, "-o", out, "--yes", code=2)
     assert "in 58 of 60 rounds" in done.error
-    keep, drop = commands(done.error)
+    keep, drop = done.commands
     assert cli(*keep).code == 0
     assert np.isfinite(read_recording(out).column("em")).all()
     assert cli(*drop).code == 0
@@ -164,7 +158,7 @@ def test_colliding_ids_are_separated_by_the_text_the_error_names(tmp_path):
     ]
     done = cli("import", written(tmp_path, rows), "-o", tmp_path / "r.parquet", code=2)
     assert "'0 + 1?' there and '10 + 1?' here" in done.error
-    (command,) = commands(done.error)
+    (command,) = done.commands
     assert cli(*command).code == 0
     assert read_recording(tmp_path / "r.parquet").shape == (20, 2)
 
@@ -285,7 +279,7 @@ def test_an_ambiguous_comparison_is_asked_with_commands_that_work(tmp_path):
     source, out = written(tmp_path / "log.csv", rows), tmp_path / "r.parquet"
     done = cli("import", source, "-o", out, "--yes", code=2)
     assert not out.exists()
-    numbers, ids = commands(done.error)
+    numbers, ids = done.commands
     for words, match in ((numbers, [[0, 1]] * 8), (ids, [[0, 0]] * 8)):
         assert cli(*words).code == 0
         np.testing.assert_array_equal(read_recording(out).column("match"), match)

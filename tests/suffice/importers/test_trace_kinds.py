@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 
 import pytest
 
@@ -81,9 +80,9 @@ def phoenix(path):
 
 
 def read_as_printed(refused, value):
-    command = next(line for line in refused.err.splitlines() if f"--where {value}" in line)
-    cli(*shlex.split(command)[1:], code=0)
-    return read_recording(shlex.split(command)[shlex.split(command).index("-o") + 1])
+    command = refused.command(f"--where {value}")
+    cli(*command, code=0)
+    return read_recording(command[command.index("-o") + 1])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,9 @@ from suffice_papers.experiments.plan import Experiment
 from suffice_papers.experiments.reading import read_experiment
 from suffice_papers.experiments.run import PAGE, ExperimentRun, run_experiment
 from suffice_papers.printing import stage_bar
+
+_LEGENDS = re.compile("calls: |at most: |memory: |minutes: ")
+"""Beginnings of notes that make room for problems on the screen."""
 
 
 def run_command(
@@ -76,10 +80,16 @@ def run_command(
 def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: str) -> None:
     """Show the remaining cost and the problems; exit with 2 if there are problems."""
     estimate = estimate_experiment(experiment, folder)
-    can_try = estimate.needs_pilot and experiment.protocol != "cbdr"
-    then = f"{again} --dry-run" if estimate.problems else f"{again} --pilot 5 --dry-run" if can_try else again
-    sentences = [estimate.sentence, *estimate.problems]
-    screen = Screen(sentences=sentences, tables=estimate.tables(), notes=estimate.problems, then=then)
+    again += " --dry-run" * bool(estimate.problems) or " --pilot 5 --dry-run" * estimate.needs_pilot
+    screen = Screen(
+        sentences=[estimate.sentence, *estimate.problems],
+        tables=estimate.tables(),
+        notes=estimate.problems,
+        shown=max(1, len(estimate.stages)),
+        then=again,
+    )
+    if estimate.stages and estimate.problems:
+        screen = replace(screen, shown=1, quiet=_LEGENDS)
     output.show(estimate.to_dict(), screen)
     if estimate.problems:
         raise typer.Exit(2)

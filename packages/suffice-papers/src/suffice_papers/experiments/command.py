@@ -35,7 +35,11 @@ def run_command(
     ] = None,
     pilot: Annotated[
         int | None,
-        typer.Option("--pilot", min=1, help="Only record so many questions of each split; the whole run keeps them."),
+        typer.Option(
+            "--pilot",
+            min=1,
+            help="Only record so many questions of each split, which the whole run keeps; of CBDR, measure each stage on them.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool,

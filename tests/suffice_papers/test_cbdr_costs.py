@@ -283,13 +283,14 @@ def test_a_stage_that_does_not_fit_is_a_problem_beside_all_others(large, tmp_pat
     assert all("comparison of rerankers" in text and "a card" in text for text in obstacles.estimates)
     assert all(len(text) <= 600 for text in obstacles.listed)
     plan, stages = stages_of(experiment)
-    assert (
-        stages["hidden states"].verdict(plan.total) == "in smaller batches"
-        or stages["hidden states"].total < plan.total
-    )
-    shown = cli("run", tmp_path / "cbdr.toml", "--dry-run", "--details")
+    assert stages["hidden states"].verdict(plan.total) == "yes"
+    assert stages["comparison of rerankers"].verdict(plan.total) == "no"
+    shown = cli("run", tmp_path / "cbdr.toml", "--dry-run")
     assert shown.code == 2
-    assert "does not" not in shown.err
+    assert "comparison of rerankers with llama3-8b + bge needs at least 17" in shown.words
+    result = cli("run", tmp_path / "cbdr.toml", "--dry-run", "--json").json
+    (memory,) = (table for table in result["stages"] if table["title"].startswith("Memory"))
+    assert {row["fits"] for row in memory["rows"] if "comparison" in row["stage"]} == {"no"}
 
 
 def test_a_full_batch_that_does_not_fit_is_cut_and_said(large):

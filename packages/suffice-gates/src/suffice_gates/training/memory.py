@@ -171,3 +171,10 @@ def device_memory(device: str | None) -> tuple[str, int | None]:
     with suppress(AttributeError, ValueError):  # not on every system
         return "this machine", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return "this machine", None
+
+
+def device_name(device: Any) -> str:
+    """Return the name of the device of a loaded model: that of the GPU, or the kind of the device."""
+    import torch
+
+    return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else f"this machine's {device.type}"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.cli.local import hub_name
 from suffice.common.tables import Column, Table
 from suffice.errors import SufficeError
 from suffice.loops.models.prompts import prompt
 from suffice.loops.retrieval import Question
+from suffice.policy.rounds import Passage
 from suffice_gates.training.memory import GIB, device_memory, pass_memory, training_memory
 from suffice_gates.training.reranker_trainer import in_parts
+from suffice_papers.cbdr.names import display_name
 from suffice_papers.experiments.cbdr_cells import all_questions
 from suffice_papers.experiments.hub import FoundModel, find_model
 from suffice_papers.experiments.plan import Cell, Experiment
@@ -105,7 +106,7 @@ class MemoryPlan:
                 remedy = (
                     "write checkpointing = true or fewer passage-tokens in [cbdr.settings.reranker]"
                     if stage.stage == _TRAINING
-                    else "set dtype to bfloat16, or take a smaller model"
+                    else "write dtype = 'bfloat16' where it is not, or take smaller models"
                 )
                 yield (
                     f"memory: {stage.stage} with {stage.models} needs at least {stage.least / GIB:,.1f} GiB on {self.device}, and that has "
@@ -134,7 +135,7 @@ class MemoryPlan:
             why.append(f"the memory of {self.device}, which memory = 24 (GiB) in [cbdr.gpu] says")
         notes = [f"unknown: {'; '.join(dict.fromkeys(why))}"] if why else []
         notes.append(
-            "memory: weights in the number type of the stage; activations of one layer, and keys and values of all, for a full batch of the longest "
+            "the memory counts weights in the number type of the stage; activations of one layer, and keys and values of all, for a full batch of the longest "
             f"prompts at {CHARACTERS_PER_TOKEN} characters a token; of training, weights, gradients and moments in fp32 and the longest pairs; "
             "without the device's own half GiB"
         )
@@ -143,10 +144,18 @@ class MemoryPlan:
         return tuple(notes)
 
 
-def plan_memory(cells: Iterable[Cell], experiment: Experiment) -> MemoryPlan:
-    """Estimate the memory of each stage of the cells, on the GPU of the file or the device of this machine."""
-    cells, gpu = list(cells), experiment.cbdr.gpu
-    stages = memory_stages(cells, experiment)
+def plan_memory(
+    cells: Sequence[Cell], experiment: Experiment, stages: tuple[StageMemory, ...] | None = None
+) -> MemoryPlan:
+    """Estimate the memory of each stage of the cells, on the GPU of the file or the device of this machine.
+
+    Args:
+        cells: Cells whose pipelines have not finished.
+        experiment: The experiment.
+        stages: The result of `memory_stages`, if it is known.
+    """
+    gpu = experiment.cbdr.gpu
+    stages = memory_stages(cells, experiment) if stages is None else stages
     wanted = next((cell.model.options.device for cell in cells), None)
     name, total = device_memory(wanted) if gpu.memory is None or not runs_anywhere(wanted) else ("", None)
     absent = "" if name or runs_anywhere(wanted) else str(wanted)
@@ -239,7 +248,7 @@ def _of_training(experiment: Experiment) -> StageMemory:
     weights = None if n is None else n * _SINGLE
     return StageMemory(
         stage=_TRAINING,
-        models=hub_name(chosen.cross_encoder)[0],
+        models=display_name(chosen.cross_encoder),
         weights=weights,
         states=None if estimate is None or weights is None else estimate.states - weights,
         activations=None if estimate is None else estimate.total(rows * pairs) - estimate.states,
@@ -285,7 +294,7 @@ def _largest_reranker(experiment: Experiment) -> tuple[tuple[float, FoundModel] 
         if model is None or size is None:
             why.append(problem)
         else:
-            found.append((size, model, hub_name(name)[0]))
+            found.append((size, model, display_name(name)))
     if not found or why:
         return None, "rerankers", tuple(why)
     size, model, name = max(found, key=lambda item: item[0])
@@ -314,15 +323,21 @@ def _longest_prompt(cells: Sequence[Cell], experiment: Experiment, passages: int
     """Estimate the tokens of the longest prompt with so many passages; None if questions cannot be loaded."""
     if any(cell.data.problem is not None for cell in cells):
         return None
-    longest = 0
-    for cell in cells:
-        template = prompt(cell.prompt)
-        for question in all_questions(CellFolder(Path(), cell, experiment)):
-            messages: Any = template.messages(question.question, _longest(question, passages))
-            longest = max(longest, sum(len(message["content"]) for message in messages))
-    return math.ceil(longest / CHARACTERS_PER_TOKEN)
+    characters = []
+    for cell in {(cell.data.name, cell.prompt): cell for cell in cells}.values():
+        questions = all_questions(CellFolder(Path(), cell, experiment))
+        longest = max(questions, key=lambda question: _length(question, passages))
+        chosen = sorted(longest.passages, key=_characters)[max(0, len(longest.passages) - passages) :]
+        messages: Any = prompt(cell.prompt).messages(longest.question, chosen)
+        characters.append(sum(len(message["content"]) for message in messages))
+    return math.ceil(max(characters) / CHARACTERS_PER_TOKEN)
 
 
-def _longest(question: Question, n: int) -> list[Any]:
-    """Return the longest passages of a question."""
-    return sorted(question.passages, key=lambda passage: -len(passage.text))[:n]
+def _length(question: Question, passages: int) -> int:
+    """Return the characters of a question with its longest passages."""
+    sizes = sorted(map(_characters, question.passages))
+    return len(question.question) + sum(sizes[max(0, len(sizes) - passages) :])
+
+
+def _characters(passage: Passage) -> int:
+    return len(passage.title) + len(passage.text)

@@ -11,6 +11,7 @@ from typing import Any
 from suffice.common.files import write_file
 from suffice.common.results import jsonable
 from suffice.loops.models.prompts import prompt
+from suffice_gates.training.memory import device_name
 from suffice_papers.cbdr.pilot import Measured, pilot_cbdr
 from suffice_papers.cbdr.work import answer_of
 from suffice_papers.experiments.building import content_of, stated_options
@@ -79,7 +80,7 @@ def pilot_cbdr_cell(folder: CellFolder, n: int, report: Callable[[str, int, int]
     stored = {
         "settings": _settings(folder),
         "questions": n,
-        "device": _device_name(target),
+        "device": device_name(target.loaded.network.device),
         "measured": {what: item.to_dict() for what, item in measured.items()},
     }
     write_file(folder.file(_FILE), json.dumps(jsonable(stored), indent=1, sort_keys=True) + "\n")
@@ -120,11 +121,3 @@ def _digest(folder: CellFolder) -> str:
     data = folder.cell.data
     hashes = [digest for split in data.splits for digest in data.hashes(split).values()]
     return sha256("".join(hashes).encode()).hexdigest()[:16]
-
-
-def _device_name(target: Any) -> str:
-    """Return the name of the device of a model."""
-    import torch
-
-    device = target.loaded.network.device
-    return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else f"this machine's {device.type}"

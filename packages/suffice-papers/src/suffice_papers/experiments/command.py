@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -19,9 +18,6 @@ from suffice_papers.experiments.plan import Experiment
 from suffice_papers.experiments.reading import read_experiment
 from suffice_papers.experiments.run import PAGE, ExperimentRun, run_experiment
 from suffice_papers.printing import stage_bar
-
-_LEGENDS = re.compile("calls: |at most: |memory: |minutes: ")
-"""Beginnings of notes that make room for problems on the screen."""
 
 
 def run_command(
@@ -88,12 +84,10 @@ def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: 
     screen = Screen(
         sentences=[estimate.sentence, *estimate.problems],
         tables=estimate.tables(),
-        notes=estimate.problems,
-        shown=max(1, len(estimate.stages)),
+        notes=[f"problem: {problem}" for problem in estimate.problems],
+        shown=1 if estimate.problems else max(1, len(estimate.stages)),
         then=again,
     )
-    if estimate.stages and estimate.problems:
-        screen = replace(screen, shown=1, quiet=_LEGENDS)
     output.show(estimate.to_dict(), screen)
     if estimate.problems:
         raise typer.Exit(2)

@@ -31,9 +31,10 @@ def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> 
     cells = list(cells)
     yield from _disk_problems(cells, experiment, out)
     if experiment.protocol == "cbdr":
-        is_small = all(stage.least < _SMALL for stage in memory_stages(cells, experiment))
+        own = memory_stages(cells, experiment)
+        is_small = all(stage.least < _SMALL for stage in own)
         if not (is_small and all(runs_anywhere(cell.model.options.device) for cell in cells)):
-            yield from plan_memory(cells, experiment).problems()
+            yield from plan_memory(cells, experiment, own).problems()
         return
     stages: dict[tuple[str, str], dict[str, tuple[ModelPart, float]]] = defaultdict(dict)
     for cell in cells:

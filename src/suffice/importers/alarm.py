@@ -10,6 +10,7 @@ from typing import Any, Literal
 from suffice.common.results import UNLESS_EMPTY
 from suffice.common.tables import CAUTION
 from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices
 from suffice.importers.facts import Facts
 from suffice.importers.names import RUNS, last_name
 from suffice.recordings.runs import RUN_FILE
@@ -75,7 +76,7 @@ class Read:
         return bool(self.options.get("samples"))
 
 
-Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]] | tuple[str, dict[str, tuple[dict[str, Any], str]], str]
+Doubt = tuple[str, Choices] | tuple[str, Choices, str]
 """The sentence of an alarm, the other readings that answer it, and the one of them that the log itself confirms, if any."""
 
 

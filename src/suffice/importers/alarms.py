@@ -18,12 +18,12 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers import gold_alarms, order_alarms, own_alarms, reply_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
+from suffice.importers.choices import Choices, as_options, of_each, of_options, of_rows
 from suffice.importers.facts import Facts
 from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
-from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.run_outcomes import LAST_ROUND
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
@@ -97,13 +97,11 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
             answer = read.columns.get("answer", "answer")
             said = name.removeprefix("imported_") if name != "text" else read.columns.get("text", name)
             golds = read.columns.get("golds")
-            readings = answer_readings(answer, [said], golds, may_be_gold=golds is None)
             sentence = (
                 f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, while {said!r} varies between "
                 f"the rounds of {n:,}: {answer!r} may be a gold answer or an input, and {said!r} what the model said"
             )
-            choices = {option: ({"columns": columns}, meaning) for option, (columns, meaning) in readings.items()}
-            yield sentence, choices
+            yield sentence, as_options(answer_readings(answer, [said], golds, may_be_gold=golds is None))
 
 
 def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Doubt]:
@@ -130,17 +128,10 @@ def _empty_answers(read: Read) -> Iterator[Doubt]:
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
             f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
-        theirs = [read.columns.get(f"{name} (metric)", name) for name in said]
-        yield (
-            sentence,
-            {
-                f"--column {quoted(f'answer={name}')}": (
-                    {"columns": {"answer": name}},
-                    f"{name!r} is what the model said",
-                )
-                for name in theirs
-            },
-        )
+        choices: Choices = {}
+        for theirs in [read.columns.get(f"{name} (metric)", name) for name in said]:
+            choices |= of_options(f"{theirs!r} is what the model said", columns={"answer": theirs})
+        yield sentence, choices
 
 
 def _one_question(read: Read) -> Iterator[Doubt]:
@@ -150,10 +141,7 @@ def _one_question(read: Read) -> Iterator[Doubt]:
     if is_one and text and read.source == "tabular":
         sentence = f"all {facts.trajectories:,} trajectories have the same question in {text!r}: it may be an instruction or an example"
         own = read.columns.get("question_id", "record")
-        yield (
-            sentence,
-            {"--column question=": ({"columns": {"question": ""}}, f"each {own!r} is a question of its own")},
-        )
+        yield sentence, of_options(f"each {own!r} is a question of its own", columns={"question": ""})
 
 
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
@@ -167,7 +155,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
         f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have no answer in any question: they are "
         "steps of the loop, and only steps that end with an answer are rounds"
     )
-    choices: dict[str, tuple[dict[str, Any], str]] = {}
+    choices: Choices = {}
     for name, (answering, others) in facts.kinds.items():
         if len(answering) == 1 and answering.isdisjoint(others) and answering != {"None"}:
             theirs, (value,) = name.removeprefix("imported_"), answering

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
+from suffice.importers.choices import of_columns
 from suffice.importers.id_forms import ALIKE, ANY_CASE, alike_pairs, plain_id, plain_text
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape, column_names
@@ -63,13 +63,8 @@ def refuse_alike_ids(rows: Sequence[Record], key: str, question: str, golds: str
                 f"{counted(len(pairs), 'pair')} of ids in {key!r} differ in {what} alone, such as {one!r:.40} and {other!r:.40}: do they "
                 "name one question each?",
                 "columns",
-                {
-                    f"--column {quoted(f'question_id={key}:{form}')}": (
-                        {"question_id": f"{key}:{form}"},
-                        "they do, and their rows belong together",
-                    ),
-                    f"--column {quoted(f'question_id={key}')}": ({"question_id": key}, "each is a question of its own"),
-                },
+                of_columns({"question_id": f"{key}:{form}"}, "they do, and their rows belong together")
+                | of_columns({"question_id": key}, "each is a question of its own"),
             )
 
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.names import (
     FEEDBACK,
     GOLDS,
@@ -165,7 +165,7 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
             f"last {reply!r}, such as {said!r:.40}. A loop can stop only where each round has an answer: if these are steps to a "
             "later one, log an answer in each",
             "columns",
-            {_options({"answer": reply}): ({"answer": reply}, f"{reply!r} is an answer in each round")},
+            of_columns({"answer": reply}, f"{reply!r} is an answer in each round"),
         )
 
 
@@ -197,14 +197,14 @@ def refuse_unread_answer(
             name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled") and table.filled(name)
         ]
     if names:
-        choices: dict[str, tuple[Any, str]] = {
-            _options({"answer": name}): ({"answer": name}, f"{name!r} is what the model said") for name in names
-        }
+        choices: Choices = {}
+        for name in names:
+            choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
         raise UnsettledError(
             f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
             f"{'differs' if len(names) == 1 else 'differ'} between the rows of a question",
             "columns",
-            {**choices, "--column answer=": ({"answer": ""}, "there is none")},
+            choices | of_columns({"answer": ""}, "there is none"),
         )
 
 
@@ -289,7 +289,7 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
             raise UnsettledError(
                 f"no column is called like an answer, but {gold!r} like the gold answer of {name!r}",
                 "columns",
-                {_options(columns): (columns, meaning)},
+                of_columns(columns, meaning),
             )
 
 
@@ -302,14 +302,8 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
     if name:
         several = sum(n > 1 for n in Counter(map(str, ids)).values())
         has_rounds = _has_rounds(table, ids, name)
-        own = {"question_id": name, "run": key}
-        choices = {
-            _options(own): (
-                own,
-                f"each {name!r} is a question, and the rows up to the next one of its {key!r} are its rounds",
-            )
-        }
-        first = {"question_id": key}
+        meaning = f"each {name!r} is a question, and the rows up to the next one of its {key!r} are its rounds"
+        each = of_columns({"question_id": name, "run": key}, meaning) if has_rounds else {}
         meaning = f"all rows of one {key!r} are about its first question: each reply is a round"
         said = (
             "the rows may be rounds of several questions"
@@ -320,7 +314,7 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
             f"{name!r} differs between the rows of {table.changing_in(name, ids):,} of {several:,} values of {key!r}: if a user asks something "
             f"else each time, {said}",
             "columns",
-            {**(choices if has_rounds else {}), _options(first): (first, meaning)},
+            each | of_columns({"question_id": key}, meaning),
         )
 
 
@@ -422,19 +416,12 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
     return f"{doubt}: {place} has {answer}={said!r:.40} and {other}={text!r:.40}"
 
 
-def answer_readings(
-    answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool
-) -> dict[str, tuple[Any, str]]:
+def answer_readings(answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool) -> Choices:
     """Return the possible readings by their options; each names both answers and gold answers."""
     kept = {"golds": golds} if golds else {}
-    result: dict[str, tuple[Any, str]] = {}
+    result: Choices = {}
     for name in candidates:
         columns = {"answer": name, **({"golds": answer} if may_be_gold else kept)}
         gold = f", and {answer!r} the gold answer" if may_be_gold else ""
-        result[_options(columns)] = (columns, f"{name!r} is what the model said{gold}")
-    result[_options({"answer": answer, **kept})] = ({"answer": answer, **kept}, f"{answer!r} is what the model said")
-    return result
-
-
-def _options(columns: dict[str, str]) -> str:
-    return " ".join(f"--column {quoted(f'{ours}={theirs}')}" for ours, theirs in columns.items())
+        result |= of_columns(columns, f"{name!r} is what the model said{gold}")
+    return result | of_columns({"answer": answer, **kept}, f"{answer!r} is what the model said")

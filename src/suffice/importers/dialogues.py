@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from suffice.errors import UnsettledError
+from suffice.importers.choices import of_columns
 from suffice.importers.fields import flat
 from suffice.importers.grades import is_grade
 from suffice.importers.names import is_person
@@ -91,12 +92,7 @@ def refuse_several_questions(conversations: Sequence[_Messages], name: str, opti
             f"each conversation in {name!r} asks several questions, such as {first[:_SHOWN]!r} and {text[:_SHOWN]!r}: their answers are "
             "no rounds of one question, and if each was answered once, there is nothing to stop",
             "columns",
-            {
-                f"--column {option}={name}": (
-                    {option: name},
-                    "they ask again about the first question: each reply is a round",
-                )
-            },
+            of_columns({option: name}, "they ask again about the first question: each reply is a round"),
         )
 
 

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices, of_each, of_options, of_rows
 from suffice.importers.grid import whole_number
 from suffice.importers.names import last_name
 from suffice.importers.records import Record
-from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.shape import ANY, Shape, column_names
 from suffice.importers.stages import changed_by
 from suffice.importers.table_columns import TableColumns
@@ -33,7 +33,7 @@ _MESSAGES = frozenset({"error", "error_message", "error_msg", "exception"})
 """Names of columns that are filled where a call failed."""
 
 _TRUE = frozenset({"true", "yes", *map(str, range(1, 10))})
-ALL_ROWS = {"--column round=": ({"columns": {"round": ""}}, "all rows of a question are rounds, in their order")}
+ALL_ROWS = of_options("all rows of a question are rounds, in their order", columns={"round": ""})
 """The option that reads all rows as rounds."""
 
 _NEARLY_ALL, _HARDLY_ANY = 0.9, 0.1
@@ -47,7 +47,7 @@ def refuse_failed_calls(
     answer: str,
     used: Sequence[str],
     *,
-    others: Mapping[str, tuple[dict[str, Any], str]] = ALL_ROWS,
+    others: Choices = ALL_ROWS,
 ) -> None:
     """Raise if a column says that calls failed, and their rows, unlike others, have no answer or only its beginning, or that they repeat one.
 
@@ -61,9 +61,7 @@ def refuse_failed_calls(
     _refuse_retries(table, answer, used)
 
 
-def _refuse_failed(
-    table: TableColumns, answer: str, used: Sequence[str], all_rows: Mapping[str, tuple[dict[str, Any], str]]
-) -> None:
+def _refuse_failed(table: TableColumns, answer: str, used: Sequence[str], all_rows: Choices) -> None:
     is_cut = [not _is_whole(value) for value in table.column(answer)]
     for name in [name for name in table.names if name not in used and name != answer]:
         values = [value if isinstance(value, str) else f"{value}" for value in table.column(name)]

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
 from suffice.importers.grid import OWN_COLUMNS, is_cost
@@ -324,12 +324,12 @@ class _Guess(NumberGuess):
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
                 shown = distinct[:_SHOWN]
-                choices: dict[str, tuple[Any, str]] = {
-                    f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in shown
-                }
+                choices: Choices = {}
+                for name in shown:
+                    choices |= of_columns({"answer": name}, f"{name!r} is the answer")
                 if "round" not in self.result.columns and shown == distinct:
-                    joined, meaning = ",".join(distinct), "they are the answers of successive rounds, in this order"
-                    choices[f"--column rounds={quoted(joined)}"] = ({"rounds": joined}, meaning)
+                    meaning = "they are the answers of successive rounds, in this order"
+                    choices |= of_columns({"rounds": ",".join(distinct)}, meaning)
                 others = f" and {len(distinct) - _SHOWN} more" if shown != distinct else ""
                 raise UnsettledError(f"{' and '.join(map(repr, shown))}{others} may be the answer", "columns", choices)
             if distinct:

@@ -8,8 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.choices import of_columns
 from suffice.importers.literals import load_record
 from suffice.importers.names import last_name
 from suffice.importers.records import Record
@@ -130,15 +130,12 @@ def _ask_if_reversed(rows: Sequence[Record], golds: str, answer: str) -> None:
     pairs = [(_word(row, golds), _word(row, answer)) for row in rows]
     same = [(gold == "1") == (said == "true") for gold, said in pairs if gold and said]
     if 2 * sum(same) < len(same):
-        is_true = f"--column {quoted(f'golds={golds}')}"
         raise UnsettledError(
             f"{golds!r} is 0 or 1, and answers are true or false: {sum(same):,} of {len(same):,} are right if 1 is true, and the others if "
             "1 is false, as where 0 is entailment. If it is false, write true and false into the log",
             "columns",
-            {
-                is_true: ({"golds": golds}, "1 is true, and most answers are wrong"),
-                "--column golds=": ({"golds": ""}, "the log has no gold answers"),
-            },
+            of_columns({"golds": golds}, "1 is true, and most answers are wrong")
+            | of_columns({"golds": ""}, "the log has no gold answers"),
         )
 
 

@@ -10,6 +10,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_places import last_of
+from suffice.importers.choices import Choices
 from suffice.importers.facts import Facts, is_clear
 from suffice.importers.gold_alarms import SCORES
 from suffice.importers.names import last_name
@@ -81,7 +82,7 @@ def transcripts(read: Read) -> Iterator[Doubt]:
     if position is None or not is_same or facts.continued < max(_FEW, _HALF * facts.following):
         return
     own = AnswerPosition.parse(position)
-    choices: dict[str, tuple[dict[str, Any], str]] = {}
+    choices: Choices = {}
     if own.kind == "marker":
         last = str(last_of(own))
         choices = {f"--answer-position {quoted(last)}": ({"answer_position": last}, "the last one is meant")}
@@ -114,9 +115,7 @@ def falling_scores(read: Read) -> Iterator[Doubt]:
         if is_error and error:
             sentence = f"{theirs!r} is read as what is right, and {error[0]!r} says that it is {error[1]!r}, of which lower values are better"
         option = f"--metric-column {quoted(f'{name}={theirs}:1..0')}"
-        turned: dict[str, tuple[dict[str, Any], str]] = {
-            option: ({"metrics": {name: f"{theirs}:1..0"}}, "lower is better")
-        }
+        turned: Choices = {option: ({"metrics": {name: f"{theirs}:1..0"}}, "lower is better")}
         yield sentence, turned if is_own and not is_turned else {}
         return
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping
 
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
+from suffice.importers.choices import of_each
 from suffice.importers.names import last_name
-from suffice.importers.reply_alarms import of_each
 from suffice.importers.table_columns import TableColumns
 
 _NEARLY_ALL = 0.95

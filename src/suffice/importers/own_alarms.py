@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.importers.alarm import Doubt, Read, used_columns
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.choices import Choices, column_options, of_options
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
 from suffice.importers.judging import may_judge
@@ -141,23 +141,21 @@ def _of_votes(facts: Facts, name: str) -> Iterator[Doubt]:
         f"{theirs!r} is the most frequent answer in {facts.voted[name, True]:,} of {counted(sum(facts.voted[name, own] for own in (True, False)), 'trajectory', 'trajectories')} "
         "in which one answer is more frequent than any other: if they were put to a vote, they are no rounds that follow one another"
     )
-    samples = {"samples": True}, f"they are independent samples, and {theirs!r} is the answer to most of them"
+    samples = of_options(f"they are independent samples, and {theirs!r} is the answer to most of them", samples=True)
     others = [own for own in facts.equalling if may_be_gold(facts, own) and not facts.is_vote(own)]
     gold = {} if others else _of_gold(facts, theirs)
-    yield sentence, {"--samples": samples, **_of_returned(theirs), **gold}
+    yield sentence, samples | _of_returned(theirs) | gold
 
 
-def _of_gold(facts: Facts, theirs: str) -> dict[str, tuple[dict[str, Any], str]]:
+def _of_gold(facts: Facts, theirs: str) -> Choices:
     """Return the option that reads a column as the gold answers, if there are none."""
-    option = f"--column {quoted(f'golds={theirs}')}"
-    gold = {option: ({"columns": {"golds": theirs}}, f"{theirs!r} is the gold answer")}
+    gold = of_options(f"{theirs!r} is the gold answer", columns={"golds": theirs})
     return gold if facts.without_golds == facts.trajectories else {}
 
 
-def _of_returned(theirs: str) -> dict[str, tuple[dict[str, Any], str]]:
-    option = f"--column {quoted(f'{RETURNED}={theirs}')}"
+def _of_returned(theirs: str) -> Choices:
     meaning = f"{theirs!r} says what the loop returned: decide compares with that"
-    return {option: ({"columns": {RETURNED: theirs}}, meaning)}
+    return of_options(meaning, columns={RETURNED: theirs})
 
 
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
@@ -167,7 +165,7 @@ def copied_choice(facts: Facts) -> Iterator[Doubt]:
             is_last = marks.last >= _NEARLY_ALL * marks.once and marks.once >= max(_ENOUGH, _MOSTLY * facts.several)
             if is_last and marks.copied >= _NEARLY_ALL * marks.last:
                 theirs = name.removeprefix("imported_")
-                option = f"--column {quoted(f'{RETURNED}={theirs}')}"
+                option = column_options({RETURNED: theirs})
                 sentence = (
                     f"the last rounds, the only ones whose {theirs!r} is {value!r}, have the same answer as an earlier round, not always the "
                     f"one before: they may be the loop's choice written once more, and no call ({option} leaves them out and judges the choice)"
@@ -202,16 +200,15 @@ def _are_ordered(read: Read) -> bool:
     return read.samples and not is_panel and facts.trajectories >= _ENOUGH and facts.order.are_clear
 
 
-def _other_answers(read: Read) -> dict[str, tuple[dict[str, Any], str]]:
+def _other_answers(read: Read) -> Choices:
     """Return the options that read another column, which varies within questions and is called like an answer, as the answers."""
     facts, used = read.facts, used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(words_of(name))]
     said = [name for name in names if facts.own.columns[name].varying >= _SOME * facts.trajectories]
-    others = [name.removeprefix("imported_") for name in said if is_model_text(name.removeprefix("imported_"))]
-    return {
-        f"--column {quoted(f'answer={name}')}": ({"columns": {"answer": name}}, f"{name!r} is what each sample said")
-        for name in others
-    }
+    result: Choices = {}
+    for theirs in [name.removeprefix("imported_") for name in said if is_model_text(name.removeprefix("imported_"))]:
+        result |= of_options(f"{theirs!r} is what each sample said", columns={"answer": theirs})
+    return result
 
 
 def words_of(name: str) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from suffice.common.files import quoted
+from suffice.importers.choices import Choices, as_options, of_options
 from suffice.importers.names import last_name
 from suffice.policy.comparisons import guess_normalizer
 from suffice.policy.normalizers import match
@@ -20,9 +20,6 @@ _MAY_BE = re.compile(
 
 _MOSTLY, _HALF = 0.8, 0.5
 _SHOWN = 3
-
-Choices = dict[str, tuple[Any, str]]
-"""For each option of the command line, the parameter's value and its meaning."""
 
 
 def is_parsed_name(name: str) -> bool:
@@ -80,15 +77,10 @@ def with_columns(
         + (f", and {shares[name]:.0%} equal a gold answer" if says else "")
         for name in ranked[:_SHOWN]
     )
-    choices: Choices = {
-        f"--column {quoted(f'answer={_theirs(name)}')}": (
-            {"columns": {"answer": _theirs(name)}},
-            f"{_theirs(name)!r} is the answer",
-        )
-        for name in ranked[:_SHOWN]
-    }
-    choices |= {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
-    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices
+    choices: Choices = {}
+    for name in ranked[:_SHOWN]:
+        choices |= of_options(f"{_theirs(name)!r} is the answer", columns={"answer": _theirs(name)})
+    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices | as_options(guess[1], "answer_position")
 
 
 def _theirs(name: str) -> str:

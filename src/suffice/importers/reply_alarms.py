@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
+from suffice.importers.choices import of_rows
 from suffice.importers.grades import is_grade, may_be_grade
 
 _FEW, _MOSTLY = 5, 0.9
@@ -39,20 +38,6 @@ def graded(read: Read) -> Iterator[Doubt]:
         f"{facts.grade!r:.40}: what a grader says of an answer is no round{'' if choices else '; leave its rows out of the log'}"
     )
     yield sentence, choices
-
-
-def of_rows(theirs: str, value: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the option that chooses rows."""
-    return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
-
-
-def of_each(theirs: str, values: Iterable[str], meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the options that choose rows with one of some values each; `meaning` has {!r} for the value."""
-    return {
-        key: own
-        for value in values
-        for key, own in of_rows(theirs, value, meaning.replace("{!r}", repr(value))).items()
-    }
 
 
 def error_answers(read: Read) -> Iterator[Doubt]:

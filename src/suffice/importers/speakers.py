@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
+from suffice.importers.choices import of_each
 from suffice.importers.failed_calls import ALL_ROWS
 from suffice.importers.left_out import questions_of
 from suffice.importers.names import ANSWERS, IDS, PEOPLE, SPEAKERS, is_person, last_name, plain_name
-from suffice.importers.reply_alarms import of_each
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 

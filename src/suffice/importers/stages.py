@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.choices import Choices, column_options, of_options
 from suffice.importers.names import IDS, SPEAKERS, TIMES, is_round_name, last_name
 from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.records import Record
@@ -32,8 +32,6 @@ _BEGINS = re.compile(
 _ENDS = re.compile(r"(?:^|[_\W])(?:final|last|end|after|post|done|finished)(?:$|[_\W])")
 _LONGEST, _LONG = 24, 60
 """The most characters of a word, and of all words together if several orders are offered."""
-
-_Choices = dict[str, tuple[dict[str, Any], str]]
 
 
 def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
@@ -124,7 +122,7 @@ def _ask_for_an_order(shape: Shape, name: str) -> None:
 
 def doubtful_stages(
     table: TableColumns, name: str, several: Sequence[Sequence[int]], *, is_timed: bool
-) -> tuple[str, _Choices, bool] | None:
+) -> tuple[str, Choices, bool] | None:
     """Return a doubt about the order of rows that a column of few words tells apart, the readings that settle it, and if words tell it.
 
     Returns:
@@ -156,20 +154,15 @@ def doubtful_stages(
     doubt = f"every question has a row for each {name!r} ({cut_list(natural)}), and nothing says in which order they are rounds"
     if truths:
         other = {"columns": {"round": name}, "first_round": 0}
-        choices: _Choices = {
-            f"--column {quoted(f'round={name}')} --first-round 0": (
-                other,
-                "false is round 0, without evidence: closed book; true is round 1",
-            )
-        }
-        return doubt, choices, True
+        option = f"{column_options({'round': name})} --first-round 0"
+        return doubt, {option: (other, "false is round 0, without evidence: closed book; true is round 1")}, True
     return doubt, _orders(name, [*first]), _is_told(first)
 
 
-def _orders(name: str, words: Sequence[str]) -> _Choices:
+def _orders(name: str, words: Sequence[str]) -> Choices:
     """Return the commands that read a column of words in some orders, the likeliest first."""
     orders = dict.fromkeys(map(tuple, (_natural(words), words, sorted(words), words[::-1])))
-    result: _Choices = {}
+    result: Choices = {}
     is_long = len(",".join(words)) > _LONG
     for order in [*orders][: 1 if is_long else _OFFERED]:
         column = f"{name}:{','.join(order)}"
@@ -178,7 +171,7 @@ def _orders(name: str, words: Sequence[str]) -> _Choices:
             if is_long
             else ", then ".join(order)
         )
-        result[f"--column {quoted(f'round={column}')}"] = ({"columns": {"round": column}}, meaning)
+        result |= of_options(meaning, columns={"round": column})
     return result
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.closed_book import alone_note, begins_alone, closed_book_families, has_run, pair_of, texts_differ
 from suffice.importers.families import families_beside, numbered_families
 from suffice.importers.names import ANSWERS, ORDER_WORDS, OUTCOME_NAMES, plain_name
@@ -47,7 +47,7 @@ def rows_of_answers(records: list[Record], answers: Sequence[str]) -> Shape:
 
 def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
     """Raise if numbered columns have texts of some words that differ within most records: they may be the answers of successive rounds."""
-    choices: dict[str, tuple[dict[str, str], str]] = {}
+    choices: Choices = {}
     table = TableColumns(records)
     for stem, family in families.items():
         if not is_model_text(stem) or is_of_passages(stem) or stem in OPTION_STEMS or not stem:
@@ -58,7 +58,7 @@ def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int
         joined, (first, *_, last) = ",".join(family.values()), family.values()
         if 2 * differing > len(rows) and sum(map(len, texts)) > len(rows) and len(joined) <= _LONGEST_OPTION:
             meaning = f"{first!r} to {last!r} are the answers of successive rounds, in this order"
-            choices[f"--column {quoted(f'rounds={joined}')}"] = ({"rounds": joined}, meaning)
+            choices |= of_columns({"rounds": joined}, meaning)
     if choices and len(choices) <= _OFFERED:
         raise UnsettledError(
             "no column is called like an answer, and numbered columns have texts: are these what the model said in each round?",

@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.choices import of_columns
-from suffice.importers.id_forms import ALIKE, ANY_CASE, alike_pairs, plain_id, plain_text
+from suffice.importers.id_forms import ALIKE, ANY_CASE, alike_pairs, plain_text
 from suffice.importers.records import Record
-from suffice.importers.shape import Shape, column_names
-from suffice.importers.stages import changed_by
 from suffice.policy.metrics import normalize_answer
 
 _ENOUGH, _OFTEN = 5, 0.1
 """The fewest ids, and the smallest share of them, whose case shows that it means nothing: random ids differ in case by chance."""
-
-
-def with_plain_ids(shape: Shape, columns: dict[str, str]) -> Shape:
-    """Return rows with a column of plain ids, which is then named in `columns`, if the user asks for it."""
-    theirs = columns.get("question_id", "")
-    names = {*column_names(shape.rows)}
-    name, _, form = theirs.rpartition(":")
-    if theirs in names or name not in names or form not in (ALIKE, ANY_CASE):
-        return shape
-    columns["question_id"] = own = f"{name} ({form})"
-    outer = shape.outer | ({own} if name in shape.outer else set())
-    return replace(changed_by(shape, partial(_plain, name=name, own=own, form=form), {}), outer=outer)
-
-
-def _plain(rows: Sequence[Record], name: str, own: str, form: str) -> list[Record]:
-    cells = [None if (value := row.values.get(name)) is None else plain_id(value, form) for row in rows]
-    return [replace(row, values={**row.values, own: cell}) for row, cell in zip(rows, cells, strict=True)]
 
 
 def refuse_alike_ids(rows: Sequence[Record], key: str, question: str, golds: str) -> None:

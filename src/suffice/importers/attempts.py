@@ -8,6 +8,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
 from suffice.importers.choices import Choices, of_options
 from suffice.importers.names import last_name
+from suffice.importers.records import places_of
 from suffice.importers.table_columns import TableColumns
 from suffice.recordings.runs import MODEL_NAMES, is_of_judge
 
@@ -77,10 +78,7 @@ def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, name:
         or len(pairs) != len({m for _, m in pairs})
     ):
         return []
-    own: dict[str, list[int]] = {}
-    for key, n in zip(ids, numbers, strict=True):
-        own.setdefault(key, []).append(n)
-    several = [sorted(rows) for rows in own.values() if len(rows) > 1]
+    several = [sorted(numbers[place] for place in own) for own in places_of(ids).values() if len(own) > 1]
     lowest = min(numbers)
     whole = sum(rows == [*range(lowest, lowest + len(rows))] for rows in several)
     if lowest > 1 or len(several) < _ENOUGH or whole < _NEARLY_ALL * len(several):

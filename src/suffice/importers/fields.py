@@ -23,7 +23,7 @@ from suffice.importers.names import (
     plain_name,
     rounds_in_order,
 )
-from suffice.importers.records import ROUND_LISTS, Record
+from suffice.importers.records import ROUND_LISTS, Record, column_names
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
 from suffice.importers.trulens import record_fields
@@ -195,10 +195,10 @@ def _objects_as_text(records: Sequence[Record]) -> set[str]:
     """
     lines = {
         name
-        for name in _names_of(records)
+        for name in column_names(records)
         if last_name(name) not in _SAID - {"message"} and _are_log_lines(records, name)
     }
-    names = dict.fromkeys(name for name in _names_of(records) if name not in lines)
+    names = dict.fromkeys(name for name in column_names(records) if name not in lines)
     for item in records:
         for name in [name for name in names if item.values.get(name) not in (None, "")]:
             value = item.values[name]
@@ -207,10 +207,6 @@ def _objects_as_text(records: Sequence[Record]) -> set[str]:
             if not isinstance(parsed, dict) or (last_name(name) in _SAID and not _is_whole_reply(parsed)):
                 del names[name]
     return lines | {name for name in names if any(item.values.get(name) for item in records)}
-
-
-def _names_of(records: Sequence[Record]) -> list[str]:
-    return [*dict.fromkeys(name for item in records for name in item.values)]
 
 
 def _are_log_lines(records: Sequence[Record], name: str) -> bool:

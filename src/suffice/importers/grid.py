@@ -206,6 +206,13 @@ def cell_number(value: Any, name: str, where: str) -> float:
     raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.{why}")
 
 
+def number_or_nan(value: Any, name: str = "tokens") -> float:
+    """Return a cell as a number, NaN also for what is none."""
+    with suppress(DataError):
+        return cell_number(value, name, "")
+    return math.nan
+
+
 def _is_whole_name(name: str) -> bool:
     """Return whether a column of this name has whole numbers: tokens, calls or milliseconds."""
     return "token" in name or "calls" in name or name.endswith("_ms")

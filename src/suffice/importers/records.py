@@ -6,13 +6,13 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
 from decimal import Decimal
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from suffice.common.files import PACKED, decoded, json_lines, unpacked
 from suffice.common.tables import cut_list
@@ -46,6 +46,7 @@ _MOST_ROUNDS = 20
 """Longer lists under plural names, such as `preds` and `golds`, are columns of questions, and not the rounds of one."""
 
 _ARTIFACTS = "artifacts"
+_Key = TypeVar("_Key", bound=Hashable)
 
 ROUND_LISTS = (
     *("rounds", "steps", "iterations", "attempts", "trials", "drafts", "turns", "samples", "tries", "hops"),
@@ -69,6 +70,32 @@ class Record:
     file: str
     number: int
     values: Mapping[str, Any]
+
+    def having(self, values: Mapping[str, Any]) -> Record:
+        """Return the record with further values, which take precedence."""
+        return replace(self, values={**self.values, **values})
+
+
+def column_names(records: Iterable[Record]) -> list[str]:
+    """Return the columns of records or rows, in the order in which they first appear."""
+    return [*dict.fromkeys(name for item in records for name in item.values)]
+
+
+def places_of(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
+    """Return the places of rows by what tells their questions, runs or agents apart.
+
+    >>> places_of(["a", "b", "a"])
+    {'a': [0, 2], 'b': [1]}
+    """
+    result: dict[_Key, list[int]] = {}
+    for place, key in enumerate(keys):
+        result.setdefault(key, []).append(place)
+    return result
+
+
+def with_column(rows: Iterable[Record], name: str, cells: Iterable[Any]) -> list[Record]:
+    """Return rows with a further column, or other values of a column that they have."""
+    return [row.having({name: cell}) for row, cell in zip(rows, cells, strict=True)]
 
 
 def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:

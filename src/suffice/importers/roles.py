@@ -6,7 +6,7 @@ import re
 from collections.abc import Hashable, Sequence
 
 from suffice.importers.names import MOST_SPEAKERS, is_person, last_name
-from suffice.importers.records import Record
+from suffice.importers.records import Record, column_names, places_of
 
 _AGENTS = frozenset({"agent", "agent_id", "agent_name", "member"})
 """Names of columns of agents: each has a loop of its own, or all are calls of one loop."""
@@ -65,11 +65,9 @@ def _alternate(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
 
 def _fill_others(rows: Sequence[Record], name: str) -> bool:
     """Return whether a column has a value in most rows of one agent and in none of another's."""
-    own_rows: dict[str, list[Record]] = {}
-    for row in rows:
-        own_rows.setdefault(str(row.values.get(name)), []).append(row)
-    for other in dict.fromkeys(other for row in rows for other in row.values):
-        shares = [sum(row.values.get(other) not in (None, "") for row in own) / len(own) for own in own_rows.values()]
+    agents = places_of(str(row.values.get(name)) for row in rows).values()
+    for other in column_names(rows):
+        shares = [sum(rows[place].values.get(other) not in (None, "") for place in own) / len(own) for own in agents]
         if min(shares) == 0 and max(shares) > _MOSTLY:
             return True
     return False

@@ -14,6 +14,7 @@ from suffice.importers.answer_or_gold import is_step_name
 from suffice.importers.choices import Choices, of_each, of_options
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
+from suffice.importers.records import places_of
 from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
@@ -67,10 +68,7 @@ def ask_about_factors(
         costs: Those that are costs or signals; they may be totals, which rise from round to round.
         lead: The field whose lists have the rows as their items; only settings raise doubts about them.  "" for rows of a file.
     """
-    places: dict[str, list[int]] = {}
-    for place, value in enumerate(table.column(key)):
-        places.setdefault(str(value), []).append(place)
-    several = [rows for rows in places.values() if len(rows) > 1]
+    several = [rows for rows in places_of(map(str, table.column(key))).values() if len(rows) > 1]
     if len(several) < _ENOUGH:
         return
     free = [name for name in table.names if name not in used and table.filled(name)]

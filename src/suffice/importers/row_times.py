@@ -14,7 +14,7 @@ from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, of_columns
 from suffice.importers.names import TIMES, last_name
-from suffice.importers.records import Record
+from suffice.importers.records import Record, column_names
 from suffice.importers.traces.files import nanoseconds
 
 DAY_FIRST, MONTH_FIRST, ASCENDING, NEWEST_FIRST = "day-first", "month-first", "ascending", "newest-first"
@@ -57,8 +57,7 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
             rows of each run have the same time.
     """
     unread = ""
-    names = list(dict.fromkeys(name for row in rows for name in row.values))
-    for name in sorted(names, key=lambda name: last_name(name) not in TIMES):
+    for name in sorted(column_names(rows), key=lambda name: last_name(name) not in TIMES):
         values = [row.values.get(name) for row in rows]
         is_distinct = None not in values and len({*zip(ids, map(str, values), strict=True)}) == len(rows)
         may_tie = asks and not is_distinct and None not in values and last_name(name) in TIMES

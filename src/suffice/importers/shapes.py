@@ -31,11 +31,10 @@ from suffice.importers.names import (
     plain_name,
     round_numbers,
 )
-from suffice.importers.records import ROUND_LISTS, Record
+from suffice.importers.records import ROUND_LISTS, Record, column_names
 from suffice.importers.shape import (
     Pair,
     Shape,
-    column_names,
     counter_of,
     flat_record,
     in_counted_order,

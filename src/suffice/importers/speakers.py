@@ -12,6 +12,7 @@ from suffice.importers.choices import of_each
 from suffice.importers.failed_calls import ALL_ROWS
 from suffice.importers.left_out import questions_of
 from suffice.importers.names import ANSWERS, IDS, PEOPLE, SPEAKERS, is_person, last_name, plain_name
+from suffice.importers.records import column_names, with_column
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 
@@ -77,16 +78,16 @@ def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
     if not shape.how or where.keys() <= shape.outer:
         return shape
     places: Counter[tuple[str, int]] = Counter()
-    rows = []
+    numbers = []
     for row in shape.rows:
         places[row.file, row.number] += 1
-        rows.append(replace(row, values={**row.values, "round": places[row.file, row.number]}))
-    return replace(shape, rows=rows)
+        numbers.append(places[row.file, row.number])
+    return replace(shape, rows=with_column(shape.rows, "round", numbers))
 
 
 def _speakers(shape: Shape) -> set[str]:
     """Return the columns that may name speakers: those of items without an answer of their own, or with a critic who has one, too."""
-    names = {name for row in shape.rows for name in row.values} - shape.outer
+    names = {*column_names(shape.rows)} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):
         return {name for name in names if last_name(name) in {*_SPEAKERS, "role"}}
     people = [] if shape.how else [name for name in names if last_name(name) in {*SPEAKERS} - _OF_ANYTHING]

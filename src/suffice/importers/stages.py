@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from suffice.common.tables import cut_list
@@ -13,9 +12,9 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, column_options, of_options
 from suffice.importers.names import IDS, SPEAKERS, TIMES, is_round_name, last_name
 from suffice.importers.numbered_ids import numbered_ids
-from suffice.importers.records import Record
+from suffice.importers.records import Record, column_names, with_column
 from suffice.importers.row_times import ASCENDING, BY_TIME, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
-from suffice.importers.shape import Shape
+from suffice.importers.shape import Shape, changed_by, with_derived
 from suffice.importers.table_columns import TableColumns
 
 MOST = 8
@@ -44,7 +43,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
         UnsettledError: The user names a column of words without an order.
     """
     theirs = columns.get("round", "")
-    names = {name for row in shape.rows for name in row.values}
+    names = column_names(shape.rows)
     name, _, words = theirs.rpartition(":")
     if theirs in names:
         _ask_for_an_order(shape, theirs)
@@ -55,38 +54,20 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
     places = {word.strip(): place for place, word in enumerate(words.split(","), start=1)}
     columns["round"] = number = f"{name}{NUMBERED}"
 
-    def read(rows: Sequence[Record]) -> list[Record]:
-        result = []
-        for row in rows:
-            word = _word(row.values.get(name))
-            if word not in places:
-                raise DataError(f"{row.where}: {name} is {word!r:.40}, and the order has only {cut_list(places)}")
-            result.append(replace(row, values={**row.values, number: places[word]}))
-        return result
+    def place(row: Record) -> int:
+        word = _word(row.values.get(name))
+        if word not in places:
+            raise DataError(f"{row.where}: {name} is {word!r:.40}, and the order has only {cut_list(places)}")
+        return places[word]
 
-    return changed_by(shape, read, {number: f"{name} as {words}"})
+    return with_derived(shape, name, number, place, f"{name} as {words}")
 
 
 def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
     """Return rows with a column's times in a form that can be ordered, and leave out the column of rounds."""
     del columns["round"]
     own = f"{name}.time" if how == ASCENDING and last_name(name) not in TIMES else name  # the numbers may be costs, too
-
-    def read(rows: Sequence[Record]) -> list[Record]:
-        times = times_as_said(rows, name, how)
-        return [replace(row, values={**row.values, own: time}) for row, time in zip(rows, times, strict=True)]
-
-    return changed_by(shape, read, {})
-
-
-def changed_by(shape: Shape, change: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str]) -> Shape:
-    """Return a shape whose rows are changed by a function, those of further records as well, with further columns in words."""
-
-    def further(records: Sequence[Record]) -> tuple[list[Record], int]:
-        rows, skipped = shape.read(records)
-        return change(rows), skipped
-
-    return replace(shape, rows=change(shape.rows), columns={**shape.columns, **columns}, read=further)
+    return changed_by(shape, lambda rows: with_column(rows, own, times_as_said(rows, name, how)))
 
 
 def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[str]]:
@@ -105,11 +86,11 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
         result = []
         for row in rows:
             question, number = numbers.parts(row.values.get(name))
-            result.append(replace(row, values={**row.values, name: question, numbers.word: number}))
+            result.append(row.having({name: question, numbers.word: number}))
         return result
 
     note = numbers.note(name, f"--column question_id={name} --column round=")
-    return changed_by(shape, split, {}), [note]
+    return changed_by(shape, split), [note]
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text
 from suffice.importers.names import GOLDS, last_name, plain_name
-from suffice.importers.records import Record
+from suffice.importers.records import Record, column_names
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.normalizers import ANSWER_ID
 
@@ -21,7 +21,7 @@ class TableColumns:
 
     def __init__(self, rows: Sequence[Record]) -> None:
         self.rows = rows
-        self.names = list(dict.fromkeys(name for row in rows for name in row.values))
+        self.names = column_names(rows)
         self._columns: dict[str, list[Any]] = {}
 
     def column(self, name: str) -> list[Any]:

@@ -27,7 +27,7 @@ from suffice.importers.grid import (
     signal_cell,
 )
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
-from suffice.importers.records import Record, empty_parameter
+from suffice.importers.records import Record, column_names, empty_parameter
 from suffice.importers.repeated_rounds import (
     begins_again,
     begins_each,
@@ -101,7 +101,7 @@ class _Rows:
         if not grid.strict:
             metrics = {**{name: np.full(len(index), math.nan) for name in METRICS}, **metrics}
         mapped = {theirs for _, theirs in grid.pairs()}
-        names = dict.fromkeys(chain.from_iterable(row.values for row in self._rows))
+        names = column_names(self._rows)
         return RoundColumns(
             question_ids=ids,
             clusters=clusters,
@@ -208,7 +208,7 @@ class _Rows:
         ids: Choices = {}
         kinds: Choices = {}
         is_text = questions == self._texts("question_id")
-        for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
+        for own in column_names(self._rows):
             cells = [*map(str, self._cells(own))]
             if is_text and self._tells_apart(cells, codes[np.argsort(order)]):
                 ids |= of_columns({"question_id": own}, f"each {own!r} is a question")
@@ -413,7 +413,7 @@ def empty_ids(
     message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
     if why := empty_parameter(row.where, theirs):
         return DataError(f"{message}{why}")
-    for name in dict.fromkeys(name for row in rows for name in row.values):
+    for name in column_names(rows):
         if plain_name(name).rpartition(".")[2] not in SPEAKERS:
             continue
         said = [(bool(own), str(item.values.get(name) or "")) for item, own in zip(rows, ids, strict=True)]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.alike_ids import refuse_alike_ids, with_plain_ids
+from suffice.importers.alike_ids import refuse_alike_ids
 from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
@@ -27,7 +27,7 @@ from suffice.importers.numbering import in_order, lowest_round, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
 from suffice.importers.other_parses import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
-from suffice.importers.records import Record, records_of
+from suffice.importers.records import Record, column_names, records_of
 from suffice.importers.repeated_rounds import without_copies
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.returned import mark_returned
@@ -50,7 +50,7 @@ from suffice.importers.runs import (
     tell_apart,
 )
 from suffice.importers.scaled import scaled_metrics, with_forms
-from suffice.importers.shape import Shape, column_names
+from suffice.importers.shape import Shape
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
 from suffice.importers.stages import ordered_stages, with_numbers_of_ids
@@ -148,7 +148,7 @@ class TableSource(ABC):
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
-        self.shape = with_forms(with_plain_ids(self.shape, columns), columns)
+        self.shape = with_forms(self.shape, columns)
         try:
             self.shape, metrics = scaled_metrics(self.shape, options.metrics)
             self.plan = guess_columns(columns, metrics, options.labels, shape=self.shape)

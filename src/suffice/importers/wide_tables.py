@@ -10,8 +10,8 @@ from suffice.importers.choices import Choices, of_columns
 from suffice.importers.closed_book import alone_note, begins_alone, closed_book_families, has_run, pair_of, texts_differ
 from suffice.importers.families import families_beside, numbered_families
 from suffice.importers.names import ANSWERS, ORDER_WORDS, OUTCOME_NAMES, plain_name
-from suffice.importers.records import Record
-from suffice.importers.shape import Pair, Shape, column_names, flat_record, outer_names, round_rows, without_rounds
+from suffice.importers.records import Record, column_names
+from suffice.importers.shape import Pair, Shape, flat_record, outer_names, round_rows, without_rounds
 from suffice.importers.table_columns import TableColumns
 
 OPTION_STEMS = frozenset({"option", "choice", "alternative", "ending", "distractor", "note", "comment", "tag"})

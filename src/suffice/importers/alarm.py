@@ -12,7 +12,7 @@ from suffice.common.tables import CAUTION
 from suffice.errors import UnsettledError
 from suffice.importers.choices import Choices
 from suffice.importers.facts import Facts
-from suffice.importers.names import RUNS, last_name
+from suffice.importers.names import RUNS, in_log, last_name
 from suffice.recordings.runs import RUN_FILE
 
 
@@ -90,5 +90,5 @@ def used_columns(read: Read) -> set[str]:
     names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}
     names |= {ours.partition(" ")[0] for ours in read.columns}
     if read.facts.trajectories > read.facts.clusters:  # columns of these names tell the runs of a question apart
-        names |= {name for name in read.facts.own.columns if last_name(name.removeprefix("imported_")) in RUNS}
+        names |= {name for name in read.facts.own.columns if last_name(in_log(name)) in RUNS}
     return names | {f"imported_{name}" for name in names}

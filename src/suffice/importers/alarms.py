@@ -19,10 +19,9 @@ from suffice.importers import gold_alarms, order_alarms, own_alarms, reply_alarm
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
 from suffice.importers.choices import Choices, as_options, of_each, of_options, of_rows
-from suffice.importers.facts import Facts
+from suffice.importers.facts import SCORES, Facts
 from suffice.importers.fields import single_name
-from suffice.importers.gold_alarms import SCORES
-from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
+from suffice.importers.names import MOST_SPEAKERS, REPEATS, in_log, last_name
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.run_outcomes import LAST_ROUND
 from suffice.importers.shape import ANY
@@ -87,7 +86,7 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
     facts = read.facts
     if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or read.source != "tabular":
         return
-    passages = [name for name in facts.beside if is_of_passages(name.removeprefix("imported_"))]
+    passages = [name for name in facts.beside if is_of_passages(in_log(name))]
     if passages and facts.several >= _UNCOUNTED and read.columns.get("round") == "order of the rows":
         yield from _passages_as_rounds(facts, passages)
         return
@@ -95,7 +94,7 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
     for name, n in said_beside.most_common(1):
         if n >= _CHANGING * facts.several:
             answer = read.columns.get("answer", "answer")
-            said = name.removeprefix("imported_") if name != "text" else read.columns.get("text", name)
+            said = in_log(name) if name != "text" else read.columns.get("text", name)
             golds = read.columns.get("golds")
             sentence = (
                 f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, while {said!r} varies between "
@@ -110,7 +109,7 @@ def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Dou
     if facts.beside[name] >= _MOSTLY * facts.several:
         sentence = (
             f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, and their rows, which nothing counts, "
-            f"differ in {name.removeprefix('imported_')!r}: if each is a passage that one answer was given from, there is nothing to stop"
+            f"differ in {in_log(name)!r}: if each is a passage that one answer was given from, there is nothing to stop"
         )
         yield sentence, {}
 
@@ -158,11 +157,11 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     choices: Choices = {}
     for name, (answering, others) in facts.kinds.items():
         if len(answering) == 1 and answering.isdisjoint(others) and answering != {"None"}:
-            theirs, (value,) = name.removeprefix("imported_"), answering
+            theirs, (value,) = in_log(name), answering
             choices |= of_rows(theirs, value, f"rounds are rows whose {theirs!r} is {value!r}")
     single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}
     for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
-        theirs, (value,) = name.removeprefix("imported_"), single[name][0]
+        theirs, (value,) = in_log(name), single[name][0]
         choices |= of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
     answer = read.columns.get("answer", "answer")
     name = "answer" if answer.startswith("items of ") else answer
@@ -196,7 +195,7 @@ def _marks_of_last(facts: Facts) -> Iterator[str]:
         return
     for name, (last, others) in facts.last_kinds.items():
         if len(last) == 1 and others and last.isdisjoint(others):
-            theirs, (value,) = name.removeprefix("imported_"), last
+            theirs, (value,) = in_log(name), last
             option = (
                 f" (--where {quoted(f'{theirs}={next(iter(others))}')} leaves them out)" if len(others) == 1 else ""
             )
@@ -264,7 +263,7 @@ def _other_systems(read: Read) -> Iterator[Doubt]:
     """The rounds of a question come from other models, systems or files."""
     facts, said = read.facts, (read.options.get("columns") or {}).get("round", "")
     for name, n in facts.systems.most_common(1):
-        theirs = name.removeprefix("imported_")
+        theirs = in_log(name)
         if 2 * n > facts.trajectories and not (read.samples or said.startswith(f"{theirs}:")):
             counts = read.columns.get("round", "round")
             sentence = (
@@ -304,7 +303,7 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
     said = Counter({name: n for name, n in facts.speakers.items() if of_actions or last_name(name) != "action"})
     for name, n in said.most_common(1):
         values = [value for value, _ in facts.said_by[name].most_common()]
-        theirs = name.removeprefix("imported_")
+        theirs = in_log(name)
         are_stages = (read.options.get("columns") or {}).get("round", "").startswith(f"{theirs}:")
         is_usual = 2 * n > facts.trajectories and not (read.samples or are_stages)
         if n >= _FEW and is_usual and len(values) <= MOST_SPEAKERS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ from suffice.importers.cost_names import (
     dollar_columns,
 )
 from suffice.importers.grid import cell_number
-from suffice.importers.names import TOTAL_TOKENS, last_name, plain_name
+from suffice.importers.names import TOTAL_TOKENS, last_name, words_in
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
@@ -61,7 +60,7 @@ class CostGuess:
     def _of_model(self, usual: Iterable[str]) -> list[str]:
         """Return the unused columns of rounds with one of the usual names, without those of a tool, a test or a judge."""
         names = self.free(usual, of_rounds=True)
-        return [name for name in names if _OF_OTHERS.isdisjoint(re.split(r"[._]", plain_name(name).rpartition(".")[0]))]
+        return [name for name in names if _OF_OTHERS.isdisjoint(words_in(name.rpartition(".")[0]))]
 
     def _unread(self) -> list[str]:
         used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}

@@ -8,12 +8,9 @@ from collections.abc import Iterator
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
 from suffice.importers.choices import of_options
-from suffice.importers.facts import SEVERAL, Facts
-from suffice.importers.names import last_name
+from suffice.importers.facts import SCORES, SEVERAL, Facts
+from suffice.importers.names import in_log, last_name
 from suffice.policy.normalizers import MATCH, is_structured
-
-SCORES = frozenset({"em", "f1", "contains", MATCH})
-"""Metrics that compare answers with gold answers."""
 
 _ENOUGH, _FEW = 20, 5
 """The least number of answers about which a share says something, and of different gold answers."""
@@ -71,7 +68,7 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
     for name in sorted((own for own, _ in facts.equalling.most_common()), key=facts.is_vote):
         if may_be_gold(facts, name) and not (read.samples and facts.is_vote(name)):
             n = facts.equalling[name]
-            theirs = name.removeprefix("imported_")
+            theirs = in_log(name)
             sentence = (
                 f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
                 f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
@@ -80,7 +77,7 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
             own = of_options(meaning, columns=golds)
             votes = [] if read.samples else [vote for vote in facts.equalling if facts.is_vote(vote)]
             for vote in votes[:1]:
-                more = f"the answers are samples, of which {vote.removeprefix('imported_')!r} is the most frequent"
+                more = f"the answers are samples, of which {in_log(vote)!r} is the most frequent"
                 if vote == name:
                     own |= of_options(more, samples=True)
                 else:
@@ -179,8 +176,8 @@ def own_score(read: Read) -> Iterator[Doubt]:
         return
     for name, own in facts.own.columns.items():
         words = {value.lower().replace("-", "_").partition("_")[0] for value in own.values}
-        if _SCORED_BY.fullmatch(last_name(name.removeprefix("imported_"))) and words and words <= _SELF:
-            said = name.removeprefix("imported_")
+        if _SCORED_BY.fullmatch(last_name(in_log(name))) and words and words <= _SELF:
+            said = in_log(name)
             sentence = (
                 f"{theirs!r} is read as what is right, but {said!r} is {next(iter(own.values))!r:.40}: what a model thinks of its own answers rises "
                 "with their number whether they are right or not"

@@ -16,8 +16,7 @@ def plain_id(value: Any, form: str = ALIKE) -> str:
     >>> [plain_id(own) for own in (" q1 ", "q007", 7, 7.0, "1.05")], plain_id("Q1", ANY_CASE)
     (['q1', 'q7', '7', '7', '1.05'], 'q1')
     """
-    text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-    text = re.sub(r"(?<![\d.])0+(?=\d)", "", text.strip())
+    text = re.sub(r"(?<![\d.])0+(?=\d)", "", plain_text(value).strip())
     return text.lower() if form == ANY_CASE else text
 
 

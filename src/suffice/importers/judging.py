@@ -8,12 +8,13 @@ from collections.abc import Collection, Mapping
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.importers.alarm import Read, used_columns
-from suffice.importers.names import is_error_count, plain_name
+from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words_in
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
 
 _JUDGING = frozenset(
     [
+        *OVERLAPS,
         "score",
         "scores",
         "judge",
@@ -45,13 +46,6 @@ _JUDGING = frozenset(
         "note",
         "bewertung",
         "verifier",
-        "rouge",
-        "bleu",
-        "sacrebleu",
-        "meteor",
-        "bertscore",
-        "chrf",
-        "bleurt",
         "comet",
         "vote",
         "votes",
@@ -120,12 +114,10 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in known.items() if "self" not in _words(name)}
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
-    options = {
-        name.removeprefix("imported_"): scale for name in may if (scale := scale_of(name, known[name])) is not None
-    }
-    options |= _shares({name.removeprefix("imported_"): own for name, own in known.items()})
+    options = {in_log(name): scale for name in may if (scale := scale_of(name, known[name])) is not None}
+    options |= _shares({in_log(name): own for name, own in known.items()})
     golds = [
-        name.removeprefix("imported_")
+        in_log(name)
         for name, own in known.items()
         if len(own.values) > 1
         and name not in may
@@ -156,7 +148,7 @@ def second_judge_note(read: Read) -> list[str]:
     names = [name for name, own in known.items() if "self" not in _words(name) and scale_of(name, own) == ""]
     if not names or read.source != "tabular":
         return []
-    theirs = names[0].removeprefix("imported_")
+    theirs = in_log(names[0])
     return [
         f"answers are judged by the gold answers; {theirs!r}, from 0 to 1, may judge them, too: {metric_option(theirs, '')} reads it"
     ]
@@ -242,6 +234,4 @@ def may_judge(name: str) -> bool:
 
 def _words(name: str) -> list[str]:
     """Return the words of a column's name, without numbers at their ends: `rouge` of `rouge1`."""
-    return [
-        word.rstrip("0123456789") or word for word in re.split(r"[_\W]+", plain_name(name.removeprefix("imported_")))
-    ]
+    return [word.rstrip("0123456789") or word for word in words_in(name)]

@@ -331,6 +331,15 @@ def ends_with_round(name: str) -> bool:
     return plain_name(name).rpartition("_")[2] in ROUND_WORDS
 
 
+def in_log(name: str) -> str:
+    """Return the log's name of a column that a recording keeps, which it calls `imported_NAME` if the name is ours.
+
+    >>> in_log("imported_text"), in_log("latency")
+    ('text', 'latency')
+    """
+    return name.removeprefix("imported_")
+
+
 def last_name(name: str) -> str:
     """Return the last part of a dotted name, in lower case with underscores.
 
@@ -338,6 +347,15 @@ def last_name(name: str) -> str:
     'final_answer'
     """
     return plain_name(name).rpartition(".")[2]
+
+
+def words_in(name: str) -> list[str]:
+    """Return the words of a column's name, in lower case.
+
+    >>> words_in("judge.finalScore"), words_in("Latency (ms)")
+    (['judge', 'final', 'score'], ['latency', 'ms'])
+    """
+    return re.split(r"[\W_]+", plain_name(name))
 
 
 TOTAL_TOKENS = ("tokens", "total_tokens", "n_tokens", "num_tokens", "token_count", "tokens_used", "total_token_count")

@@ -16,7 +16,6 @@ from suffice.importers.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_n
 from suffice.importers.prefixes import THINKING_TOKENS, prefix_columns
 from suffice.importers.round_scores import is_overlap, is_score_name
 from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, is_task_outcome, run_note
-from suffice.importers.trajectories import ColumnReading
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
@@ -52,11 +51,7 @@ class NumberGuess(CostGuess):
                     self.read(ours, name)
             elif is_outcome and in_unit:
                 ours = f"{ours}_score" if ours in SIGNALS else ours  # one name cannot be both a signal and a metric
-                self.result.metrics[ours] = name
-                shown = self.shown.get(name, name)
-                self.result.readings.append(
-                    ColumnReading(ours=f"{ours} (metric)", theirs=shown, how="usual name, all in [0, 1]")
-                )
+                self.result.read_metric(ours, name, "usual name, all in [0, 1]", self.shown.get(name, ""))
             else:
                 low, high = min(values), max(values)
                 what = f"a number from {low:g} to {high:g}" if is_outcome else "a number"
@@ -84,9 +79,7 @@ class NumberGuess(CostGuess):
         is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
         if not is_usable or values is None or not all(0 <= value <= 1 for value in values):
             return False
-        self.result.metrics[ours] = name
-        how = "a score by its name, all in [0, 1]"
-        self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=self.shown.get(name, name), how=how))
+        self.result.read_metric(ours, name, "a score by its name, all in [0, 1]", self.shown.get(name, ""))
         return True
 
     def confidences(self) -> None:
@@ -129,10 +122,7 @@ class NumberGuess(CostGuess):
             is_usable = ours.isidentifier() and ours not in {*self.said, *SIGNALS, *OWN_COLUMNS}
             in_unit = values is not None and all(0 <= value <= 1 for value in values)
             if is_usable and in_unit and is_of_runs(self.table, name, ids, answer):
-                self.result.metrics[ours] = name
-                self.result.readings.append(
-                    ColumnReading(ours=f"{ours} (metric)", theirs=name, how="an outcome by its name, all in [0, 1]")
-                )
+                self.result.read_metric(ours, name, "an outcome by its name, all in [0, 1]")
                 return
 
     def _is_judged(self) -> bool:

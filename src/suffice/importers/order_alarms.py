@@ -11,9 +11,8 @@ from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_places import last_of
 from suffice.importers.choices import Choices
-from suffice.importers.facts import Facts, is_clear
-from suffice.importers.gold_alarms import SCORES
-from suffice.importers.names import last_name
+from suffice.importers.facts import SCORES, Facts, is_clear
+from suffice.importers.names import in_log, last_name
 from suffice.policy.normalizers import MATCH
 from suffice.policy.signals.position import AnswerPosition
 
@@ -130,8 +129,8 @@ def _scored_by(read: Read, name: str) -> tuple[str, bool]:
 def _error_name(facts: Facts) -> tuple[str, str] | None:
     """Return a column whose only value names a measure of errors, and the value."""
     for name, own in facts.own.columns.items():
-        if last_name(name.removeprefix("imported_")) in _KINDS and len(own.values) == 1:
+        if last_name(in_log(name)) in _KINDS and len(own.values) == 1:
             (value,) = own.values
             if value.lower().replace(" ", "_").replace("-", "_") in _ERRORS:
-                return name.removeprefix("imported_"), value
+                return in_log(name), value
     return None

@@ -15,7 +15,7 @@ from suffice.importers.choices import Choices, column_options, of_options
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
 from suffice.importers.judging import may_judge
-from suffice.importers.names import TIMES, is_error_count, last_name, plain_name
+from suffice.importers.names import TIMES, in_log, is_error_count, last_name, words_in
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
 from suffice.recordings.runs import tells_loops_apart
@@ -107,7 +107,7 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
     if read.source != "tabular" or read.samples or RETURNED in (read.options.get("columns") or {}):
         return
     for name, own in facts.own.columns.items():
-        theirs = name.removeprefix("imported_")
+        theirs = in_log(name)
         for value, marks in () if name in read.columns or is_error_count(name) else own.marks.items():
             is_one = marks.once >= max(_ENOUGH, _MOSTLY * facts.trajectories)
             if is_one and marks.moves and marks.other >= max(_FEW, _SOME * marks.once):
@@ -124,9 +124,9 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
         if is_one and facts.is_vote(name) and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
             yield from _of_votes(facts, name)
             return
-        is_one = is_one and (not facts.without_golds or not _RETURNED.isdisjoint(words_of(name)))  # else it is the gold
+        is_one = is_one and (not facts.without_golds or not _RETURNED.isdisjoint(words_in(name)))  # else it is the gold
         if is_one and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
-            theirs = name.removeprefix("imported_")
+            theirs = in_log(name)
             sentence = (
                 f"{theirs!r} equals an answer of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}, but not the last one "
                 f"in {other:,}: if the loop returned it, the last answer is not what you have now"
@@ -136,7 +136,7 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
 
 
 def _of_votes(facts: Facts, name: str) -> Iterator[Doubt]:
-    theirs = name.removeprefix("imported_")
+    theirs = in_log(name)
     sentence = (
         f"{theirs!r} is the most frequent answer in {facts.voted[name, True]:,} of {counted(sum(facts.voted[name, own] for own in (True, False)), 'trajectory', 'trajectories')} "
         "in which one answer is more frequent than any other: if they were put to a vote, they are no rounds that follow one another"
@@ -164,7 +164,7 @@ def copied_choice(facts: Facts) -> Iterator[Doubt]:
         for value, marks in own.marks.items():
             is_last = marks.last >= _NEARLY_ALL * marks.once and marks.once >= max(_ENOUGH, _MOSTLY * facts.several)
             if is_last and marks.copied >= _NEARLY_ALL * marks.last:
-                theirs = name.removeprefix("imported_")
+                theirs = in_log(name)
                 option = column_options({RETURNED: theirs})
                 sentence = (
                     f"the last rounds, the only ones whose {theirs!r} is {value!r}, have the same answer as an earlier round, not always the "
@@ -203,17 +203,12 @@ def _are_ordered(read: Read) -> bool:
 def _other_answers(read: Read) -> Choices:
     """Return the options that read another column, which varies within questions and is called like an answer, as the answers."""
     facts, used = read.facts, used_columns(read)
-    names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(words_of(name))]
+    names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(words_in(name))]
     said = [name for name in names if facts.own.columns[name].varying >= _SOME * facts.trajectories]
     result: Choices = {}
-    for theirs in [name.removeprefix("imported_") for name in said if is_model_text(name.removeprefix("imported_"))]:
+    for theirs in [in_log(name) for name in said if is_model_text(in_log(name))]:
         result |= of_options(f"{theirs!r} is what each sample said", columns={"answer": theirs})
     return result
-
-
-def words_of(name: str) -> list[str]:
-    """Return the words of a column's name, in lower case."""
-    return plain_name(name).replace(".", "_").split("_")
 
 
 def mixed_groups(read: Read) -> Iterator[Doubt]:
@@ -221,12 +216,12 @@ def mixed_groups(read: Read) -> Iterator[Doubt]:
     facts = read.facts
     used = used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not tells_loops_apart(name)]
-    names = [name for name in names if _AFTERWARDS.isdisjoint(words_of(name))]
+    names = [name for name in names if _AFTERWARDS.isdisjoint(words_in(name))]
     names = [name for name in names if not all(map(is_plain_number, facts.own.columns[name].values))]
     found = uneven_groups(facts.own, names) if read.source == "tabular" and not read.samples else None
     if found is not None:
         name, place, means = found
-        theirs = name.removeprefix("imported_")
+        theirs = in_log(name)
         listed = cut_list(f"{value:.20} {100 * mean:+.1f}" for value, (_, mean) in means.items())
         sentence = (
             f"what later rounds gain differs with {theirs!r}: from round {place + 1} to the last, {listed} points (by chance in less than 1 % "
@@ -292,9 +287,7 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
     """Return a note that names columns which vary within questions or divide them, are not read, and are in no other of the notes."""
     facts = read.facts
-    used = used_columns(read) | {
-        name for name in facts.own.columns if any(f"{name.removeprefix('imported_')!r}" in n for n in notes)
-    }
+    used = used_columns(read) | {name for name in facts.own.columns if any(f"{in_log(name)!r}" in n for n in notes)}
     sizes = {
         name: len(own.values)
         for name, own in facts.own.columns.items()
@@ -303,7 +296,7 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
         or (len(own.groups) > 1 and len(own.values) <= facts.trajectories / 2)
     }
     names = [
-        name.removeprefix("imported_")
+        in_log(name)
         for name, n in sorted(sizes.items(), key=lambda item: item[1])
         if n < MANY_VALUES or may_judge(name)
     ]
@@ -318,7 +311,7 @@ def mixed_scales(read: Read) -> Iterator[Doubt]:
     for name, (inside, above, most) in read.facts.scales.items():
         if min(inside, above) >= max(_ENOUGH, _TENTH * (inside + above)) and _LEAST_PERCENT < most <= 100:  # noqa: PLR2004
             sentence = (
-                f"{name.removeprefix('imported_')!r} is between 0 and 1 in {inside:,} rounds and up to {most:g} in {above:,} others: if the log "
+                f"{in_log(name)!r} is between 0 and 1 in {inside:,} rounds and up to {most:g} in {above:,} others: if the log "
                 "mixes shares and percentages, no threshold on it means anything. Write one scale in the log"
             )
             yield sentence, {}

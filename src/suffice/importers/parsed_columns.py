@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from suffice.importers.choices import Choices, as_options, of_options
-from suffice.importers.names import last_name
+from suffice.importers.names import in_log, last_name
 from suffice.policy.comparisons import guess_normalizer
 from suffice.policy.normalizers import match
 
@@ -73,15 +73,11 @@ def with_columns(
     ranked = sorted(shares, key=lambda name: -shares[name])
     says = any(golds for _, _, golds in parsed[ranked[0]])
     said = "; ".join(
-        f"the column {_theirs(name)!r} has words of them"
+        f"the column {in_log(name)!r} has words of them"
         + (f", and {shares[name]:.0%} equal a gold answer" if says else "")
         for name in ranked[:_SHOWN]
     )
     choices: Choices = {}
     for name in ranked[:_SHOWN]:
-        choices |= of_options(f"{_theirs(name)!r} is the answer", columns={"answer": _theirs(name)})
+        choices |= of_options(f"{in_log(name)!r} is the answer", columns={"answer": in_log(name)})
     return (f"{guess[0]}; {said}", guess[1], guess[2]), choices | as_options(guess[1], "answer_position")
-
-
-def _theirs(name: str) -> str:
-    return name.removeprefix("imported_")

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.answer_places import is_continued
-from suffice.importers.facts import SEVERAL, Facts
+from suffice.importers.facts import SCORES, SEVERAL, Facts
 from suffice.importers.grades import is_error, is_grade, may_be_grade
 from suffice.importers.literals import load_record
-from suffice.importers.names import SPEAKERS, last_name
+from suffice.importers.names import SPEAKERS, in_log, last_name
 from suffice.importers.order_alarms import orders_of
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
@@ -33,8 +33,6 @@ _GOLDS = 5
 _REPEATING = 3
 """Answers of a question that could have repeated."""
 
-_COMPARED = frozenset({"em", "f1", "contains", MATCH})
-"""Metrics that compare answers with gold answers."""
 
 _CONFIDENCE = re.compile("confiden|probab|certain|likelihood")
 """What is in the names of confidences."""
@@ -74,7 +72,7 @@ class Reading:
             for item in table.schema
             if column_kind(item.name, item) == "metric"
         }
-        self._own.update(dict.fromkeys(name for name in metrics if name not in _COMPARED))
+        self._own.update(dict.fromkeys(name for name in metrics if name not in SCORES))
         answers = [text if text and text.strip() else None for text in _texts(table, "answer")]
         starts = run_starts(table.column("question_id"))
         ends = np.append(starts[1:], len(answers))
@@ -151,7 +149,7 @@ class Reading:
         """Count answers that were compared with gold answers, and those that only the log's own metrics call right."""
         known = has_answer & ~np.isnan(scores)
         self.facts.scored += int(known.sum())
-        for name in metrics.keys() - _COMPARED:
+        for name in metrics.keys() - SCORES:
             self.facts.apart[name] += int((known & (scores == 0) & (metrics[name] == 1)).sum())
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
@@ -259,7 +257,7 @@ class Reading:
             if len(known):
                 low, high = self.facts.spans.get(name, (math.inf, -math.inf))
                 self.facts.spans[name] = min(low, float(known.min())), max(high, float(known.max()))
-            if name not in _COMPARED and ((known > 0) & (known < 1)).any():
+            if name not in SCORES and ((known > 0) & (known < 1)).any():
                 self.facts.graded_by.add(name)
 
     def _add_ends(
@@ -272,7 +270,7 @@ class Reading:
         """Add up metrics in the first and in the last round of trajectories that have both, with answers where these are compared."""
         firsts, lasts = starts[ends - starts > 1], ends[ends - starts > 1] - 1
         for name, values in metrics.items():
-            told = ~np.isnan(values) & (has_answer | (name not in _COMPARED))
+            told = ~np.isnan(values) & (has_answer | (name not in SCORES))
             known = told[firsts] & told[lasts]
             n, first, last, squares = self.facts.ends.get(name, (0, 0.0, 0.0, 0.0))
             before, after = values[firsts][known], values[lasts][known]
@@ -398,7 +396,7 @@ def _items_of(text: str) -> list[str | None]:
 def _texts_beside(table: pa.Table) -> Iterator[str]:
     """Yield the columns of texts that the model may have said, beside the answer, and of those that were retrieved."""
     for item in table.schema:
-        name = item.name.removeprefix("imported_")
+        name = in_log(item.name)
         is_id = last_name(name).endswith(("_id", "rank")) and column_kind(item.name, item) == "label"
         is_text = _is_other_text(item) and (is_model_text(name) or is_of_passages(name))
         if item.name == "text" or is_text or (is_id and is_of_passages(name)):
@@ -407,7 +405,7 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
 
 def _is_speaker(name: str) -> bool:
     """Return whether a column may say who speaks in a round, or of what kind it is."""
-    return last_name(name.removeprefix("imported_")) in (*SPEAKERS, "action")
+    return last_name(in_log(name)) in (*SPEAKERS, "action")
 
 
 def _is_other_text(item: pa.Field) -> bool:

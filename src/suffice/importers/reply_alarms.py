@@ -8,6 +8,7 @@ from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
 from suffice.importers.choices import of_rows
 from suffice.importers.grades import is_grade, may_be_grade
+from suffice.importers.names import in_log
 
 _FEW, _MOSTLY = 5, 0.9
 _SOME = 0.005
@@ -29,7 +30,7 @@ def graded(read: Read) -> Iterator[Doubt]:
     choices = of_rows("reply", "", "replies that are no verdicts are rounds") if is_told else {}
     for name, (grading, answering) in facts.grade_kinds.items():
         if grading and len(answering) == 1 and answering.isdisjoint(grading):
-            theirs, (value,) = name.removeprefix("imported_"), answering
+            theirs, (value,) = in_log(name), answering
             choices = of_rows(theirs, value, f"rounds are answers, whose {theirs!r} is {value!r}")
     if not choices and len(facts.rows) == len(("answer", "grade")) and is_dialogue:
         choices = of_rows("round", "1", "only the first is an answer, so there is nothing to stop")

@@ -12,7 +12,7 @@ import numpy as np
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.grid import cell_number
-from suffice.importers.names import plain_name
+from suffice.importers.names import is_error_count, words_in
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
@@ -23,23 +23,11 @@ LAST_ROUND = " (last round)"
 _WORDS = frozenset(
     {"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"}
 )
-_FAULTS = frozenset(
-    {"exit", "returncode", "rc", "errno", "code", "error", "errors", "err", "failed", "failure", "failures", "fail"}
-) | {
-    *(
-        "retry",
-        "retries",
-        "retried",
-        "timeout",
-        "cancelled",
-        "aborted",
-        "loss",
-        "penalty",
-        "exception",
-        "invalid",
-        "wrong",
-    ),
-}
+_OTHERS = frozenset(
+    {"exit", "rc", "errno", "code", "err", "retry", "retries", "retried", "timeout", "cancelled", "aborted"}
+    | {"penalty", "exception", "invalid", "not", "non", "un", "n", "num"}
+)
+"""Words that say the contrary of an outcome, or count it, besides those of what goes wrong."""
 
 _CHANGING, _GOOD = 10, 5
 """The fewest questions whose answers change, and of those with more than the lowest score, that show what a score is said of."""
@@ -51,12 +39,8 @@ def is_task_outcome(name: str) -> bool:
     >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved")]
     [True, True, False, False]
     """
-    words = {*_words(name)}
-    return not words.isdisjoint(_WORDS) and words.isdisjoint(_FAULTS | {"not", "non", "un", "n", "num"})
-
-
-def _words(name: str) -> list[str]:
-    return plain_name(name).replace(".", "_").split("_")
+    words = {*words_in(name)}
+    return not words.isdisjoint(_WORDS) and words.isdisjoint(_OTHERS) and not any(map(is_error_count, words))
 
 
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:

@@ -188,6 +188,11 @@ class ColumnMap:
         self.columns[ours] = theirs
         self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,)))
 
+    def read_metric(self, ours: str, theirs: str, how: str, shown: str = "") -> None:
+        """Read the file's column `theirs` as a metric."""
+        self.metrics[ours] = theirs
+        self.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown or theirs, how=how))
+
     @property
     def sources(self) -> set[str]:
         """The file's columns from which others are computed."""

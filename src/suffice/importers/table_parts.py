@@ -19,7 +19,7 @@ from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import lists_as_text, one_run_each
 from suffice.importers.grid import Grid, cell_text, whole_number
-from suffice.importers.id_forms import plain_id
+from suffice.importers.id_forms import plain_id, plain_text
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.numbering import with_ids
 from suffice.importers.recognise import data_files, head_of, in_one_piece
@@ -227,8 +227,7 @@ class PartedTable(TableSource):
             yield rest
 
     def _id(self, row: Record) -> str:
-        value = row.values.get(self._key)
-        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        return plain_text(row.values.get(self._key))
 
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
         """Record the columns and values of rows that the sample lacks."""

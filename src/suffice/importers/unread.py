@@ -31,6 +31,7 @@ from suffice.importers.names import (
     numbered,
     plain_name,
     without_steps,
+    words_in,
 )
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
 from suffice.importers.records import Record
@@ -171,8 +172,7 @@ def _no_tokens_note(
         return f"no column has {what} tokens{UNCOUNTED}"
     listed = " and ".join(repr(shown.get(name, name)) for name in names[:_OFFERED])
     of_kind = {
-        kind: [name for name in names if not words.isdisjoint(_name_words(name))]
-        for kind, words in _TOKEN_WORDS.items()
+        kind: [name for name in names if not words.isdisjoint(words_in(name))] for kind, words in _TOKEN_WORDS.items()
     }
     named = {kind: own[0] for kind, own in of_kind.items() if kind in absent and len(own) == 1}
     options = [column_options({_TOKEN_COLUMNS[kind]: name}) for kind, name in named.items()]
@@ -182,10 +182,6 @@ def _no_tokens_note(
         options.append(f"{column_options({'thinking_tokens': names[0]})} for those of a chain of thought so far")
         ways = ", ".join(options)
     return f"{listed} {'are' if names[1:] else 'is'} not read: {ways}; until then{UNCOUNTED.removeprefix(':')}"
-
-
-def _name_words(name: str) -> set[str]:
-    return {*re.split(r"[\W_]+", plain_name(name))}
 
 
 def _forms(name: str, value: object) -> str:

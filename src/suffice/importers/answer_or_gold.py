@@ -25,6 +25,7 @@ from suffice.importers.names import (
     is_round_name,
     last_name,
     plain_name,
+    words,
 )
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import normalize_answer
@@ -66,13 +67,11 @@ _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
 _REPLY = re.compile(
     rf"(?:{_WHO}|raw|full)_(?:output|response|reply|completion|generation|text|message)|generated|hypothesis"
 )
-_OTHER_TEXTS = (
-    *("finish_reason", "stop_reason", "error", "cluster", "end", "split", "member", "status", "type", "kind"),
-    *("error_type", "exception", "error_message", "stderr", "traceback", "stack_trace", "at", "when"),
-    *("sub_question", "subquestion", "sub_query"),
-    *("role", "node", "event", "event_type", "speaker", "sender", "author", "step_type", "span_type", "component"),
-    *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
-    *("title", "titles", "source", "url", "stage", "phase"),
+_OTHER_TEXTS = words(
+    "finish_reason stop_reason error cluster end split member status type kind error_type exception "
+    "error_message stderr traceback stack_trace at when sub_question subquestion sub_query role node "
+    "event event_type speaker sender author step_type span_type component context contexts passage "
+    "passages document documents evidence retrieved search_query title titles source url stage phase"
 )
 _OF_PASSAGES = re.compile(
     r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
@@ -83,24 +82,11 @@ _OF_PASSAGES = re.compile(
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
 _ARGUMENTS = frozenset(
-    {
-        "tool_args",
-        "tool_arguments",
-        "tool_input",
-        "tool_call",
-        "args",
-        "arguments",
-        "action",
-        "action_input",
-        "parameters",
-    }
+    words("tool_args tool_arguments tool_input tool_call args arguments action action_input parameters")
 )
 """Objects with the arguments of a tool."""
 
-THOUGHTS = (
-    *("observation", "observations", "thought", "thoughts", "reasoning"),
-    *("rationale", "explanation", "justification"),
-)
+THOUGHTS = words("observation observations thought thoughts reasoning rationale explanation justification")
 """Names of what an agent does, and of what it sees or thinks, which is no answer."""
 
 _VERDICTS = frozenset({"good", "bad", "right", "wrong", "ok", "okay", "error", "helpful", "unhelpful"})

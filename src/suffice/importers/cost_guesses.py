@@ -18,27 +18,12 @@ from suffice.importers.cost_names import (
     dollar_columns,
 )
 from suffice.importers.grid import cell_number
-from suffice.importers.names import TOTAL_TOKENS, last_name, words_in
+from suffice.importers.names import TOTAL_TOKENS, last_name, words, words_in
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
 
-_OF_OTHERS = frozenset(
-    {
-        "execution",
-        "exec",
-        "sandbox",
-        "tool",
-        "test",
-        "tests",
-        "judge",
-        "grader",
-        "eval",
-        "evaluation",
-        "retriever",
-        "search",
-    }
-)
+_OF_OTHERS = frozenset(words("execution exec sandbox tool test tests judge grader eval evaluation retriever search"))
 """Words of objects whose tokens and seconds are not the model's."""
 
 _COST = "cost.generator."

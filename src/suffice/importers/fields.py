@@ -22,6 +22,7 @@ from suffice.importers.names import (
     last_name,
     plain_name,
     rounds_in_order,
+    words,
 )
 from suffice.importers.records import ROUND_LISTS, Record, column_names
 from suffice.importers.table_columns import TableColumns
@@ -33,8 +34,10 @@ _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
 _DEPTH = 8
 _PAIR = {"key", "value"}
 _PARTS = frozenset(
-    {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
-    | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}
+    words(
+        "choices object created created_at completed_at output content type role status stop_reason "
+        "stop_sequence incomplete_details error system_fingerprint service_tier"
+    )
 )
 """Fields of a reply that are replaced by its answer and finish reason, or that do not describe a round."""
 

@@ -16,6 +16,7 @@ from suffice.common.syntax import literal_of
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.importers.literals import tagged_texts
+from suffice.importers.names import words
 from suffice.importers.number_forms import DECIMAL_COMMA, THOUSANDS, is_undecided, written_number
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, End
@@ -27,33 +28,16 @@ OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
 
 _EMPTY = frozenset({"", "nan", "null", "none", "na", "n/a", "#n/a", "<na>", "-"})
 _TRUTH_WORDS = {
-    "true": 1.0,
-    "yes": 1.0,
-    "pass": 1.0,
-    "passed": 1.0,
-    "accepted": 1.0,
-    "correct": 1.0,
-    "false": 0.0,
-    "no": 0.0,
-    "fail": 0.0,
-    "failed": 0.0,
+    **dict.fromkeys(words("true yes pass passed accepted correct"), 1.0),
     **dict.fromkeys(
-        (
-            "incorrect",
-            "not_attempted",
-            "wrong_answer",
-            "wrong answer",
-            "runtime_error",
-            "runtime error",
-            "compilation_error",
-            "time_limit_exceeded",
-            "time limit exceeded",
-            "memory_limit_exceeded",
+        words(
+            "false no fail failed incorrect not_attempted wrong_answer runtime_error compilation_error time_limit_exceeded "
+            "memory_limit_exceeded"
         ),
         0.0,
     ),
 }
-"""Words that are read as 0 or 1 if a number is expected."""
+"""Words that are read as 0 or 1 if a number is expected; blanks count as underscores."""
 END_NAMES = get_args(End)
 
 
@@ -194,8 +178,8 @@ def cell_number(value: Any, name: str, where: str) -> float:
         text = value.strip().lower() if isinstance(value, str) else None
     if text in _EMPTY:
         return math.nan
-    if text in _TRUTH_WORDS:
-        return _TRUTH_WORDS[text]
+    if text is not None and (truth := _TRUTH_WORDS.get(text.replace(" ", "_"))) is not None:
+        return truth
     if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]*)?\s*%", text):
         return float(text[:-1]) / 100
     number = None if text is None else written_number(value.strip(), whole=_is_whole_name(name))

@@ -8,53 +8,18 @@ from collections.abc import Collection, Mapping
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.importers.alarm import Read, used_columns
-from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words_in
+from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
 
-_JUDGING = frozenset(
-    [
-        *OVERLAPS,
-        "score",
-        "scores",
-        "judge",
-        "judgement",
-        "judgment",
-        "rating",
-        "ratings",
-        "grade",
-        "mark",
-        "marks",
-        "correct",
-        "correctness",
-        "quality",
-        "eval",
-        "evaluation",
-        "annotation",
-        "verdict",
-        "reward",
-        "thumb",
-        "thumbs",
-        "feedback",
-        "accuracy",
-        "passed",
-        "stars",
-        "critic",
-        "hallucination",
-        "faithfulness",
-        "factuality",
-        "note",
-        "bewertung",
-        "verifier",
-        "comet",
-        "vote",
-        "votes",
-        "upvote",
-        "upvoted",
-        "helpful",
-        "helpfulness",
-    ]
-)
+_JUDGING = frozenset(OVERLAPS) | {
+    *words(
+        "score scores judge judgement judgment rating ratings grade mark marks correct correctness quality "
+        "eval evaluation annotation verdict reward thumb thumbs feedback accuracy passed stars critic "
+        "hallucination faithfulness factuality note bewertung verifier comet vote votes upvote upvoted "
+        "helpful helpfulness"
+    )
+}
 """Words of columns that may say how good an answer is."""
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
@@ -63,43 +28,9 @@ _SHOWN = 4
 """The most options that a note names."""
 
 _LOW = frozenset(
-    [
-        "down",
-        "bad",
-        "no",
-        "false",
-        "negative",
-        "wrong",
-        "dislike",
-        "unhelpful",
-        "thumbs_down",
-        "thumbsdown",
-        "worse",
-        "poor",
-        "fail",
-        "failed",
-        "👎",
-    ]
+    words("down bad no false negative wrong dislike unhelpful thumbs_down thumbsdown worse poor fail failed 👎")
 )
-_HIGH = frozenset(
-    [
-        "up",
-        "good",
-        "yes",
-        "true",
-        "positive",
-        "right",
-        "like",
-        "helpful",
-        "thumbs_up",
-        "thumbsup",
-        "better",
-        "great",
-        "pass",
-        "passed",
-        "👍",
-    ]
-)
+_HIGH = frozenset(words("up good yes true positive right like helpful thumbs_up thumbsup better great pass passed 👍"))
 """Words of which those of one set are worse than those of the other."""
 
 _UNTIL = " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"

@@ -30,6 +30,7 @@ from suffice.importers.names import (
     TOTAL_TOKENS,
     is_person,
     last_name,
+    words,
 )
 from suffice.importers.records import Record, column_names, places_of, with_column
 from suffice.importers.shape import ANY, Shape
@@ -48,32 +49,10 @@ _OF_ONE_LOOP = frozenset(
 
 _STEPS = frozenset({"step", "stage", "task_name", "step_name"})
 _OTHER_LOOPS = LOOP_NAMES | {*RUNS, "file", "run_file", "split", "dataset", "data_set", "set", "subset"}
-_COSTS = frozenset(
-    (
-        *INPUT_COLUMNS,
-        *OUTPUT_COLUMNS,
-        *CACHED_COLUMNS,
-        CACHE_READ,
-        CACHE_WRITTEN,
-        *SECONDS,
-        *CALLS,
-        *TOTAL_TOKENS,
-        *MONEY,
-    )
-)
 _TOKENS = frozenset((*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS))
+_COSTS = _TOKENS | {*CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS, *MONEY}
 _NO_CALLS = frozenset(
-    {
-        "tool",
-        "function",
-        "retriever",
-        "retrieval",
-        "retrieve",
-        "search",
-        "embedding",
-        "rerank",
-        "reranker",
-    }
+    {*words("tool function retriever retrieval retrieve search embedding rerank reranker")}
     | {"eval", "task", "score", "chain", "workflow"}
 )
 """What is no model's call, if it has no tokens: tools, people, and spans around calls."""

@@ -10,23 +10,13 @@ from typing import Any
 from suffice.common.files import PACKED, write_file
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
+from suffice.importers.names import words
 from suffice.recordings.recording import open_recording
 
 _FORMAT = "suffice import"
 _VERSION = 1
 _LOG_ENDINGS = (
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".txt",
-    ".zip",
-    ".eval",
-    ".xlsx",
-    ".db",
-    ".sqlite",
-    ".duckdb",
+    *words(".csv .tsv .json .jsonl .ndjson .txt .zip .eval .xlsx .db .sqlite .duckdb"),
     *PACKED,
 )
 

@@ -12,7 +12,7 @@ from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_places import last_of
 from suffice.importers.choices import Choices
 from suffice.importers.facts import SCORES, Facts, is_clear
-from suffice.importers.names import in_log, last_name
+from suffice.importers.names import in_log, last_name, words
 from suffice.policy.normalizers import MATCH
 from suffice.policy.signals.position import AnswerPosition
 
@@ -27,10 +27,10 @@ _KINDS = frozenset({"metric", "metric_name", "metric_type", "score_name", "score
 """Names of columns that say what a score measures."""
 
 _ERRORS = frozenset(
-    {
-        *("ter", "wer", "cer", "hter", "mae", "mse", "rmse", "mape", "nll", "loss", "ppl", "perplexity"),
-        *("brier", "ece", "error", "errors", "error_rate", "edit_distance", "levenshtein", "distance"),
-    }
+    words(
+        "ter wer cer hter mae mse rmse mape nll loss ppl perplexity brier ece error errors error_rate "
+        "edit_distance levenshtein distance"
+    )
 )
 """Measures of which a lower value is better."""
 

@@ -15,7 +15,7 @@ from suffice.importers.choices import Choices, column_options, of_options
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
 from suffice.importers.judging import may_judge
-from suffice.importers.names import TIMES, in_log, is_error_count, last_name, words_in
+from suffice.importers.names import TIMES, in_log, is_error_count, last_name, words, words_in
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
 from suffice.recordings.runs import tells_loops_apart
@@ -32,71 +32,16 @@ _ORDERS, _SURE = 499, 0.99
 
 _MOST_OTHER = 0.8
 _RETURNED = frozenset({"final", "selected", "chosen", "best", "returned", "accepted", "output", "prediction", "result"})
-_SAID = frozenset(
-    {
-        "answer",
-        "answers",
-        "response",
-        "reply",
-        "output",
-        "completion",
-        "prediction",
-        "sample",
-        "sampled",
-        "generation",
-        "raw",
-    }
-)
+_SAID = frozenset(words("answer answers response reply output completion prediction sample sampled generation raw"))
 """Words of columns with what a loop returned, and with what a model said."""
 
 _QUESTIONS = 2_000
 _AFTERWARDS = frozenset(
-    {
-        "status",
-        "state",
-        "reason",
-        "verdict",
-        "result",
-        "outcome",
-        "final",
-        "chosen",
-        "selected",
-        "best",
-        "stop",
-        "stopped",
-        "end",
-        "ended",
-    }
-    | {
-        "total",
-        "count",
-        "round",
-        "rounds",
-        "steps",
-        "error",
-        "errors",
-        "grade",
-        "score",
-        "label",
-        "judge",
-        "correct",
-        "success",
-        "solved",
-    }
-    | {
-        "passed",
-        "answer",
-        "answers",
-        "winner",
-        "converged",
-        "resolved",
-        "feedback",
-        "flag",
-        "flagged",
-        "termination",
-        "exit",
-        "finish",
-    }
+    words(
+        "status state reason verdict result outcome final chosen selected best stop stopped end ended total "
+        "count round rounds steps error errors grade score label judge correct success solved passed answer "
+        "answers winner converged resolved feedback flag flagged termination exit finish"
+    )
 )
 """Words of columns that are known only once a loop has ended, and so may follow from its rounds."""
 

@@ -18,7 +18,17 @@ from suffice.common.files import PACKED, decoded, json_lines, unpacked
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError
 from suffice.importers.literals import load_record
-from suffice.importers.names import ANSWERS, GOLDS, IDS, QUESTIONS, is_round_name, numbered, plain_name, rounds_in_order
+from suffice.importers.names import (
+    ANSWERS,
+    GOLDS,
+    IDS,
+    QUESTIONS,
+    is_round_name,
+    numbered,
+    plain_name,
+    rounds_in_order,
+    words,
+)
 from suffice.importers.recognise import (
     OF_RUN,
     data_files,
@@ -37,10 +47,7 @@ _PROSE = (
     "(?P<answer>.+)'"
 )
 _DELIMITERS = ",\t;|"
-_CONTAINERS = (
-    *("records", "data", "results", "rows", "items", "entries", "questions", "examples", "trajectories"),
-    *("runs", "logs"),
-)
+_CONTAINERS = words("records data results rows items entries questions examples trajectories runs logs")
 
 _MOST_ROUNDS = 20
 """Longer lists under plural names, such as `preds` and `golds`, are columns of questions, and not the rounds of one."""
@@ -48,10 +55,10 @@ _MOST_ROUNDS = 20
 _ARTIFACTS = "artifacts"
 _Key = TypeVar("_Key", bound=Hashable)
 
-ROUND_LISTS = (
-    *("rounds", "steps", "iterations", "attempts", "trials", "drafts", "turns", "samples", "tries", "hops"),
-    *("revisions", "refinements", "generations", "candidates", "choices", "trajectory", "history"),
-    *("chat_history", "messages", "conversation", "conversations", "chat", "dialog", "dialogue"),
+ROUND_LISTS = words(
+    "rounds steps iterations attempts trials drafts turns samples tries hops revisions refinements "
+    "generations candidates choices trajectory history chat_history messages conversation conversations "
+    "chat dialog dialogue"
 )
 """Usual names of fields that contain the rounds of a question as a list, the clearest first."""
 

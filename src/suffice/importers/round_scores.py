@@ -7,24 +7,18 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import DataError
-from suffice.importers.names import OVERLAPS, last_name
+from suffice.importers.names import OVERLAPS, last_name, words
 from suffice.importers.shape import Shape
 
-_RIGHT = frozenset(
-    {
-        *("acc", "accuracy", "correct", "correctness", "right", "em", "match", "matches", "pass", "passed"),
-        *("solved", "resolved"),
-    }
-)
+_RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
 _MARKS = 6
 """The most texts that are marks."""
 
 _OF_OTHERS = frozenset(
-    {
-        *("self", "judge", "critic", "predicted", "pred", "estimated", "expected", "prob", "p", "retrieval"),
-        *("retriever", "tool"),
-    }
-    | {"format", "syntax", "parse", "cache", "not", "first", "final", "best"}
+    words(
+        "self judge critic predicted pred estimated expected prob p retrieval retriever tool format syntax "
+        "parse cache not first final best"
+    )
 )
 """Words of names of numbers that say something else than whether the answer of the round is right."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.grid import cell_number
-from suffice.importers.names import is_error_count, words_in
+from suffice.importers.names import is_error_count, words, words_in
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
@@ -24,8 +24,10 @@ _WORDS = frozenset(
     {"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"}
 )
 _OTHERS = frozenset(
-    {"exit", "rc", "errno", "code", "err", "retry", "retries", "retried", "timeout", "cancelled", "aborted"}
-    | {"penalty", "exception", "invalid", "not", "non", "un", "n", "num"}
+    words(
+        "exit rc errno code err retry retries retried timeout cancelled aborted penalty exception invalid not "
+        "non un n num"
+    )
 )
 """Words that say the contrary of an outcome, or count it, besides those of what goes wrong."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.names import GOLDS, last_name
+from suffice.importers.names import GOLDS, last_name, words
 from suffice.importers.traces.kinds import not_chosen
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.loops.models._wire import is_cut
@@ -23,33 +23,14 @@ from suffice.policy.signals.position import AnswerPosition
 TRACE_ID = "trace_id"
 """The value of `key` that makes each trace one question."""
 
-_CONVERSATION = (
-    "gen_ai.conversation.id",
-    "conversation.id",
-    "session.id",
-    "langfuse.session.id",
-    "sessionId",
-    "session_id",
-    "conversation_id",
-    "thread_id",
-    "mlflow.trace.session",
-    "traceloop.association.properties.session_id",
+_CONVERSATION = words(
+    "gen_ai.conversation.id conversation.id session.id langfuse.session.id sessionId session_id "
+    "conversation_id thread_id mlflow.trace.session traceloop.association.properties.session_id"
 )
 _SECRET = re.compile(r"authorization|api[-_.]?key|secret|password|cookie|credential", re.IGNORECASE)
 ANSWER_TOOLS = ("submit", "submit_answer", "final_answer", "final_result")
 _ANSWER_ARGUMENTS = ("answer", "final_answer", "result", "response", "output")
-_GOLDS = frozenset(GOLDS) - {
-    "label",
-    "labels",
-    "ref",
-    "refs",
-    "target",
-    "targets",
-    "reference",
-    "references",
-    "gt",
-    "gts",
-}
+_GOLDS = frozenset(GOLDS) - {*words("label labels ref refs target targets reference references gt gts")}
 _QUESTION_CHARS = 60
 WHOLE = AnswerPosition("whole")
 """The position of the answer: the whole text without reasoning, as in a live reply."""

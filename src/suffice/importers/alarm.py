@@ -68,7 +68,17 @@ class Read:
 
     def was_guessed(self, ours: str) -> bool:
         """Return whether a table's column was read without the user's word; other formats say what their fields are."""
-        return self.source == "tabular" and ours not in (self.options.get("columns") or {})
+        return self.is_table and ours not in self.said
+
+    @property
+    def is_table(self) -> bool:
+        """True if rows of a table were read, whose columns were guessed or named by the user."""
+        return self.source == "tabular"
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """The columns that the user names, by our names."""
+        return self.options.get("columns") or {}
 
     @property
     def samples(self) -> bool:

@@ -84,7 +84,7 @@ def find_alarms(read: Read) -> list[Alarm]:
 def _equal_answers(read: Read) -> Iterator[Doubt]:
     """Nearly all questions have equal answers only, while another text varies: a gold answer or an input was read."""
     facts = read.facts
-    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or read.source != "tabular":
+    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or not read.is_table:
         return
     passages = [name for name in facts.beside if is_of_passages(in_log(name))]
     if passages and facts.several >= _UNCOUNTED and read.columns.get("round") == "order of the rows":
@@ -121,7 +121,7 @@ def _empty_answers(read: Read) -> Iterator[Doubt]:
     is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
     said = gold_alarms.marks_like_golds(facts)
     is_unjudged = not (facts.answers or said) and gold_alarms.has_own_score(facts)  # by its scores alone
-    if is_mostly_empty and not is_unjudged and read.source == "tabular":
+    if is_mostly_empty and not is_unjudged and read.is_table:
         where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
@@ -137,7 +137,7 @@ def _one_question(read: Read) -> Iterator[Doubt]:
     """All trajectories are about one question, by its text: it may be an instruction or an example."""
     facts, text = read.facts, read.columns.get("question")
     is_one = facts.clusters == 1 and _ENOUGH <= facts.trajectories < facts.rounds
-    if is_one and text and read.source == "tabular":
+    if is_one and text and read.is_table:
         sentence = f"all {facts.trajectories:,} trajectories have the same question in {text!r}: it may be an instruction or an example"
         own = read.columns.get("question_id", "record")
         yield sentence, of_options(f"each {own!r} is a question of its own", columns={"question": ""})
@@ -148,7 +148,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     facts = read.facts
     last = max((r for r, n in facts.answered.items() if n), default=0)
     empty = [r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r] and r < last]
-    if not empty or read.source != "tabular":  # other formats say what a round is
+    if not empty or not read.is_table:  # other formats say what a round is
         return
     sentence = (
         f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have no answer in any question: they are "
@@ -171,7 +171,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
 def _copied_rounds(read: Read) -> Iterator[Doubt]:
     """The answers of a round are those of the round before in every question: its rows may be copies, for which nothing was called."""
     facts = read.facts
-    if facts.several == facts.equal or read.source != "tabular" or read.samples:
+    if facts.several == facts.equal or not read.is_table or read.samples:
         return
     copied = [r for r in facts.rows if facts.changes[r, False] >= _MANY and not facts.changes[r, True]]
     mark = "".join(_marks_of_last(facts))
@@ -261,7 +261,7 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
 
 def _other_systems(read: Read) -> Iterator[Doubt]:
     """The rounds of a question come from other models, systems or files."""
-    facts, said = read.facts, (read.options.get("columns") or {}).get("round", "")
+    facts, said = read.facts, read.said.get("round", "")
     for name, n in facts.systems.most_common(1):
         theirs = in_log(name)
         if 2 * n > facts.trajectories and not (read.samples or said.startswith(f"{theirs}:")):
@@ -304,7 +304,7 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
     for name, n in said.most_common(1):
         values = [value for value, _ in facts.said_by[name].most_common()]
         theirs = in_log(name)
-        are_stages = (read.options.get("columns") or {}).get("round", "").startswith(f"{theirs}:")
+        are_stages = read.said.get("round", "").startswith(f"{theirs}:")
         is_usual = 2 * n > facts.trajectories and not (read.samples or are_stages)
         if n >= _FEW and is_usual and len(values) <= MOST_SPEAKERS:
             sentence = (
@@ -316,7 +316,7 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
 
 def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:
     """Return a check of tables alone, whose rows can be chosen with ``--where``, or of other formats alone."""
-    return lambda read: check(read) if (read.source == "tabular") is tables else iter(())
+    return lambda read: check(read) if read.is_table is tables else iter(())
 
 
 def _sample_list(read: Read) -> Iterator[Doubt]:

@@ -27,7 +27,7 @@ from suffice.importers.names import (
     plain_name,
     words,
 )
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.table_columns import TableColumns, several_rows
 from suffice.policy.metrics import normalize_answer
 
 FEW = 0.01
@@ -112,7 +112,7 @@ def refuse_gold_as_answer(
         golds: The column of gold answers; "" if the user says that there is none, None if none is known.
         unread: Columns that may be a text of the model, since they are not read as anything else.
     """
-    several = {key for key, n in Counter(map(str, ids)).items() if n > 1}
+    several = several_rows(ids)
     if not several:
         return  # one row a question: there is nothing to stop, and another message says so
     others = [name for name in unread if _is_other_text(table, name, answer)]
@@ -169,7 +169,7 @@ def refuse_unread_answer(
     What an agent does may be its answer only if each action has a score.  Where rows are rounds without a score, texts of
     numbers and lists of texts may be answers, too, unless the outcome of each task is known, as of an agent that uses tools.
     """
-    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    several = len(several_rows(ids))
     texts = [name for name in unread if table.filled(name) and table.is_text(name)]
     plain = {name: last_name(name) for name in texts}
     names = [name for name in texts if plain[name] not in (THOUGHTS if is_scored else (*THOUGHTS, *ACTIONS))]
@@ -217,7 +217,7 @@ def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[s
         names: The columns called like a class that are not read.
         golds: The column of gold answers; "" if none is known.
     """
-    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    several = len(several_rows(ids))
     right = {*map(str, table.column(golds))} - {"None"} if golds else set()
     for name in names:
         said = {*map(str, table.column(name))} - {"None"}
@@ -266,7 +266,7 @@ def gold_beside(table: TableColumns, ids: Sequence[Any], answer: str, unread: Co
 
 def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collection[str]) -> None:
     """Raise if a column of no usual name has another one beside it that is called after it as its gold answer."""
-    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    several = len(several_rows(ids))
     for name in unread:
         gold = gold_beside(table, ids, name, unread) if is_model_text(name) and table.changing_in(name, ids) else None
         if gold is not None and several >= _ENOUGH:
@@ -286,7 +286,7 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
     """
     name = "" if golds and table.constant_in(golds, ids) else other_questions(table, ids, key)
     if name:
-        several = sum(n > 1 for n in Counter(map(str, ids)).values())
+        several = len(several_rows(ids))
         has_rounds = _has_rounds(table, ids, name)
         meaning = f"each {name!r} is a question, and the rows up to the next one of its {key!r} are its rounds"
         each = of_columns({"question_id": name, "run": key}, meaning) if has_rounds else {}
@@ -312,7 +312,7 @@ def _has_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
 
 def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
     """Return the column of what a user asks, if it is something else in nearly every row of a conversation; else ""."""
-    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    several = len(several_rows(ids))
     names = [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)]
     if not names and _SESSION.fullmatch(last_name(key)):
         names = [name for name in table.names if last_name(name) in _QUERIES and table.is_text(name)]

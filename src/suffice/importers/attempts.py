@@ -70,7 +70,7 @@ def _model_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
 
 def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, name: str) -> list[str]:
     """Return the model of each number, in order; empty unless each number has one, and counts the rows of nearly every question."""
-    numbers = [int(float(value)) for value in table.column(name)]
+    numbers = table.whole_numbers(name)
     pairs = {*zip(numbers, map(str, table.column(model)), strict=True)}
     if (
         not 1 < len(pairs) <= _MOST

@@ -38,7 +38,7 @@ _UNTIL = " Until then `suffice decide` counts every answer that another would re
 
 def judging_note(read: Read) -> str:
     """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
-    if read.source != "tabular":
+    if not read.is_table:
         return ""
     columns = read.facts.own.columns
     known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
@@ -77,7 +77,7 @@ def second_judge_note(read: Read) -> list[str]:
     columns, used = read.facts.own.columns, used_columns(read)
     known = {name: own for name, own in columns.items() if name not in used and own.varying and may_judge(name)}
     names = [name for name, own in known.items() if "self" not in _words(name) and scale_of(name, own) == ""]
-    if not names or read.source != "tabular":
+    if not names or not read.is_table:
         return []
     theirs = in_log(names[0])
     return [

@@ -95,7 +95,7 @@ def transcripts(read: Read) -> Iterator[Doubt]:
 def falling_scores(read: Read) -> Iterator[Doubt]:
     """A metric falls far from the first round to the last, or is an error: the rounds may be in reverse order, or lower may be better."""
     facts = read.facts
-    if read.source != "tabular" or read.samples:
+    if not read.is_table or read.samples:
         return
     quality = MATCH if MATCH in facts.ends else "f1"
     error = _error_name(facts)

@@ -49,7 +49,7 @@ _AFTERWARDS = frozenset(
 def returned_rounds(read: Read) -> Iterator[Doubt]:
     """A flag, or a text about the question, says that another round than the last was returned in many questions."""
     facts = read.facts
-    if read.source != "tabular" or read.samples or RETURNED in (read.options.get("columns") or {}):
+    if not read.is_table or read.samples or RETURNED in read.said:
         return
     for name, own in facts.own.columns.items():
         theirs = in_log(name)
@@ -163,7 +163,7 @@ def mixed_groups(read: Read) -> Iterator[Doubt]:
     names = [name for name in facts.own.columns if name not in used and not tells_loops_apart(name)]
     names = [name for name in names if _AFTERWARDS.isdisjoint(words_in(name))]
     names = [name for name in names if not all(map(is_plain_number, facts.own.columns[name].values))]
-    found = uneven_groups(facts.own, names) if read.source == "tabular" and not read.samples else None
+    found = uneven_groups(facts.own, names) if read.is_table and not read.samples else None
     if found is not None:
         name, place, means = found
         theirs = in_log(name)
@@ -245,7 +245,7 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
         for name, n in sorted(sizes.items(), key=lambda item: item[1])
         if n < MANY_VALUES or may_judge(name)
     ]
-    if not names or read.source != "tabular":
+    if not names or not read.is_table:
         return []
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return [f"not read: {', '.join(names[:_SHOWN])}{more}"]

@@ -22,7 +22,7 @@ def graded(read: Read) -> Iterator[Doubt]:
     """Later answers of nearly all questions are grades or verdicts, while the first ones are not: a grader wrote them."""
     facts = read.facts
     is_dialogue = read.columns.get("round", "").startswith("order in") and read.columns.get("answer") == "answer"
-    is_traced = read.source != "tabular"
+    is_traced = not read.is_table
     n = facts.graded if is_dialogue or is_traced else facts.in_words
     if n < max(_FEW, _MOSTLY * facts.several) or any(map(may_be_grade, facts.golds)) or read.samples:
         return

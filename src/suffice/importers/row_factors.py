@@ -19,7 +19,7 @@ from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
 from suffice.importers.stages import doubtful_stages
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.table_columns import TableColumns, counts_up
 from suffice.recordings.runs import LOOP_NAMES
 
 _ENOUGH = 10
@@ -94,7 +94,7 @@ def ask_about_factors(
         doubt, choices = doubt or text, {**orders, **choices} if is_told else {**choices, **orders}
     down = [name for name in free if not lead and _COUNTS_DOWN.search(last_name(name)) and table.counts(name)]
     for name in [] if doubt else down[:1]:
-        numbers = sorted({int(float(value)) for value in table.column(name)}, reverse=True)
+        numbers = sorted({*table.whole_numbers(name)}, reverse=True)
         if len(numbers) <= _MOST_LOOPS:
             doubt, counting = f"{name!r} may count down, so that its lowest value is the last round", []
             choices |= of_options(f"{name!r} counts down", columns={"round": f"{name}:{','.join(map(str, numbers))}"})
@@ -157,10 +157,9 @@ def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool
     """Return whether a column numbers the rows of each question from 0 or 1 without gaps, in another order than the file's."""
     if not table.counts(name):
         return False
-    values = [int(float(value)) for value in table.column(name)]
+    values = table.whole_numbers(name)
     numbers = [[values[place] for place in rows] for rows in several]
-    is_counter = all(sorted(own) == [*range(min(own), min(own) + len(own))] and min(own) <= 1 for own in numbers)
-    return is_counter and any(own != sorted(own) for own in numbers)
+    return all(map(counts_up, numbers)) and any(own != sorted(own) for own in numbers)
 
 
 def _of_further_runs(
@@ -182,7 +181,7 @@ def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mappi
     """Return whether a column counts each question's rows up without gaps, and again from the lowest number in some of them."""
     if _SETTING.fullmatch(last_name(name)) or not table.counts(name) or _counts_but_for_copies(table, name, several):
         return False
-    values = [int(float(value)) for value in table.column(name)]
+    values = table.whole_numbers(name)
     numbers = [[values[place] for place in sorted(rows, key=lambda place: rank.get(place, place))] for rows in several]
     again = sum(len({*own}) < len(own) for own in numbers)
     ids = [i for i, own in enumerate(numbers) for _ in own]
@@ -196,10 +195,13 @@ def _counts_but_for_copies(table: TableColumns, name: str, several: _Several) ->
     """Return whether a column numbers the rows of each question from 0 or 1 without gaps, if copies of a row are left out."""
     if not table.counts(name):
         return False
-    values = [int(float(value)) for value in table.column(name)]
+    values = table.whole_numbers(name)
     sets = [{values[place] for place in rows} for rows in several]
-    is_counter = all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in sets)
-    if not is_counter or sum(map(len, sets)) == sum(map(len, several)) or max(map(len, sets)) == 1:
+    if (
+        not all(counts_up([*own]) for own in sets)
+        or sum(map(len, sets)) == sum(map(len, several))
+        or max(map(len, sets)) == 1
+    ):
         return False
     held = contents(table.rows)
     return all(len({(values[i], held[i]) for i in rows}) == len(own) for rows, own in zip(several, sets, strict=True))

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-from suffice.common.syntax import literal_of
+from suffice.common.syntax import literal
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.importers.literals import tagged_texts
@@ -217,19 +217,6 @@ def are_texts(items: Any) -> bool:
     return all(isinstance(item, str | int | float) for item in items)
 
 
-def _list_in(text: str) -> Any:
-    """Return the list that JSON or Python printed, as data frames print lists to CSV files; None of another text.
-
-    >>> _list_in('["a"]'), _list_in("['a', 'b']"), _list_in("['a' 'b']"), _list_in("[a]")
-    (['a'], ['a', 'b'], None, None)
-    """
-    has_gaps = re.search(r"""['"]\s+['"]""", text) is not None  # Python joins texts without a comma between them
-    for read in (json.loads,) if has_gaps else (json.loads, literal_of):
-        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            return read(text)
-    return None
-
-
 def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
     """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON or as Python prints it.
 
@@ -244,7 +231,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         are_lists = bool(value) and all(isinstance(item, list) for item in value)
         return tuple(map(list_text, value if are_lists else [value]))
     if listed and isinstance(value, str) and value.lstrip().startswith("["):
-        items = _list_in(value.strip())
+        items = literal(value)
         if isinstance(items, list) and (are_texts(items) or tagged_texts(items)):
             value = items
     if isinstance(value, list) and (tagged := tagged_texts(value)) is not None:

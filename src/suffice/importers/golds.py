@@ -12,7 +12,7 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import gold_texts, only_text
-from suffice.importers.id_forms import plain_id
+from suffice.importers.ids import plain_id
 from suffice.importers.names import GOLDS, IDS, QUESTIONS, last_name, plain_name
 from suffice.importers.records import Record, column_names, records_of
 from suffice.policy.metrics import normalize_answer

@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.importers.grid import cell_number
-from suffice.importers.id_forms import ALIKE, ANY_CASE, plain_id
+from suffice.importers.ids import ALIKE, ANY_CASE, plain_id
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS
 from suffice.importers.records import Record, column_names
 from suffice.importers.shape import Shape, with_derived

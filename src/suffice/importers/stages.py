@@ -10,8 +10,8 @@ from typing import Any
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, column_options, of_options
+from suffice.importers.ids import numbered_ids
 from suffice.importers.names import IDS, SPEAKERS, TIMES, is_round_name, last_name
-from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.records import Record, column_names, with_column
 from suffice.importers.row_times import ASCENDING, BY_TIME, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
 from suffice.importers.shape import Shape, changed_by, with_derived

@@ -19,7 +19,7 @@ from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import lists_as_text, one_run_each
 from suffice.importers.grid import Grid, cell_text, whole_number
-from suffice.importers.id_forms import plain_id, plain_text
+from suffice.importers.ids import plain_id, plain_text
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.numbering import with_ids
 from suffice.importers.recognise import data_files, head_of, in_one_piece

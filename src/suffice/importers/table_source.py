@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.alike_ids import refuse_alike_ids
 from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
@@ -21,6 +20,7 @@ from suffice.importers.failed_calls import models_that_answer, refuse_failed_cal
 from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
 from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost
 from suffice.importers.guesses import guess_columns, is_long
+from suffice.importers.ids import refuse_alike_ids
 from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import last_name
 from suffice.importers.numbering import in_order, lowest_round, with_ids

@@ -23,7 +23,7 @@ from suffice.importers.facts import SCORES, Facts
 from suffice.importers.fields import single_name
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, in_log, last_name
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
-from suffice.importers.run_outcomes import LAST_ROUND
+from suffice.importers.scores import LAST_ROUND
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH

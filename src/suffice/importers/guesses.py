@@ -38,7 +38,7 @@ from suffice.importers.number_guesses import NumberGuess
 from suffice.importers.options import has_options
 from suffice.importers.parsed_columns import are_in_replies, is_parsed_name
 from suffice.importers.records import Record
-from suffice.importers.round_scores import are_marks, refuse_single_scores
+from suffice.importers.scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words
 from suffice.importers.table_columns import ColumnMap, TableColumns

@@ -14,8 +14,7 @@ from suffice.importers.grid import OWN_COLUMNS, is_cost
 from suffice.importers.judging import total_beside
 from suffice.importers.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
 from suffice.importers.prefixes import THINKING_TOKENS, prefix_columns
-from suffice.importers.round_scores import is_overlap, is_score_name
-from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, is_task_outcome, run_note
+from suffice.importers.scores import LAST_ROUND, is_of_runs, is_overlap, is_score_name, is_task_outcome, run_note
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 

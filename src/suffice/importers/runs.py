@@ -18,9 +18,9 @@ from suffice.importers.grid import cell_number, list_text
 from suffice.importers.left_out import charged, names_loops, questions_of
 from suffice.importers.names import ORDER_WORDS, REPEATS, RUNS, last_name, plain_name
 from suffice.importers.records import Record, column_names, with_column
-from suffice.importers.roles import are_turns
 from suffice.importers.row_times import falling_back, order_by_time, refuse_other_order
 from suffice.importers.shape import ANY, Shape
+from suffice.importers.speakers import are_turns
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, is_of_judge, value_text
 

@@ -25,7 +25,7 @@ from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import last_name
 from suffice.importers.numbering import in_order, lowest_round, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
-from suffice.importers.other_parses import refuse_other_parses
+from suffice.importers.parsed_columns import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, column_names, records_of
 from suffice.importers.repeated_rounds import without_copies
@@ -34,7 +34,6 @@ from suffice.importers.returned import mark_returned
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.row_factors import ask_about_factors, refuse_passes
 from suffice.importers.row_times import BY_TIME
-from suffice.importers.run_outcomes import keep_at_ends
 from suffice.importers.runs import (
     RUN,
     RUN_NUMBER,
@@ -50,6 +49,7 @@ from suffice.importers.runs import (
     tell_apart,
 )
 from suffice.importers.scaled import scaled_metrics, with_forms
+from suffice.importers.scores import keep_at_ends
 from suffice.importers.shape import Shape
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers

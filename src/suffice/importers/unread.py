@@ -13,7 +13,6 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.choices import Choices, as_options, column_options, of_columns, of_options
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
-from suffice.importers.families import numbered_families
 from suffice.importers.judging import metric_option
 from suffice.importers.names import (
     MONEY,
@@ -37,6 +36,7 @@ from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, curre
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
+from suffice.importers.wide_tables import numbered_families
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.runs import LOOP_NAMES
 

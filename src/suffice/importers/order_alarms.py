@@ -12,7 +12,7 @@ from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_places import last_of
 from suffice.importers.choices import Choices
 from suffice.importers.facts import SCORES, Facts, is_clear
-from suffice.importers.names import in_log, last_name, words
+from suffice.importers.names import in_log, is_error_count, last_name, plain_name, words
 from suffice.policy.normalizers import MATCH
 from suffice.policy.signals.position import AnswerPosition
 
@@ -26,13 +26,8 @@ _HALF = 0.5
 _KINDS = frozenset({"metric", "metric_name", "metric_type", "score_name", "score_type", "measure"})
 """Names of columns that say what a score measures."""
 
-_ERRORS = frozenset(
-    words(
-        "ter wer cer hter mae mse rmse mape nll loss ppl perplexity brier ece error errors error_rate "
-        "edit_distance levenshtein distance"
-    )
-)
-"""Measures of which a lower value is better."""
+_MEASURES = frozenset(words("hter mae mse rmse mape nll ppl perplexity brier ece error_rate levenshtein"))
+"""Measures of which a lower value is better, besides those whose names say that they count what went wrong."""
 
 
 def orders_of(answers: Sequence[str]) -> list[str]:
@@ -131,6 +126,6 @@ def _error_name(facts: Facts) -> tuple[str, str] | None:
     for name, own in facts.own.columns.items():
         if last_name(in_log(name)) in _KINDS and len(own.values) == 1:
             (value,) = own.values
-            if value.lower().replace(" ", "_").replace("-", "_") in _ERRORS:
+            if is_error_count(value) or plain_name(value) in _MEASURES:
                 return in_log(name), value
     return None

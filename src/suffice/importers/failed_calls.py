@@ -164,7 +164,7 @@ def without_repeated_calls(
     keys: list[tuple[str, Any]] = []
     for row in rows if answer else ():
         text = str(row.values.get(number))
-        counted_as = whole_number(text.removesuffix(".0"))
+        counted_as = whole_number(text)
         keys.append((str(row.values.get(key)), text if counted_as is None else counted_as))
     dropped: set[int] = set()
     held: list[tuple[str, ...]] = []

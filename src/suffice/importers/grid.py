@@ -204,12 +204,13 @@ def _is_whole_name(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def whole_number(text: str) -> int | None:
-    """Parse a whole number; None if the text is something else, or has more than 30 digits.
+    """Parse a whole number, which data frames write as 7.0; None if the text is something else, or has more than 30 digits.
 
-    >>> whole_number(" 12 "), whole_number("-3"), whole_number("²")
-    (12, -3, None)
+    >>> whole_number(" 12 "), whole_number("-3"), whole_number("7.0"), whole_number("²")
+    (12, -3, 7, None)
     """
-    return int(text) if re.fullmatch(r"\s*-?[0-9]{1,30}\s*", text) else None
+    match = re.fullmatch(r"\s*(-?[0-9]{1,30})(?:\.0)?\s*", text)
+    return None if match is None else int(match[1])
 
 
 def are_texts(items: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from suffice.common.tables import cut_list
 from suffice.importers.closed_book import is_confidence, is_of_retrieval
 from suffice.importers.cost_guesses import CostGuess
-from suffice.importers.grid import OWN_COLUMNS, is_cost
+from suffice.importers.grid import OWN_COLUMNS, is_cost, whole_number
 from suffice.importers.judging import total_beside
 from suffice.importers.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
 from suffice.importers.prefixes import THINKING_TOKENS, prefix_columns
@@ -83,9 +83,8 @@ class NumberGuess(CostGuess):
 
     def confidences(self) -> None:
         """Read numbers that are a confidence by a word in their names as signals; those of a question only beside round 0."""
-        begins_at_0 = any(
-            str(number) in ("0", "0.0") for number in self.table.column(self.result.columns.get("round", ""))
-        )
+        numbers = self.table.column(self.result.columns.get("round", ""))
+        begins_at_0 = any(whole_number(str(number)) == 0 for number in numbers)
         for name in [name for name in self._unread() if is_confidence(name) and not is_of_retrieval(name)]:
             ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
             is_known = begins_at_0 if name in self.outer else "round" in self.result.columns

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from suffice.importers.grid import whole_number
 from suffice.importers.names import is_round_name, last_name
 from suffice.importers.records import Record, with_column
 from suffice.importers.row_times import tied_note
@@ -64,4 +65,4 @@ def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
         or "p_known" in plan.columns
     ):
         return first_round
-    return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None
+    return 1 if any(whole_number(str(row.values.get(name))) == 0 for row in rows) else None

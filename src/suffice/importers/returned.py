@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.common.tables import counted
+from suffice.importers.grid import whole_number
 from suffice.importers.own_columns import is_false
 from suffice.importers.records import Record, places_of, with_column
 from suffice.importers.shape import Shape
@@ -66,7 +67,5 @@ def _mark_of(values: Sequence[Any]) -> str:
 def _in_order(rows: Sequence[Record], places: Sequence[int], columns: Mapping[str, str]) -> list[int]:
     """Return the places of a question's rows in the order of its rounds, if a column counts them."""
     number = columns.get("round", "")
-    numbers = {place: str(rows[place].values.get(number)).removesuffix(".0") for place in places}
-    if all(text.isdecimal() for text in numbers.values()):
-        return sorted(places, key=lambda place: int(numbers[place]))
-    return [*places]
+    numbers = {place: whole_number(str(rows[place].values.get(number))) for place in places}
+    return [*places] if None in numbers.values() else sorted(places, key=lambda place: numbers[place] or 0)

@@ -350,5 +350,5 @@ def _codes(texts: Iterable[Hashable]) -> npt.NDArray[np.int64]:
 
 def _lowest(rows: Iterable[Record], number: str) -> float:
     """Return the lowest number of a round; infinite if there is none."""
-    texts = {str(row.values.get(number)).removesuffix(".0") for row in rows}
+    texts = {str(row.values.get(number)) for row in rows}
     return min((value for value in map(whole_number, texts) if value is not None), default=math.inf)

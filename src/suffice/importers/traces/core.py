@@ -72,6 +72,16 @@ class Conversation:
     by_tool: bool = False
     notes: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def calls(self) -> list[TraceStep]:
+        """The calls of a model whose cost counts."""
+        return [step for step in self.steps if step.counts or step.answer is not None]
+
+    @property
+    def rounds(self) -> list[TraceSpan]:
+        """The spans that are rounds of their own."""
+        return [step.span for step in self.steps if step.is_round]
+
 
 def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Located]:
     """Locate the answers in the replies of a conversation's rounds; None = each whole reply is the answer.
@@ -84,7 +94,7 @@ def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Loca
             f"the answers of conversation {item.key!r} are what a tool call submits, so they are at no position of a text: leave "
             "answer_position out"
         )
-    read = [step.span.reply for step in item.steps if step.is_round]
+    read = [span.reply for span in item.rounds]
     return [*located_in([reply.text for reply in read], position or WHOLE, [reply.tokens for reply in read])]
 
 

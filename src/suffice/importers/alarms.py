@@ -18,7 +18,7 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers import gold_alarms, order_alarms, own_alarms, reply_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
-from suffice.importers.choices import Choices, as_options, of_each, of_options, of_rows
+from suffice.importers.choices import Choices, in_options, of_each, of_options, of_rows
 from suffice.importers.facts import SCORES, Facts
 from suffice.importers.fields import single_name
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, in_log, last_name
@@ -100,7 +100,7 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
                 f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, while {said!r} varies between "
                 f"the rounds of {n:,}: {answer!r} may be a gold answer or an input, and {said!r} what the model said"
             )
-            yield sentence, as_options(answer_readings(answer, [said], golds, may_be_gold=golds is None))
+            yield sentence, in_options(answer_readings(answer, [said], golds, may_be_gold=golds is None))
 
 
 def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Doubt]:

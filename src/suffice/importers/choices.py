@@ -25,7 +25,7 @@ def of_columns(columns: Mapping[str, str], meaning: str) -> Choices:
     return {column_options(columns): (dict(columns), meaning)}
 
 
-def as_options(choices: Mapping[str, tuple[Any, str]], parameter: str = "columns") -> Choices:
+def in_options(choices: Mapping[str, tuple[Any, str]], parameter: str = "columns") -> Choices:
     """Return choices of one parameter as choices of `options`, which may set several."""
     return {option: ({parameter: value}, meaning) for option, (value, meaning) in choices.items()}
 

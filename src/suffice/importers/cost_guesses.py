@@ -39,7 +39,7 @@ class CostGuess:
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
         """Return the unused columns with one of the usual names; with `of_rounds`, only columns of rounds."""
-        unread = {*self._unread()} - (self.outer if of_rounds else set())
+        unread = {*self._unread(of_rounds=of_rounds)}
         return [name for name in self.table.by_name(usual) if name in unread]
 
     def _of_model(self, usual: Iterable[str]) -> list[str]:
@@ -47,8 +47,9 @@ class CostGuess:
         names = self.free(usual, of_rounds=True)
         return [name for name in names if _OF_OTHERS.isdisjoint(words_in(name.rpartition(".")[0]))]
 
-    def _unread(self) -> list[str]:
+    def _unread(self, *, of_rounds: bool = False) -> list[str]:
         used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
+        used |= self.outer if of_rounds else set()
         return [name for name in self.table.names if name not in used]
 
     def lacks(self, ours: str) -> bool:

@@ -302,7 +302,7 @@ class _Guess(NumberGuess):
         """Ask the user for the column of answers if none is known, and a text may be."""
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
-            unread = [name for name in self._unread() if name not in self.outer]
+            unread = self._unread(of_rounds=True)
             of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
             scored, is_of_tasks, rounds = bool(of_rounds), bool(self.result.of_runs), "round" in columns
             doubts.refuse_unread_answer(
@@ -354,7 +354,7 @@ class _Guess(NumberGuess):
             self.read("text", text)
 
     def _parsed(self, reply: str) -> str:
-        free = [name for name in self._unread() if name not in self.outer and is_parsed_name(name)]
+        free = [name for name in self._unread(of_rounds=True) if is_parsed_name(name)]
         names = [name for name in free if are_in_replies(self.table.column(name), self.table.column(reply))]
         return names[0] if len(names) == 1 else ""
 

@@ -58,7 +58,7 @@ class NumberGuess(CostGuess):
 
     def scores(self) -> None:
         """Read numbers in [0, 1] of each round as metrics: scores against a reference, and, if there is no other metric, one by a word in its name."""
-        for name in [name for name in self._unread() if name not in self.outer and is_overlap(name)]:
+        for name in [name for name in self._unread(of_rounds=True) if is_overlap(name)]:
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
         own = [name for name in self.result.metrics if is_overlap(name)]
         if own and "golds" in self.result.columns:
@@ -68,17 +68,17 @@ class NumberGuess(CostGuess):
             )
         if self._is_judged():
             return
-        for name in [name for name in self._unread() if name not in self.outer and is_score_name(name)]:
+        for name in [name for name in self._unread(of_rounds=True) if is_score_name(name)]:
             if self._score(name, plain_name(name).replace(".", "_")):
                 return
 
-    def _score(self, name: str, ours: str) -> bool:
+    def _score(self, name: str, ours: str, what: str = "a score") -> bool:
         """Read a column as a metric, if its numbers are all in [0, 1]; return whether they are."""
         values = self.table.numbers(name)
         is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
         if not is_usable or values is None or not all(0 <= value <= 1 for value in values):
             return False
-        self.result.read_metric(ours, name, "a score by its name, all in [0, 1]", self.shown.get(name, ""))
+        self.result.read_metric(ours, name, f"{what} by its name, all in [0, 1]", self.shown.get(name, ""))
         return True
 
     def confidences(self) -> None:
@@ -106,7 +106,7 @@ class NumberGuess(CostGuess):
             and not any(map(is_cost, self.result.columns))
         )
         number = self.result.columns.get("round", "")
-        unread = [name for name in self._unread() if name not in self.outer] if is_free else []
+        unread = self._unread(of_rounds=True) if is_free else []
         for name in prefix_columns(self.table, self._ids_of_rows(), number, unread)[:1]:
             self.read(THINKING_TOKENS, name, "tokens of a chain so far: they rise in each question")
 
@@ -115,12 +115,9 @@ class NumberGuess(CostGuess):
         if self._is_judged() or "golds" in self.result.columns:
             return
         ids, answer = self._ids_of_rows(), self.result.columns.get("answer", "")
-        for name in [name for name in self._unread() if name not in self.outer and is_task_outcome(name)]:
-            ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
-            is_usable = ours.isidentifier() and ours not in {*self.said, *SIGNALS, *OWN_COLUMNS}
-            in_unit = values is not None and all(0 <= value <= 1 for value in values)
-            if is_usable and in_unit and is_of_runs(self.table, name, ids, answer):
-                self.result.read_metric(ours, name, "an outcome by its name, all in [0, 1]")
+        for name in [name for name in self._unread(of_rounds=True) if is_task_outcome(name)]:
+            ours = plain_name(name).replace(".", "_")
+            if is_of_runs(self.table, name, ids, answer) and self._score(name, ours, "an outcome"):
                 return
 
     def _is_judged(self) -> bool:

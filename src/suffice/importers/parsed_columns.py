@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
-from suffice.importers.choices import Choices, as_options, of_each, of_options
+from suffice.importers.choices import Choices, in_options, of_each, of_options
 from suffice.importers.names import in_log, last_name
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.comparisons import guess_normalizer
@@ -83,7 +83,7 @@ def with_columns(
     choices: Choices = {}
     for name in ranked[:_SHOWN]:
         choices |= of_options(f"{in_log(name)!r} is the answer", columns={"answer": in_log(name)})
-    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices | as_options(guess[1], "answer_position")
+    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices | in_options(guess[1], "answer_position")
 
 
 _NEARLY_ALL = 0.95

@@ -16,7 +16,7 @@ from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.statistics.keyed import hash_places
 from suffice.importers.answer_places import candidates, is_mark, marks_in
-from suffice.importers.choices import Choices, as_options
+from suffice.importers.choices import Choices, in_options
 from suffice.importers.grid import only_text
 from suffice.importers.names import GOLDS, IDS
 from suffice.importers.parsed_columns import with_columns
@@ -173,7 +173,7 @@ def refuse_whole_replies(
             guess[0],
             "options",
             {
-                **as_options(guess[1], "answer_position"),
+                **in_options(guess[1], "answer_position"),
                 f"--answer-position {WHOLE} --column golds=": (judged, judged_by),
             },
             guess[2],

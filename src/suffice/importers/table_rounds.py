@@ -12,7 +12,7 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.choices import Choices, as_options, of_columns, of_each, of_rows
+from suffice.importers.choices import Choices, in_options, of_columns, of_each, of_rows
 from suffice.importers.gaps import gap_error
 from suffice.importers.grid import (
     END_NAMES,
@@ -226,7 +226,7 @@ class _Rows:
             runs |= of_columns({"run": number}, meaning)
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
         ids = dict([*(named or ids).items()][:_OFFERED])
-        choices = kinds | as_options(ids | runs)
+        choices = kinds | in_options(ids | runs)
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = of_repeats() | choices
         raise UnsettledError(

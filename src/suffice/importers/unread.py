@@ -11,7 +11,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
-from suffice.importers.choices import Choices, as_options, column_options, of_columns, of_options
+from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_options
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.judging import metric_option
 from suffice.importers.names import (
@@ -273,7 +273,7 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
     ) in names:  # tests that are repeated have the same text, under other numbers
         names = [text, *(name for name in names if name != text and table.constant_in(name, table.column(text)))]
     choices |= _as_ids(names)
-    options = as_options(choices)
+    options = in_options(choices)
     loops = [name for name in table.names if last_name(name) in _OF_LOOPS or name.endswith("provider.id")]
     if names and not any(len({*map(str, table.column(name))}) > 1 for name in loops):
         meaning = f"{names[0]!r} names the question of each row, and its rows are independent samples"

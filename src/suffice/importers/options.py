@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
+from suffice.common.syntax import literal
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import of_columns
-from suffice.importers.literals import load_record
 from suffice.importers.names import last_name
 from suffice.importers.records import Record, column_names
 from suffice.importers.shape import Shape, with_derived
@@ -155,10 +154,7 @@ def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:
 
 def _texts(row: Record, name: str) -> list[str]:
     """Return the items of a list, which may be written as text; none if it is something else."""
-    value = row.values.get(name)
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
-        with suppress(ValueError):
-            value = load_record(value)
+    value = literal(row.values.get(name))
     are_texts = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
     return [str(item) for item in value] if are_texts and value else []
 

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice, pairwise
 from typing import Any
 
@@ -14,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from suffice.common.syntax import literal
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.answer_places import is_continued
 from suffice.importers.facts import SCORES, SEVERAL, Facts
 from suffice.importers.grades import is_error, is_grade, may_be_grade
-from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, in_log, last_name
 from suffice.importers.order_alarms import orders_of
 from suffice.importers.own_columns import Part
@@ -352,10 +351,8 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
 
 def _items_of(text: str) -> list[str | None]:
     """Return a text and, of a list that was written as one, such as a table's cell, the items."""
-    if text.startswith("[") and text.endswith("]"):
-        with suppress(ValueError):
-            return [text, *(value_text(item) for item in load_record(text))]
-    return [text]
+    listed = literal(text)
+    return [text, *map(value_text, listed)] if isinstance(listed, list) else [text]
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:

@@ -8,8 +8,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, time, timedelta
-from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +15,7 @@ from typing import Any, TypeVar
 from suffice.common.files import PACKED, decoded, json_lines, unpacked
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError
-from suffice.importers.literals import load_record
+from suffice.importers.literals import as_json, load_record
 from suffice.importers.names import (
     ANSWERS,
     GOLDS,
@@ -285,24 +283,9 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for batch in file.iter_batches():
             for row in batch.to_pylist():
                 number += 1
-                yield f"{path}, row {number}", _as_json(row) if has_other_types else row
+                yield f"{path}, row {number}", as_json(row) if has_other_types else row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SchemaError(f"{path}: cannot be read as parquet (corrupt or truncated?): {error}") from error
-
-
-def _as_json(value: Any) -> Any:
-    """Convert a value of a parquet file to JSON's types: times to ISO 8601, decimals to numbers, bytes to text."""
-    if isinstance(value, dict):
-        return {name: _as_json(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_as_json(item) for item in value]
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value.isoformat() if isinstance(value, date | time) else value
 
 
 def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -45,10 +45,8 @@ def as_json(value: Any) -> Any:
     """Convert a value of Python or of a parquet file to JSON's types: times to ISO 8601, decimals to numbers, bytes to text."""
     if isinstance(value, dict):
         return {str(name): as_json(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [*map(as_json, value)]
-    if isinstance(value, set):
-        return sorted(map(as_json, value), key=str)
+    if isinstance(value, list | tuple | set):
+        return [*map(as_json, sorted(value, key=str) if isinstance(value, set) else value)]
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     if isinstance(value, Decimal):

@@ -12,6 +12,7 @@ from suffice.importers.choices import of_columns
 from suffice.importers.fields import flat
 from suffice.importers.grades import is_grade
 from suffice.importers.names import is_person
+from suffice.importers.traces.payloads import text_of
 
 _SAID = ("assistant", "ai", "model", "gpt", "bot", "chatbot", "llm", "ai_assistant")
 _ROLES = ("role", "from", "author", "sender", "speaker")
@@ -131,7 +132,7 @@ def _texts(messages: Iterable[Any]) -> Iterable[tuple[str, str, dict[str, Any]]]
     spoken = [
         (str(message.get(_field(message, _ROLES), "")).lower(), text, message)
         for message in messages
-        if (text := _text(message.get(_field(message, _CONTENTS)))).strip()
+        if (text := text_of(message.get(_field(message, _CONTENTS)))).strip()
     ]
     speaks = [role in _SAID or is_person(role) for role, _, _ in spoken]
     asker = _asker([(role, own.get("name")) for (role, _, own), is_one in zip(spoken, speaks, strict=True) if is_one])
@@ -163,10 +164,3 @@ def _asker(said: Sequence[tuple[str, Any]]) -> Any:
     is_own_view = all((role in _SAID) == (name == first) for role, name in said)
     is_greeting = any(name != first and _IS_USER.search(name) for _, name in said)
     return first if is_own_view and not is_greeting and len({name for _, name in said}) > 1 else None
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        parts = [part.get("text") if isinstance(part, dict) else part for part in content]
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""

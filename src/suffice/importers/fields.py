@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from suffice.common.syntax import literal
 from suffice.importers.calls import call_fields, history_fields
 from suffice.importers.literals import tagged_texts
 from suffice.importers.names import (
@@ -29,6 +28,7 @@ from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
 from suffice.importers.trulens import record_fields
 from suffice.loops.models._wire import is_cut
+from suffice.loops.retrieval.fields import literal
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
 _DEPTH = 8

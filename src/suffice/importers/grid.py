@@ -12,12 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-from suffice.common.syntax import literal
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.importers.literals import tagged_texts
 from suffice.importers.names import words
 from suffice.importers.number_forms import DECIMAL_COMMA, THOUSANDS, is_undecided, written_number
+from suffice.loops.retrieval.fields import literal
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, End
 from suffice.policy.signals import SIGNALS

@@ -6,13 +6,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from suffice.common.syntax import literal
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import of_columns
 from suffice.importers.names import last_name
 from suffice.importers.records import Record, column_names
 from suffice.importers.shape import Shape, with_derived
 from suffice.importers.shapes import OPTION_LISTS
+from suffice.loops.retrieval.fields import literal
 from suffice.policy.metrics import normalize_answer
 
 _LABELS = "ABCDEFGHIJ"

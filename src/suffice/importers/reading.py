@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.common.syntax import literal
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.answer_places import is_continued
 from suffice.importers.facts import SCORES, SEVERAL, Facts
@@ -23,6 +22,7 @@ from suffice.importers.order_alarms import orders_of
 from suffice.importers.own_columns import Part
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
+from suffice.loops.retrieval.fields import literal
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.signals import SIGNALS

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.common.syntax import literal
 from suffice.errors import DataError
 from suffice.loops.retrieval.fields import (
     PublishedRow,
     distinct,
     list_field,
+    literal,
     object_of,
     objects_of,
     pairs_of,

@@ -3,6 +3,11 @@
 
 work="$(mktemp -d)" timings="" closing=""
 finish() { # what took how long, also after a failure; pytest's closing line last
+  if [[ -n "${besides_job:-}" ]]; then
+    cat "$work/besides.log" 2>/dev/null || true
+    timings+="$(cat "$work/besides.s" 2>/dev/null)"$'\n'
+    echo "steps beside the others that are not named above were not finished"
+  fi
   printf '\n%s%5d s  altogether\n%s\n' "$timings" "$SECONDS" "$closing"
   if [[ -n "$(jobs -pr)" ]]; then kill $(jobs -pr) && wait; fi
   rm -rf "$work"
@@ -45,6 +50,7 @@ beside() { # beside NAME COMMAND...: one of these steps
 joined() {
   local code=0
   wait "$besides_job" || code=$?
+  besides_job=""
   cat "$work/besides.log"
   timings+="$(<"$work/besides.s")"$'\n'
   return "$code"

@@ -150,3 +150,61 @@ def labels_and_their_critique(draw: Draw) -> Log:
             if r < len(a.answers):
                 made.append({**row, "step": "critique", "response": f"is it {draw.prose(3)}?", **used})
     return Log(made, loops(questions))
+
+
+@shape("sc.jsonl", samples=True)
+def answers_of_samples_in_a_list(draw: Draw) -> Log:
+    """Independent answers to a question under the name of what was parsed, which says nothing of their order."""
+    questions = draw.asked(60, 6, kind="letter", right=(0.5, 0.5))
+    made = [
+        {"qid": a.number, "question": a.question, "answer_key": a.gold, "extracted_answers": list(a.answers)}
+        for a in questions
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("agent.jsonl")
+def messages_with_tool_calls(draw: Draw) -> Log:
+    """A conversation of an agent whose first messages only call a tool; the model revises what it said then."""
+    questions = draw.asked(60, 3, kind="whole")
+    call = {"id": "c1", "type": "function", "function": {"name": "run_sql", "arguments": "{}"}}
+    made = []
+    for a in questions:
+        calling: list[dict[str, Any]] = [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": "[[4]]"},
+        ]
+        said: list[dict[str, Any]] = [{"role": "assistant", "content": text} for text in a.answers]
+        review = {"role": "user", "content": "Please check that once more."}
+        spoken = [said[0], *(item for reply in said[1:] for item in (review, reply))]
+        messages = [{"role": "user", "content": a.question}, *calling * (1 + a.number % 3), *spoken]
+        made.append({"id": a.number, "messages": messages, "expected_answer": a.gold})
+    return Log(made, loops(questions))
+
+
+@shape("agent.jsonl")
+def answers_beside_tool_calls(draw: Draw) -> Log:
+    """A conversation of an agent that says its answer so far in messages that call a tool, too."""
+    questions = draw.asked(60, 3, kind="whole")
+    call = {"id": "c1", "type": "function", "function": {"name": "run_sql", "arguments": "{}"}}
+    made = []
+    for a in questions:
+        messages: list[dict[str, Any]] = [{"role": "user", "content": a.question}]
+        for text in a.answers[:-1]:
+            messages.append({"role": "assistant", "content": text, "tool_calls": [call]})
+            messages.append({"role": "tool", "tool_call_id": "c1", "content": "[[4]]"})
+        messages.append({"role": "assistant", "content": a.answers[-1]})
+        made.append({"id": a.number, "messages": messages, "expected_answer": a.gold})
+    return Log(made, loops(questions))
+
+
+@shape("drafts.csv")
+def rounds_that_count_from_zero(draw: Draw) -> Log:
+    """A writer that revises, whose rounds count from 0: nothing says whether 0 is the model alone."""
+    questions = draw.asked(60)
+    rows = [
+        {"id": a.number, "round": r, "question": a.question, "answer": text, "gold": a.gold}
+        for a in questions
+        for r, text in enumerate(a.answers)
+    ]
+    return Log(rows, loops(questions))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
 
 from suffice.errors import DataError, ModelError
-from suffice_gates.training.memory import GIB, MOST_OF, parts_of_batch, training_memory
+from suffice_gates.training import step_time
+from suffice_gates.training.memory import GIB, MOST_OF, parts_of_batch, pass_memory, training_memory
 from suffice_gates.training.reranker import RerankerSettings, train_reranker
 from suffice_gates.training.reranker_trainer import changed_settings, in_parts, more_parts
 from tests.suffice_gates.support.tiny_reranker import overlap_preferences, tiny_cross_encoder
@@ -185,3 +187,101 @@ def test_layers_that_are_computed_again_learn_the_same(tmp_path):
         settings = replace(SHORT, checkpointing=name == "again")
         train_reranker(base, data, tmp_path / name, settings=settings, device="cpu")
     assert same(weights(tmp_path / "kept"), weights(tmp_path / "again"))
+
+
+# Passes without a gradient, and the duration of a step
+
+
+def highest_in_a_pass(kind, *, prompts, tokens, keeps):
+    """Return the most bytes that are alive at once in a pass, weights left out."""
+    import torch
+    import transformers
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_iter
+
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=200,
+        hidden_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        intermediate_size=256,
+        max_position_embeddings=256,
+        **({} if kind == "Bert" else {"num_key_value_heads": 2}),
+    )
+    of = "AutoModelForSequenceClassification" if kind == "Bert" else "AutoModelForCausalLM"
+    network = getattr(transformers, of).from_config(config).eval()
+    known = {part.untyped_storage().data_ptr() for part in (*network.parameters(), *network.buffers())}
+
+    class Alive(TorchDispatchMode):
+        """Adds up the storages that exist."""
+
+        sizes, highest = {}, 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            for tensor in tree_iter(result):
+                if isinstance(tensor, torch.Tensor) and tensor.untyped_storage().data_ptr() not in known:
+                    storage = tensor.untyped_storage()
+                    if storage._cdata not in self.sizes:
+                        self.sizes[storage._cdata] = storage.nbytes()
+                        weakref.finalize(storage, self.sizes.pop, storage._cdata, None)
+            self.highest = max(self.highest, sum(self.sizes.values()))
+            return result
+
+    body = network if keeps or kind == "Bert" else network.base_model
+    more = {} if kind == "Bert" else {"use_cache": keeps}
+    ids = torch.randint(5, 190, (prompts, tokens))
+    with torch.no_grad(), Alive() as alive:
+        kept = body(
+            input_ids=ids, attention_mask=torch.ones_like(ids), **more, **({"logits_to_keep": 1} if keeps else {})
+        )
+    del kept
+    return alive.highest, config
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "keeps"), [("Llama", False), ("Llama", True), ("Qwen2", True), ("Bert", False)])
+def test_the_memory_of_a_pass_is_what_is_alive_in_it(kind, keeps):
+    for prompts, tokens in ((8, 64), (16, 100)):
+        highest, config = highest_in_a_pass(kind, prompts=prompts, tokens=tokens, keeps=keeps)
+        estimate = pass_memory(config, prompts=prompts, tokens=tokens, new_tokens=int(keeps), size=4)
+        assert estimate == pytest.approx(highest, rel=0.05)
+
+
+def test_keys_and_values_grow_with_the_reply_and_unknown_shapes_are_unknown():
+    shape = SimpleNamespace(num_hidden_layers=2, hidden_size=8, intermediate_size=16, num_attention_heads=2)
+    sizes = [pass_memory(shape, prompts=3, tokens=10, new_tokens=new, size=2) for new in (1, 5)]
+    assert sizes[1] - sizes[0] == 3 * 2 * 2 * 8 * 4 * 2
+    assert pass_memory(SimpleNamespace(hidden_size=8), prompts=1, tokens=1) is None
+
+
+@pytest.mark.whole
+@pytest.mark.filterwarnings("ignore")
+def test_the_duration_of_a_step_is_measured_and_leaves_nothing(tmp_path, monkeypatch):
+    import torch
+
+    base, data = tiny_cross_encoder(tmp_path / "base"), overlap_preferences(3, seed=3)
+    made, make = [], step_time.make_trainer
+
+    def scarce(encoder, preferences, dev, settings, folder, **options):
+        made.append((settings.accumulate, folder))
+        trainer = make(encoder, preferences, dev, settings, folder, **options)
+        step = trainer.training_step
+
+        def limited(model, inputs, *more, **named):
+            if len(next(iter(inputs.values()))) > 4:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return step(model, inputs, *more, **named)
+
+        trainer.training_step = limited
+        return trainer
+
+    monkeypatch.setattr(step_time, "make_trainer", scarce)
+    n, seconds = step_time.time_steps(str(base), data, SHORT, device="cpu")
+    assert (n, [parts for parts, _ in made]) == (2, [1, 2])
+    assert seconds > 0
+    assert not any(folder.exists() for _, folder in made)
+    monkeypatch.setattr(step_time, "more_parts", lambda _: None)
+    with pytest.raises(ModelError, match="does not suffice"):
+        step_time.time_steps(str(base), data, SHORT, device="cpu")

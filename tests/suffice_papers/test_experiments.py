@@ -871,7 +871,8 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     before = cli("run", path, "--dry-run", "--json").json["cells"][0]
     first = cli("run", path, "--json")
     assert first.code == 0, first.err
-    assert (before["recorded"], before["calls left"], before["tokens"]) == (0, "unknown", "unknown")
+    assert (before["recorded"], before["tokens"]) == (0, "unknown")
+    assert before["calls left"] > before["questions"] / 2
     titles = [table["title"] for table in first.json["tables"]]
     assert all(any(title.startswith(f"Table {n}") for title in titles) for n in (1, 2, 3))
     assert any(title.startswith("Runs: accuracy") for title in titles)
@@ -889,7 +890,9 @@ def test_cbdr_runs_from_a_file_and_its_second_run_opens_no_model(tiny_model, tmp
     changed = path.read_text().replace("betas = [0.5, 1.0]", "betas = [0.7, 1.0]")
     path.write_text(changed, encoding="utf-8")
     assert "opened" in cli("run", path).error  # the gate is evaluated again
-    assert cli("run", path, "--dry-run", "--json").json["cells"][0]["calls left"] == "unknown"
+    left = cli("run", path, "--dry-run", "--json").json
+    assert left["cells"][0]["calls left"] == before["calls left"]
+    assert any("1 pipeline was interrupted" in note for table in left["stages"] for note in table["notes"])
 
 
 @pytest.mark.usefixtures("quick_reader")

@@ -52,8 +52,11 @@ _SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
 
-_SAMPLES_OR_ROUNDS = frozenset({"pred", "prediction", "response", "output", "reply", "solution", "reward", "rollout"})
-"""Singular names of lists whose items may be either, as their values show."""
+_SAMPLES_OR_ROUNDS = frozenset(
+    {"answer", "ans", "pred", "prediction", "predicted", "label", "class", "text"}
+    | {"response", "output", "reply", "solution", "generated", "reward", "rollout"}
+)
+"""Last words of the names, in the singular, of lists whose items may be either, as their values show."""
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
@@ -325,7 +328,7 @@ def _sample_list(read: Read) -> Iterator[Doubt]:
     is_list, lead = column.startswith("order in "), column.removeprefix("order in ").strip("'")
     name, facts = last_name(lead), read.facts
     is_called = name in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(name))
-    may_be = single_name(name) in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
+    may_be = single_name(name).rpartition("_")[2] in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
     may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
     # who names a list with samples as that of the rounds has not said that they have an order
     said = read.options.get("columns") or {}

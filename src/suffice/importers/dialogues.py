@@ -20,7 +20,12 @@ _CONTENTS = ("content", "value", "body", "text", "message", "utterance")
 _IS_USER = re.compile(r"user|human|customer|client", re.IGNORECASE)
 _FEW, _SHOWN = 5, 40
 REPLY_TYPE = "reply_type"
-"""The field that tells answers and grades apart in graded conversations."""
+"""The field that tells answers and grades apart in graded conversations, and answers and messages that call tools."""
+
+TOOL_CALLS = "n_tool_calls"
+"""The field with the number of tools that a message calls, if it calls any."""
+
+_CALLS = ("tool_calls", "function_call", "tool_use", "tool_call")
 
 _NEARLY_ALL = 0.95
 _Messages = Sequence[Any]
@@ -103,42 +108,74 @@ def _opening(text: str, n: int) -> str:
 
 def has_grades(conversations: Iterable[_Messages]) -> bool:
     """Return whether replies in some conversations are answers, and later ones are only grades of them."""
-    said = ([is_grade(reply["answer"]) for reply in said_in(messages)[0]] for messages in conversations)
+    said = ([is_grade(reply["answer"] or "") for reply in said_in(messages)[0]] for messages in conversations)
     return any(any(grades) and not grades[0] for grades in said)
 
 
 def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[dict[str, Any]], str]:
-    """Return the assistant's messages without tool calls, and the user's first message.
+    """Return the assistant's messages, and the user's first message.
 
-    In graded conversations a field `reply_type` says whether a message is an answer or a grade.
+    In graded conversations a field `reply_type` says whether a message is an answer or a grade; `n_tool_calls` counts the tools that
+    a message calls, whose answer is None if it says nothing.
     """
     replies, question = [], ""
-    for role, text, message in _texts(messages):
-        if role in _SAID and not message.get("tool_calls"):
+    for role, text, message in _texts(messages, calling=True):
+        if role in _SAID:
             further = {
                 name: value
                 for name, value in message.items()
-                if name not in ("role", "from", "content", "value", _field(message, _ROLES), _field(message, _CONTENTS))
+                if name
+                not in (
+                    "role",
+                    "from",
+                    "content",
+                    "value",
+                    *_CALLS,
+                    _field(message, _ROLES),
+                    _field(message, _CONTENTS),
+                )
             }
             kind = {REPLY_TYPE: "grade" if is_grade(text) else "answer"} if are_graded else {}
-            replies.append({"answer": text, **kind, **flat(further)})
+            calls = {TOOL_CALLS: n} if (n := _tool_calls(message)) else {}
+            replies.append({"answer": text if text.strip() else None, **kind, **flat(further), **calls})
         elif is_person(role) and not question:
             question = text
     return replies, question
 
 
-def _texts(messages: Iterable[Any]) -> Iterable[tuple[str, str, dict[str, Any]]]:
-    """Yield the role, the text and the message itself, of each that has a text; who began asks, whatever its role."""
+def _texts(messages: Iterable[Any], *, calling: bool = False) -> Iterable[tuple[str, str, dict[str, Any]]]:
+    """Yield the role, the text and the message itself, of each that has a text; who began asks, whatever its role.
+
+    If `calling`, messages without a text that call tools are among them.
+    """
     spoken = [
         (str(message.get(_field(message, _ROLES), "")).lower(), text, message)
         for message in messages
-        if (text := text_of(message.get(_field(message, _CONTENTS)))).strip()
+        if (text := text_of(message.get(_field(message, _CONTENTS)))).strip() or (calling and _tool_calls(message))
     ]
     speaks = [role in _SAID or is_person(role) for role, _, _ in spoken]
-    asker = _asker([(role, own.get("name")) for (role, _, own), is_one in zip(spoken, speaks, strict=True) if is_one])
+    asker = _asker(
+        [
+            (role, own.get("name"))
+            for (role, text, own), is_one in zip(spoken, speaks, strict=True)
+            if is_one and text.strip()
+        ]
+    )
     for (role, text, message), is_one in zip(spoken, speaks, strict=True):
-        is_mirrored = asker is not None and is_one
+        is_mirrored = asker is not None and is_one and "name" in message
         yield ("user" if message["name"] == asker else "assistant") if is_mirrored else role, text, message
+
+
+def _tool_calls(message: dict[str, Any]) -> int:
+    """Return how many tools a message calls: beside its text, or as parts of its content."""
+    calls = next((message[name] for name in _CALLS if message.get(name)), ())
+    parts = message.get(_field(message, _CONTENTS))
+    inside = (
+        [part for part in parts if isinstance(part, dict) and part.get("type") in _CALLS]
+        if isinstance(parts, list)
+        else []
+    )
+    return (len(calls) if isinstance(calls, list) else bool(calls)) + len(inside)
 
 
 def _field(message: dict[str, Any], usual: Sequence[str]) -> str:

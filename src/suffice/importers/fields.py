@@ -113,7 +113,7 @@ def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[st
             continue
         outer = {key: value for key, value in item.values.items() if key != name}
         for number, answers in enumerate(item.values[name], start=1):
-            run = {plain_name(name)[:-1]: number, "answers": answers}
+            run = {plain_name(name)[:-1]: number, "trajectory": answers}
             result.append(replace(item, where=f"{item.where}, {name} {number}", values={**outer, **run}))
     return [
         item if item.number == number else replace(item, number=number) for number, item in enumerate(result, first)

@@ -24,6 +24,7 @@ class Shape:
         columns: The sources of a row's columns in words, by the name in the row.
         outer: Columns about the question, which are the same in all of its rows.
         is_ordered: True if the file counts the rounds, or its form implies their order.
+        is_alone: True if the names of columns say that round 0 is the model alone.
         read: Reads further records in the same way; returns their rows, and the number of records without any round.
     """
 
@@ -33,6 +34,7 @@ class Shape:
     skipped: int = 0
     outer: frozenset[str] = frozenset()
     is_ordered: bool = True
+    is_alone: bool = False
     read: Callable[[Sequence[Record]], tuple[list[Record], int]]
 
 

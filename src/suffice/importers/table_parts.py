@@ -27,6 +27,7 @@ from suffice.importers.records import Record
 from suffice.importers.repeated_rounds import without_copies
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import RunColumns, tell_apart
+from suffice.importers.shape import Shape
 from suffice.importers.table_columns import ColumnMap
 from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files
 from suffice.policy.metrics import normalize_answer
@@ -176,6 +177,11 @@ class PartedTable(TableSource):
             if without_copies(columns, grid, plan, said, least)[0] is columns:
                 return columns, grid
         raise UnevenError("records may repeat the last round of a loop")
+
+    def _guess(self, shape: Shape) -> None:
+        super()._guess(shape)
+        if self.calls_tools:
+            raise UnevenError("messages that call tools are charged to the next answer")
 
     def _numbered(self, rows: _RecordList) -> _RecordList:
         if self._order is None:

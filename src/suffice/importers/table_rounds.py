@@ -244,15 +244,18 @@ class _Rows:
         return is_unique and len(owners) == len({*cells}) <= len(cells) / 2
 
     def _settle_first_round(self, lowest: int) -> None:
-        grid, theirs = self._grid, self._grid.columns["round"]
-        if lowest or not grid.strict or grid.first_round is not None or theirs == "round" or "p_known" in grid.columns:
+        grid = self._grid
+        if lowest or not grid.strict or grid.first_round is not None or "p_known" in grid.columns:
             return
         raise UnsettledError(
-            f"{theirs!r} counts from 0: is 0 the model alone, or the loop's first draft?",
+            f"{grid.columns['round']!r} counts from 0: does the loop begin with 0, or is 0 the model alone, asked beside the loop?",
             "first_round",
             {
-                "--first-round 0": (0, "0 is the model alone, without evidence: closed book"),
-                "--first-round 1": (1, "0 is the first draft, or the first evidence"),
+                "--first-round 1": (1, "the loop begins with it, and pays it: a first draft, attempt or evidence"),
+                "--first-round 0": (
+                    0,
+                    "the model alone, without evidence (closed book): no call of the loop, which begins with 1",
+                ),
             },
         )
 

@@ -57,6 +57,7 @@ from suffice.importers.stages import ordered_stages, with_numbers_of_ids
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.tally import Tally
+from suffice.importers.tool_calls import answers_alone, with_reply_types
 from suffice.importers.trees import OF_TREES, marked_nodes, refuse_inner_nodes
 from suffice.importers.unread import refuse_one_id, refuse_unique_ids, refuse_unread_rounds
 from suffice.policy.rounds import End
@@ -96,6 +97,7 @@ class TableSource(ABC):
         repeated: Number of rows without an answer, or with a copy, that another row of the same round repeats.
         texts: Columns with any value that is not a number, if not all rows are read at once.
         doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
+        calls_tools: Whether messages of an assistant call tools.
         tally: Counts over the trajectories; complete once all rounds are read.
     """
 
@@ -107,6 +109,7 @@ class TableSource(ABC):
     repeated: int = 0
     texts: Collection[str] = ()
     doubt: str = ""
+    calls_tools: bool = False
     _without_copies = staticmethod(without_copies)
 
     def __init__(self, path: Path, options: TableOptions) -> None:
@@ -141,9 +144,15 @@ class TableSource(ABC):
         refuse_several_speakers(shape, options.where, {*options.columns, *options.columns.values()})
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
-        shape, of_ids = with_numbers_of_ids(shape, [*options.columns])
-        shape, of_costs, self.doubt = chosen_rows(marked_nodes(shape, columns), ignored, options.where, columns)
-        self.shape = numbered_again(refuse_inner_nodes(shape, options.where), options.where)
+        shape, of_ids = with_numbers_of_ids(with_reply_types(shape), [*options.columns])
+        alone, of_tools = answers_alone(shape, options.where)
+        self.calls_tools, shape_before = bool(of_tools), shape.rows
+        where = {**options.where, **alone}
+        shape, of_costs, self.doubt = chosen_rows(marked_nodes(shape, columns), ignored, where, columns)
+        self.shape = numbered_again(refuse_inner_nodes(shape, options.where), where)
+        if of_tools:
+            lost = {(row.file, row.number) for row in shape_before} - {(row.file, row.number) for row in shape.rows}
+            of_costs, self.shape = of_tools, replace(self.shape, skipped=self.shape.skipped + len(lost))
         self.shape = ordered_stages(self.shape, columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
@@ -182,6 +191,8 @@ class TableSource(ABC):
         )
         self._drop_repeated_calls()
         self.grid = grid_of(self._path, self._rows, self.plan, options)
+        if self.shape.is_alone and self.grid.first_round is None:
+            self.grid = replace(self.grid, first_round=0)
 
     def _read_options(self) -> None:
         """Read gold answers that are numbers, letters or texts of options in the form of the answers."""

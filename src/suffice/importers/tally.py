@@ -168,7 +168,8 @@ class Tally:
         notes = []
         if self._first == 0:
             notes.append(
-                "round 0 is read as the model alone (closed book); --first-round 1 makes it the first draft or evidence"
+                "round 0 is read as the model alone (closed book), whose call is none of the loop's; with --first-round 1, the loop begins "
+                "with it"
             )
         elif grid.first_round is not None:
             notes.append(f"the lowest {plan.columns['round']!r} is read as round 1, the first draft or evidence")

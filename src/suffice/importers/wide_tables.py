@@ -174,6 +174,7 @@ def rows_of_families(
         skipped=skipped,
         outer=outer_names(rows, own),
         is_ordered=is_ordered,
+        is_alone=is_alone,
         read=read,
     )
 

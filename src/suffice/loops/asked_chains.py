@@ -175,6 +175,8 @@ class _RecordedCourse(ThinkingCourse):
             counted = yield self._call(_START, [self.start + prompt.end + prompt.cue], 1, temperature=0.0)
             self.around = self._prompt_tokens(counted.costs[TRIAL])
         result = yield from super().calls(r, before)
+        if result.error is not None:
+            return result
         observed = result.observed
         thought = before[-1].signals["thinking_tokens"] if before else 0.0
         own = Cost(calls=float(r == 1), uncached_tokens=self.around if r == 1 else 0.0, seconds=math.nan)

@@ -221,7 +221,6 @@ class LiveLoop(ABC):
 
     async def _rounds(self, question: str, passages: Sequence[Passage], *, blocking: bool) -> AsyncGenerator[LiveStep]:
         """Yield each round and the outcome; if `blocking`, never suspend."""
-        make = partial(drive, send=partial(send, blocking=blocking))
         if blocking:
             self.ready()
         else:
@@ -240,9 +239,10 @@ class LiveLoop(ABC):
             while session.decision is None and await _has(course, session.next_round, blocking=blocking):
                 result = await wave.result(session.next_round)
                 observed, error = await self._measure(session, question, result, unanswered, begin)
-                while (rest := unanswered.due(session, observed)) is not None:
-                    earlier = await make(rest.steps, first=rest.call)
-                    session, error = unanswered.answered(session, earlier), error or earlier.error
+                failed: ModelError | None = None  # of an earlier answer: this round counts without it, as it is paid
+                while failed is None and (rest := unanswered.due(session, observed)) is not None:
+                    session, failed = await unanswered.answer(session, rest, blocking=blocking)
+                    error = error or failed
                     if error is None and rest.call.part == TRIAL:  # which may decide what else is measured
                         asked = TRIAL in observed.costs
                         result = replace(result, observed=observed, rest=None if asked else result.rest)
@@ -257,12 +257,10 @@ class LiveLoop(ABC):
             raise
         finally:
             surplus = await wave.end() + await self.left_over(course)
-        try:
-            while (rest := unanswered.due(session, None)) is not None:
-                result = await make(rest.steps, first=rest.call)
-                session, error = unanswered.answered(session, result), error or result.error
-        except ModelError as raised:
-            error = error or raised
+        failed = None
+        while failed is None and (rest := unanswered.due(session, None)) is not None:
+            session, failed = await unanswered.answer(session, rest, blocking=blocking)
+            error = error or failed
         yield None, self._outcome(question, session, error, surplus)
 
     async def _measure(
@@ -434,10 +432,16 @@ class PendingAnswers:
         self._rest.pop(index, None)
 
     @staticmethod
-    def answered(session: Session, result: RoundResult) -> Session:
-        """Return the session with an answer added to one of its rounds; its decisions stay the same."""
+    async def answer(session: Session, rest: PendingCall, *, blocking: bool) -> tuple[Session, ModelError | None]:
+        """Make a pending call; return the session with its answer in one of the rounds, as decided before, and the call's failure."""
+        try:
+            result = await drive(rest.steps, partial(send, blocking=blocking), first=rest.call)
+        except ModelError as failed:
+            return session, failed
+        if result.error is not None and rest.call.part == TRIAL:
+            return session, result.error
         fresh = Session(session.policy, missing="ignore")  # its rounds were already checked
         for observed in session.rounds:
             is_answered = observed.index == result.observed.index
             fresh.observe(unmeasured(session, with_trial(observed, result.observed)) if is_answered else observed)
-        return fresh
+        return fresh, result.error

@@ -76,11 +76,10 @@ async def measure_lazily(
                 pending.discard(name)
                 assert result.rest is not None
                 call = replace(result.rest.call, without=RoundResult(observed=observed))
-                try:
-                    asked = await drive(result.rest.steps, ask, first=call)
-                except ModelError:
+                asked = await drive(result.rest.steps, ask, first=call)
+                if asked.error is not None:
                     observed = replace(observed, costs={**observed.costs, TRIAL: Cost()})  # it is not asked again
-                    raise
+                    raise asked.error
                 observed = with_trial(observed, asked.observed)
             elif back:
                 reply = await measured(by_name[name], question, session.rounds[: len(session.rounds) - back + 1])

@@ -323,7 +323,10 @@ class ThinkingCourse:
         call = self._call(TRIAL, asked, loop.trial_tokens, temperature=0.0, without=RoundResult(observed=checkpoint))
         if loop.overlap and r < self.last and not checkpoint.signals["thinking_ended"]:
             call = replace(call, beside=partial(self._go_on, chain.plus(stretch).asked()))
-        trial = yield call
+        try:
+            trial = yield call
+        except ModelError as error:  # what was thought is paid, and counts without an answer
+            return RoundResult(observed=checkpoint, error=error)
         answered = replace(
             checkpoint,
             answer=trial.answer,

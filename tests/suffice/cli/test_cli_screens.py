@@ -171,6 +171,13 @@ def test_numbers_stay_on_one_line_and_long_texts_are_broken(capsys):
     assert out.count("verdict") == 5
 
 
+def test_every_problem_is_shown_before_other_notes(capsys):
+    problems = [f"problem: the file {name!r} does not exist" for name in ("a", "b", "c", "d", "e", "f", "g", "h")]
+    Screen(sentences=["One."], notes=["a legend", *problems]).print()
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: ")]
+    assert shown == [*(f"note: {problem}" for problem in problems), "note: a legend"]
+
+
 def test_the_legend_of_a_hidden_table_is_hidden_with_it(capsys):
     def table(title, *notes):
         return Table(title=title, columns=(Column("a"),), rows=((1,),), notes=notes)

@@ -433,7 +433,11 @@ def test_no_correct_log_of_the_repository_is_stopped(tmp_path):
     logs = [
         (ROOT / "examples" / "logs.jsonl", {}),
         (ROOT / "examples" / "samples.jsonl", {"samples": True}),
-        *((path, {}) for path in sorted((DATA / "imports").iterdir()) if path.suffix in (".jsonl", ".zip", ".parquet")),
+        *(
+            (path, {"samples": True} if path.stem.startswith("verify_cot") else {})
+            for path in sorted((DATA / "imports").iterdir())
+            if path.suffix in (".jsonl", ".zip", ".parquet")
+        ),
         *((path, {}) for path in sorted((DATA / "traces").iterdir()) if path.suffix in (".json", ".eval")),
     ]
     stops, n = [], 0

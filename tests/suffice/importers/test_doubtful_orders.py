@@ -83,7 +83,7 @@ def lists(name, shares):
     return [{"id": q, "question": f"Where is {q}?", "gold": gold, name: said} for q, gold, said in drawn(shares=shares)]
 
 
-@pytest.mark.parametrize("name", ["pred", "responses", "prediction"])
+@pytest.mark.parametrize("name", ["pred", "responses", "prediction", "answers", "model_answers", "extracted_answers"])
 def test_answers_in_no_order_are_asked_about(tmp_path, name):
     path = written(tmp_path, lists(name, (0.6,) * 4))
     assert [*choices(path).choices][:2] == ["--samples", "--expected sample-list"]

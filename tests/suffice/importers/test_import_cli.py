@@ -87,27 +87,24 @@ def test_values_out_of_a_signals_range_are_refused_with_the_remedy(tmp_path):
         assert load(source, "--column", f"my_{ours}={theirs}").code == 0
 
 
+@pytest.mark.parametrize("step", ["depth", "round"])
 @pytest.mark.parametrize(
     ("first", "rounds", "word"), [("1", [1, 2, 3, 4], "first draft"), ("0", [0, 1, 2, 3], "closed book")]
 )
-def test_depths_from_zero_are_asked_about(first, rounds, word, tmp_path):
-    source = log(tmp_path / "log.jsonl", rounds=4, start=0, step="depth")
-    told = load(source, step="depth").error
-    assert "'depth' counts from 0" in told
+def test_rounds_from_zero_are_asked_about(first, rounds, word, step, tmp_path):
+    source = log(tmp_path / "log.jsonl", rounds=4, start=0, step=step)
+    told = load(source, step=step).error
+    assert f"'{step}' counts from 0" in told
     assert "--first-round 0" in told
     assert "--first-round 1" in told
     assert not source.with_suffix(".parquet").exists()
-    done = load(source, "--first-round", first, step="depth")
+    done = load(source, "--first-round", first, step=step)
     assert done.code == 0
     assert word in done.out
     assert read_recording(source.with_suffix(".parquet")).index.tolist() == rounds
 
 
-def test_a_column_named_round_counts_as_ours_and_says_so(tmp_path):
-    source = log(tmp_path / "log.jsonl", start=0, step="round")
-    done = load(source, step="round")
-    assert (done.code, "closed book" in done.out, "--first-round 1" in done.out) == (0, True, True)
-    assert read_recording(source.with_suffix(".parquet")).index.tolist() == [0, 1, 2]
+def test_a_probability_of_knowing_tells_that_round_0_is_closed_book(tmp_path):
     both = log(tmp_path / "known.jsonl", start=0, step="depth", p=lambda q, r: 0.5 if r == 0 else None)
     assert load(both, "--column", "p_known=p", step="depth").code == 0
 

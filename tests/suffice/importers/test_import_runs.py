@@ -141,12 +141,12 @@ def test_files_named_after_rounds_are_rounds_in_numeric_order(tmp_path, name):
 def test_the_number_in_a_file_name_is_its_round(tmp_path):
     for r, n in ((0, 30), (1, 30), (2, 10)):
         write(tmp_path / "log" / f"round_{r}.jsonl", one_answer_each(n=n))
-    run = read_tabular(tmp_path / "log")
+    run = read_tabular(tmp_path / "log", first_round=0)
     assert [item.index for item in run.trajectories[0].rounds] == [0, 1, 2]
     assert [item.index for item in run.trajectories[20].rounds] == [0, 1]
     write(tmp_path / "log" / "round_3.jsonl", one_answer_each(n=20))
     with pytest.raises(DataError, match=r"\[0, 1, 3\]"):
-        read_tabular(tmp_path / "log")
+        read_tabular(tmp_path / "log", first_round=0)
 
 
 def test_a_folder_is_read_with_the_numbers_in_its_names_as_numbers(tmp_path):

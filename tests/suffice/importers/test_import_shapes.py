@@ -410,9 +410,12 @@ def test_what_is_no_table_of_rounds_says_what_to_name(tmp_path):
         assert part in error
 
 
-def test_sampled_answers_as_somebody_published_them_need_one_command(tmp_path, monkeypatch):
+def test_sampled_answers_as_somebody_published_them_need_one_option(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done = cli("import", IMPORTS / "verify_cot_date_chatgpt_10.jsonl", "--json").json
+    refused = cli("import", IMPORTS / "verify_cot_date_chatgpt_10.jsonl")
+    assert refused.code == 2
+    assert "--samples" in refused.err
+    done = cli("import", IMPORTS / "verify_cot_date_chatgpt_10.jsonl", "--samples", "--json").json
     assert (done["trajectories"], done["rounds"], done["ends"]) == (40, 10, {"max_rounds": 40})
     recording = read_recording("verify_cot_date_chatgpt_10.parquet")
     records = published("verify_cot_date_chatgpt_10.jsonl")

@@ -244,7 +244,7 @@ def test_rows_without_numbers_are_ordered_by_their_times(tmp_path, both):
 
 def test_parallel_lists_dialogues_and_columns_with_numbers_are_read_in_parts(tmp_path, both):
     lists = [{"id": q, "answers": ["a", "b"][: q % 2 + 1], "scores": [0.1, 0.9][: q % 2 + 1]} for q in range(N)]
-    assert both(lines(tmp_path / "lists.jsonl", lists)).rounds == 2
+    assert both(lines(tmp_path / "lists.jsonl", lists), expected=["sample-list"]).rounds == 2
     said = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Oslo", "cost": 1}]
     assert both(lines(tmp_path / "said.jsonl", [{"id": q, "messages": said * (q % 2 + 1)} for q in range(N)]))
     wide = [{"id": q, **{f"answer_{r}": f"a{q * r}" for r in range(1, 3 + (q > 50))}, "gold": "a4"} for q in range(N)]
@@ -331,7 +331,9 @@ def test_signals_of_ones_own_are_computed_in_parts(tmp_path, both):
 def test_records_that_differ_in_their_shape_are_read_in_one_piece(tmp_path, in_parts):
     in_parts()
     records = [{"id": q, "answers": ["a", "b"], "scores": [1, 2] if q < 50 else [1]} for q in range(N)]
-    summary = import_recording(lines(tmp_path / "log.jsonl", records), out=tmp_path / "r.parquet")
+    summary = import_recording(
+        lines(tmp_path / "log.jsonl", records), out=tmp_path / "r.parquet", expected=["sample-list"]
+    )
     assert summary.trajectories == N
     assert not any("first rows" in note for note in summary.notes)
 

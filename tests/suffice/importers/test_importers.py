@@ -242,7 +242,7 @@ def test_json_lines_with_our_own_names_need_no_map(tmp_path):
     record = {"question_id": 7, "answer": 3.5, "golds": ["3.5"], "cluster": "c", "end": "rule", "p_correct": None}
     record |= {"cost.generator.calls": 1, "cost.generator.output_tokens": 9, "cost.judge:a.calls": 2, "extra": [1]}
     path = json_lines(tmp_path / "runs.jsonl", record | {"round": 0}, record | {"round": 1})
-    (trajectory,) = read_tabular(path).trajectories
+    (trajectory,) = read_tabular(path, first_round=0).trajectories
     assert (trajectory.question_id, trajectory.cluster, trajectory.end) == ("7", "c", "rule")
     assert [item.index for item in trajectory.rounds] == [0, 1]
     assert trajectory.rounds[0].answer == "3.5"

@@ -94,7 +94,7 @@ def test_a_doubt_names_its_place(tmp_path):
 
 
 def test_a_critic_in_rows_is_asked_about(tmp_path):
-    said = [(r, agent, f"{agent} {r}") for r in range(3) for agent in ("solver", "critic")]
+    said = [(r, agent, f"{agent} {r}") for r in (1, 2, 3) for agent in ("solver", "critic")]
     rows = [{"id": q, "round": r, "agent": agent, "content": text} for q in range(9) for r, agent, text in said]
     path = written(tmp_path, rows)
     assert [*choices(path).choices] == ["--where agent=solver"]

@@ -115,7 +115,7 @@ def test_the_gold_answer_of_a_good_model_is_no_vote(tmp_path, late):
     for q in range(400):
         gold = f"city{q % 61}"
         said = [f"town{q}" if q % 10 == 0 else gold, gold, f"town{q}" if 0 < q % (400 // late) == 1 else gold]
-        rows += [{"question_id": q, "round": r, "answer": text, "label_text": gold} for r, text in enumerate(said)]
+        rows += [{"question_id": q, "round": r, "answer": text, "label_text": gold} for r, text in enumerate(said, 1)]
     refused = imported(tmp_path, rows).err
     assert "--column golds=label_text" in refused
     assert "--samples" in refused

@@ -271,3 +271,13 @@ def test_a_cap_on_checkpoints_is_said_as_a_budget_of_tokens(recording):
     assert change_text(policy, 5) == "lower the budget of thought to 6 tokens"
     words = replace(policy, depends={**policy.depends, "boundary": "words"})
     assert change_text(words, 5) == "lower the cap from 5 to 3"
+
+
+def test_a_trial_that_fails_keeps_what_a_later_checkpoint_cost():
+    with Endpoint(reply, fault=lambda body: "500" if body["prompt"].endswith(CHATML.cue) else None) as failing:
+        policy = Policy(rule="(thinking_tokens >= 4) & (answer_stable >= 1)", max_rounds=9)
+        outcome = loop(failing, policy).run("settles?")
+        thought = sum(not request.body["prompt"].endswith(CHATML.cue) for request in failing.requests)
+    assert isinstance(outcome.error, ModelError)
+    assert len(outcome.rounds) == thought == 2
+    assert outcome.costs["generator"].output_tokens == 5

@@ -1,8 +1,9 @@
-"""Estimate of the memory for training a cross-encoder, from its shape: weights, optimizer states and activations.
+"""Estimates of memory from a model's shape: for training a cross-encoder, and for passes without a gradient.
 
-Counted are the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with fused attention
-(`tests/suffice_gates/test_reranker_memory.py` counts them in small models). Not counted are the context of the device
-(about half a GiB), the overhead of its allocator, and the attention matrices of unfused attention.
+In training, counted are the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with fused
+attention; in a pass without a gradient, those that are alive at once (`tests/suffice_gates/test_reranker_memory.py` counts
+both in small models). Not counted are the context of the device (about half a GiB), the overhead of its allocator, and the
+attention matrices of unfused attention.
 """
 
 from __future__ import annotations
@@ -68,10 +69,8 @@ def training_memory(
         half: True if passes run in bf16 or fp16.
         checkpointing: True if layers are computed again in the backward pass.
     """
-    layers, width, inner = (
-        getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "intermediate_size")
-    )
-    if not (isinstance(layers, int) and isinstance(width, int) and isinstance(inner, int)):
+    layers, width, inner = _shape(config)
+    if layers is None or width is None or inner is None:
         return None
     size = 2 if half else 4
     gate = 1 if getattr(config, "model_type", "") in _TWO_MATRICES else 2
@@ -83,6 +82,47 @@ def training_memory(
         pair=tokens * (layers * kept + ends),
         whole_layer=tokens * layer if checkpointing else 0,
     )
+
+
+def pass_memory(config: Any, *, prompts: int, tokens: int, new_tokens: int = 0, size: int = 2) -> int | None:
+    """Estimate the memory of a pass without a gradient, beside the weights; None if the configuration lacks the sizes of the layers.
+
+    Of width H with I numbers in its feed-forward layer, one layer at a time holds 4 H + 3 I numbers for each token (3 H + 2 I
+    without a gate).  With `new_tokens`, keys and values of all layers and the logits of the last token are kept.
+
+    >>> from types import SimpleNamespace
+    >>> llama = dict(num_hidden_layers=32, hidden_size=4096, intermediate_size=14336, num_attention_heads=32)
+    >>> llama |= dict(num_key_value_heads=8, vocab_size=128256, model_type="llama")
+    >>> round(pass_memory(SimpleNamespace(**llama), prompts=32, tokens=300, new_tokens=64) / GIB, 1)
+    2.5
+
+    Args:
+        config: The model's configuration.
+        prompts: Prompts of a pass, padded to the longest.
+        tokens: Tokens of the longest prompt.
+        new_tokens: Tokens to generate; 0 for a pass that only reads states or scores.
+        size: Bytes of a number.
+    """
+    layers, width, inner = _shape(config)
+    if layers is None or width is None or inner is None:
+        return None
+    matrices = 2 if getattr(config, "model_type", "") in _TWO_MATRICES else 3
+    bytes_ = prompts * tokens * ((matrices + 1) * width + matrices * inner) * size
+    if new_tokens:
+        heads = getattr(config, "num_attention_heads", None) or 1
+        keys = (getattr(config, "num_key_value_heads", None) or heads) * (
+            getattr(config, "head_dim", None) or width // heads
+        )
+        logits = (getattr(config, "vocab_size", None) or 0) * (size + 2 * 4)  # and two copies in fp32
+        bytes_ += prompts * (2 * layers * keys * (tokens + new_tokens) * size + logits)
+    return bytes_
+
+
+def _shape(config: Any) -> tuple[int | None, int | None, int | None]:
+    """Return the number of layers, their width and that of their feed-forward layer; None where unknown."""
+    sizes = (getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
+    layers, width, inner = (size if isinstance(size, int) else None for size in sizes)
+    return layers, width, inner
 
 
 def parts_of_batch(estimate: MemoryEstimate, rows: int, pairs: int, memory: float) -> int:
@@ -131,3 +171,10 @@ def device_memory(device: str | None) -> tuple[str, int | None]:
     with suppress(AttributeError, ValueError):  # not on every system
         return "this machine", os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return "this machine", None
+
+
+def device_name(device: Any) -> str:
+    """Return the name of the device of a loaded model: that of the GPU, or the kind of the device."""
+    import torch
+
+    return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else f"this machine's {device.type}"

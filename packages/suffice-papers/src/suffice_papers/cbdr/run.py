@@ -45,6 +45,7 @@ from suffice_papers.cbdr.gates import gate_points, probe_signal
 from suffice_papers.cbdr.journaled import JournaledWork, OnStage
 from suffice_papers.cbdr.names import ALIGNED, CLOSED_BOOK, ONE_PASSAGE, RETRIEVER, answers_of_order, display_name
 from suffice_papers.cbdr.plan import CbdrSettings, Parts, divide
+from suffice_papers.cbdr.work import shift_sample
 from suffice_papers.multinomial import draws_by_place
 
 
@@ -265,11 +266,9 @@ class _Pipeline:
         self, questions: Sequence[Question], confidence: ProbeConfidence, direct: Mapping[str, str | None]
     ) -> Shift:
         """Measure the probe under both prompts on some questions; answers with a passage are journaled like all others."""
-        rng, most = np.random.default_rng(self.settings.seed), self.settings.shift
-        if len(questions) > most:
-            chosen = np.sort(rng.choice(len(questions), size=most, replace=False))
-            questions = [questions[i] for i in chosen.tolist()]
-        pairs = draw_contexts(questions, rng=rng, candidates=self.settings.candidates)
+        rng = np.random.default_rng(self.settings.seed)
+        sample = shift_sample(questions, self.settings.shift, rng)
+        pairs = draw_contexts(sample, rng=rng, candidates=self.settings.candidates)
         drawn, passages = [question for question, _ in pairs], [[passage] for _, passage in pairs]
         texts = [question.question for question in drawn]
         given = self._work.answers(f"{ONE_PASSAGE}, {len(drawn)} questions", drawn, passages)

@@ -33,12 +33,13 @@ _FINISHED = "settings.json"
 """The settings that the tables of a finished cell were made with."""
 
 
-def _questions(folder: CellFolder) -> list[Question]:
+def all_questions(folder: CellFolder) -> list[Question]:
     """Return all questions of a cell; the pipeline divides them itself."""
     return [question for split in folder.cell.data.splits for question in folder.cell.data.questions(split)]
 
 
-def _pipeline_settings(folder: CellFolder) -> CbdrSettings:
+def pipeline_settings(folder: CellFolder) -> CbdrSettings:
+    """Return the settings of a cell's pipeline, with its seed."""
     seed = folder.cell.seed
     return replace(
         folder.experiment.cbdr.settings, seed=seed, resampling=replace(folder.experiment.resampling, seed=seed)
@@ -66,13 +67,18 @@ def is_finished(folder: CellFolder) -> bool:
     return all(file.is_file() for file in files) and bool(json_of(files[0]) == jsonable(_settings(folder)))
 
 
+def has_begun(folder: CellFolder) -> bool:
+    """Return whether a cell's pipeline has answered anything yet."""
+    return any((folder.file(_WORK) / "answers").glob("*.journal"))
+
+
 def check_cell(folder: CellFolder) -> None:
     """Raise if a cell's questions cannot be divided into the pipeline's parts.
 
     Raises:
         DataError: The questions cannot be divided; the message says why.
     """
-    divide(_questions(folder), _pipeline_settings(folder))
+    divide(all_questions(folder), pipeline_settings(folder))
 
 
 def _settings(folder: CellFolder) -> dict[str, Any]:
@@ -86,7 +92,7 @@ def _settings(folder: CellFolder) -> dict[str, Any]:
         "cross-encoders": [content_of(name) for name in (chosen.cross_encoder, *chosen.others)],
         **({"aligned elsewhere": elsewhere} if elsewhere else {}),
         "layers": list(chosen.layers),
-        "settings": asdict(_pipeline_settings(folder)),
+        "settings": asdict(pipeline_settings(folder)),
         "suffice": __version__,
     }
 
@@ -97,8 +103,10 @@ def _aligned_before(folder: CellFolder) -> dict[str, CellFolder]:
     return {name: CellFolder(folder.out, cell, folder.experiment) for name, cell in cells.items()}
 
 
-def _rerankers(folder: CellFolder) -> dict[str, str]:
+def rerankers_by_name(folder: CellFolder, *, is_pilot: bool = False) -> dict[str, str]:
     """Return the cross-encoders that a cell compares without training them, by their name in the tables.
+
+    In a pilot, the one to align stands for those of other cells that are not aligned yet.
 
     Raises:
         DataError: An earlier cell, whose reranker is one of them, has none.
@@ -106,23 +114,40 @@ def _rerankers(folder: CellFolder) -> dict[str, str]:
     named = {display_name(name): name for name in folder.experiment.cbdr.others}
     for name, other in _aligned_before(folder).items():
         path = other.file(_WORK) / "reranker"
-        if not path.is_dir():
+        if not path.is_dir() and not is_pilot:
             raise DataError(f"the cell {other.cell.name} has no aligned reranker to compare, as it failed: run again")
-        named[f"aligned, {name}"] = str(path)
+        named[aligned_name(name)] = str(path) if path.is_dir() else folder.experiment.cbdr.cross_encoder
     return named
 
 
+def aligned_name(cell: str) -> str:
+    """Return the name in the tables of the reranker that another cell aligned."""
+    return f"aligned, {cell}"
+
+
+def open_target(folder: CellFolder) -> Any:
+    """Load the model of a cell."""
+    options = folder.cell.model.options
+    layers = [int(layer) if layer.isdecimal() else layer for layer in folder.experiment.cbdr.layers]
+    return options.open(options.model, prompt(folder.cell.prompt), layers=layers, max_tokens=options.max_tokens)
+
+
+def rerankers_device(folder: CellFolder) -> str | None:
+    """Return the device of a cell's rerankers: that of the model, unless the model is spread over all of them."""
+    device: str | None = folder.cell.model.options.device
+    return None if device == "auto" else device
+
+
 def _run_pipeline(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> None:
-    chosen, options = folder.experiment.cbdr, folder.cell.model.options
-    layers = [int(layer) if layer.isdecimal() else layer for layer in chosen.layers]
-    target = options.open(options.model, prompt(folder.cell.prompt), layers=layers, max_tokens=options.max_tokens)
+    chosen = folder.experiment.cbdr
     run = run_cbdr(
-        _questions(folder),
-        target,
+        all_questions(folder),
+        open_target(folder),
         chosen.cross_encoder,
         folder.file(_WORK),
-        others=_rerankers(folder),
-        settings=_pipeline_settings(folder),
+        others=rerankers_by_name(folder),
+        settings=pipeline_settings(folder),
+        device=rerankers_device(folder),
         on_progress=report,
     )
     paper = paper_cbdr(run, model=folder.cell.model.name, reranker=chosen.cross_encoder, data=folder.cell.data.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -17,7 +18,7 @@ from suffice.cli.models import Answering
 from suffice.cli.options import Retrieval
 from suffice.cli.querying import LoopOptions
 from suffice.cli.thinking import Thinker
-from suffice.errors import SufficeError
+from suffice.errors import DataError, SufficeError
 from suffice.loops.retrieval import BUNDLED_QUESTIONS, Question, bundled_path, dataset_hash, load_questions
 from suffice_papers.cbdr.plan import CbdrSettings
 
@@ -255,6 +256,27 @@ class ThinkingChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
+class GpuChoice:
+    """The GPU that a run is planned for, where it is not the one of this machine.
+
+    Attributes:
+        name: Its name in tables.
+        memory: Its memory in GiB; None = that of the device that torch finds.
+        usd_per_hour: Its price; None = unknown.
+    """
+
+    name: str = ""
+    memory: float | None = None
+    usd_per_hour: float | None = None
+
+    def __post_init__(self) -> None:
+        for key in ("memory", "usd_per_hour"):
+            value = getattr(self, key)
+            if value is not None and not 0 < value < math.inf:
+                raise DataError(f"cbdr: gpu: {key.replace('_', '-')} is {value!r}; allowed: a number above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
 class CbdrChoice:
     """Settings of CBDR's pipeline.
 
@@ -264,6 +286,7 @@ class CbdrChoice:
         compare_aligned: Cells, as ``MODEL/DATA``, whose aligned reranker is also compared in the cells after them: with another
             model, or on other data.
         layers: Layers of the probes: `middle`, `last`, or numbers as text.
+        gpu: The GPU that the run is planned for, for estimates alone.
         settings: Settings of the pipeline; its seed is that of the cell.
     """
 
@@ -271,4 +294,5 @@ class CbdrChoice:
     others: tuple[str, ...] = ()
     compare_aligned: tuple[str, ...] = ()
     layers: tuple[str, ...] = ("middle", "last")
+    gpu: GpuChoice = field(default_factory=GpuChoice)
     settings: CbdrSettings = field(default_factory=CbdrSettings, metadata={"left_out": ("seed", "resampling")})

@@ -31,7 +31,11 @@ def run_command(
     ] = None,
     pilot: Annotated[
         int | None,
-        typer.Option("--pilot", min=1, help="Only record so many questions of each split; the whole run keeps them."),
+        typer.Option(
+            "--pilot",
+            min=1,
+            help="Only record so many questions of each split, which the whole run keeps; of CBDR, measure each stage on them.",
+        ),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -76,10 +80,14 @@ def run_command(
 def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: str) -> None:
     """Show the remaining cost and the problems; exit with 2 if there are problems."""
     estimate = estimate_experiment(experiment, folder)
-    can_try = estimate.needs_pilot and experiment.protocol != "cbdr"
-    then = f"{again} --dry-run" if estimate.problems else f"{again} --pilot 5 --dry-run" if can_try else again
-    sentences = [estimate.sentence, *estimate.problems]
-    screen = Screen(sentences=sentences, tables=estimate.tables(), notes=estimate.problems, then=then)
+    again += " --dry-run" * bool(estimate.problems) or " --pilot 5 --dry-run" * estimate.needs_pilot
+    screen = Screen(
+        sentences=[estimate.sentence, *estimate.problems],
+        tables=estimate.tables(),
+        notes=[f"problem: {problem}" for problem in estimate.problems],
+        shown=1 if estimate.problems else max(1, len(estimate.stages)),
+        then=again,
+    )
     output.show(estimate.to_dict(), screen)
     if estimate.problems:
         raise typer.Exit(2)

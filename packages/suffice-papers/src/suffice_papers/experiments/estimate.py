@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,9 +17,10 @@ from suffice.loops.retrieval import Question
 from suffice.policy.rounds import Floats
 from suffice.recordings import Recording, read_recording
 from suffice_papers.experiments.building import has_round_zero
-from suffice_papers.experiments.cbdr_cells import is_finished
+from suffice_papers.experiments.cbdr_estimate import COSTS, open_work, stage_tables
 from suffice_papers.experiments.checks import cell_prices, find_obstacles, has_questions
-from suffice_papers.experiments.plan import Experiment
+from suffice_papers.experiments.extrapolation import extrapolate, total_of
+from suffice_papers.experiments.plan import Cell, Experiment
 from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.experiments.variance import NOT_KNOWN
 
@@ -31,7 +31,7 @@ _LEFT = (
     Column("USD", ",.2f", interval=True),
     Column("minutes", ",.1f", interval=True),
 )
-_COSTS = ("calls", "tokens", "usd", "minutes")
+_COSTS = COSTS
 """The remaining costs, in the order of these columns."""
 
 
@@ -41,14 +41,14 @@ class CellEstimate:
 
     Attributes:
         cell: Its name.
-        questions: Number of its questions in both splits.
+        questions: Number of its questions in both splits; `NOT_KNOWN` if they cannot be loaded.
         recorded: Number of recorded questions.
         left: Calls, tokens, USD and minutes of the remaining questions: a number, an estimate with its interval, or
             `NOT_KNOWN`.
     """
 
     cell: str
-    questions: int
+    questions: int | str
     recorded: int
     left: Mapping[str, Any]
 
@@ -62,12 +62,14 @@ class Estimate(Result):
         problems: Problems that would end the run or leave its tables empty.
         notes: Caveats for the reader.
         level: Coverage of the intervals.
+        stages: Tables of the work and of the memory of each stage, for pipelines.
     """
 
     cells: tuple[CellEstimate, ...]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
     level: float
+    stages: tuple[Table, ...] = ()
 
     @property
     def needs_pilot(self) -> bool:
@@ -87,20 +89,20 @@ class Estimate(Result):
         """Return the remaining questions and costs of each cell, and in total."""
         rows = [(c.cell, c.questions, c.recorded, *(c.left[name] for name in _COSTS)) for c in self.cells]
         questions, recorded, *costs = list(zip(*rows, strict=True))[1:] if rows else [()] * (2 + len(_COSTS))
-        totals = [_total(part) for part in costs]
+        totals = [total_of(part) for part in costs]
         calls = replace(_LEFT[0], interval=any(isinstance(value, tuple) for value in (*costs[0], totals[0])))
         counts = (Column("cell"), Column("questions", ",.0f"), Column("recorded", ",.0f"))
         return Table(
             title=f"What is left to ask, with {100 * self.level:g} % prediction intervals",
             columns=(*counts, calls, *_LEFT[1:]),
-            rows=(*rows, ("all", sum(questions), sum(recorded), *totals)),
+            rows=(*rows, ("all", total_of(questions) if rows else 0, sum(recorded), *totals)),
             notes=self.notes,
         )
 
     def tables(self) -> list[Table]:
-        """Return the table of remaining costs, and the problems."""
+        """Return the tables of stages and of remaining costs, and the problems."""
         problems = Table(title="Problems", columns=(Column("problem"),), rows=tuple((text,) for text in self.problems))
-        return [self.table(), *([problems] if self.problems else [])]
+        return [*self.stages, self.table(), *([problems] if self.problems else [])]
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -109,19 +111,8 @@ class Estimate(Result):
             "cells": self.table().to_dict()["rows"],
             "problems": list(self.problems),
             "notes": list(self.notes),
+            "stages": [table.to_dict() for table in self.stages],
         }
-
-
-def _total(parts: tuple[Any, ...]) -> Any:
-    """Add the costs of cells; intervals are added end by end, and an unknown cost makes the sum a lower bound."""
-    known = [part for part in parts if part != NOT_KNOWN]
-    if not known:
-        return NOT_KNOWN
-    if not any(isinstance(part, tuple) for part in known) and len(known) == len(parts):
-        return sum(known)
-    known = [part if isinstance(part, tuple) else (part, part, part) for part in known]
-    sums = tuple(float(sum(ends)) for ends in zip(*known, strict=True))
-    return sums if len(known) == len(parts) else (sums[0], math.inf)
 
 
 def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
@@ -135,19 +126,22 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
         out: The folder of its results.
     """
     out = Path(out)
-    every = experiment.cells()
-    folders = [CellFolder(out, cell, experiment) for cell in every if has_questions(cell, experiment)]
-    cells = tuple(map(_pipeline_estimate if experiment.protocol == "cbdr" else _cell_estimate, folders))
+    every = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
+    is_pipeline = experiment.protocol == "cbdr"
+    works = open_work(every) if is_pipeline else []
+    costs = {work.folder.cell.name: work.costs() for work in works}
+    folders = [folder for folder in every if is_pipeline or has_questions(folder.cell, experiment)]
+    cells = tuple(
+        _pipeline_estimate(folder.cell, costs.get(folder.cell.name)) if is_pipeline else _cell_estimate(folder)
+        for folder in folders
+    )
     notes = _short_data(experiment)
     if apart := len(every) - len(folders):
         notes.append(f"{counted(apart, 'cell is', 'cells are')} left out: their questions cannot be loaded")
     once = [model.name for model in experiment.models if not experiment.repeats(model)]
     if once and len(experiment.seeds) > 1:
         notes.append(f"one run of {', '.join(once)}: no seed changes its answers")
-    left = [cell for cell in cells if cell.recorded < cell.questions]
-    if left and experiment.protocol == "cbdr":
-        notes.append(f"{NOT_KNOWN}: the calls and minutes of a pipeline are not estimated, and it has no pilot")
-    elif left:
+    if not is_pipeline and (left := [cell for cell in cells if cell.recorded != cell.questions]):
         notes += _cost_notes(left, experiment)
     journals = [path for folder in folders for path in folder.file("").glob("*.journal")]
     if journals:
@@ -157,7 +151,13 @@ def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
         )
     obstacles = find_obstacles(experiment, out)
     notes += obstacles.notes
-    return Estimate(cells=cells, problems=tuple(obstacles.listed), notes=tuple(notes), level=experiment.level)
+    return Estimate(
+        cells=cells,
+        problems=tuple(obstacles.listed),
+        notes=tuple(notes),
+        level=experiment.level,
+        stages=stage_tables(works, len(every)),
+    )
 
 
 def _cost_notes(left: list[CellEstimate], experiment: Experiment) -> list[str]:
@@ -202,12 +202,13 @@ def _cell_estimate(folder: CellFolder) -> CellEstimate:
     return CellEstimate(cell=cell.name, questions=total, recorded=total - len(pending), left=left)
 
 
-def _pipeline_estimate(folder: CellFolder) -> CellEstimate:
-    """Return the estimate of a cell of CBDR: no cost if its pipeline has finished, else an unknown one."""
-    total = sum(len(folder.cell.data.questions(split)) for split in folder.cell.data.splits)
-    finished = is_finished(folder)
-    left = dict.fromkeys(_COSTS, 0 if finished else NOT_KNOWN)
-    return CellEstimate(cell=folder.cell.name, questions=total, recorded=total * finished, left=left)
+def _pipeline_estimate(cell: Cell, costs: Mapping[str, Any] | None) -> CellEstimate:
+    """Return the estimate of a cell of CBDR; its pipeline has finished if there are no costs."""
+    left = dict.fromkeys(_COSTS, 0) if costs is None else costs
+    if cell.data.problem is not None:
+        return CellEstimate(cell=cell.name, questions=NOT_KNOWN, recorded=0, left=left)
+    total = sum(len(cell.data.questions(split)) for split in cell.data.splits)
+    return CellEstimate(cell=cell.name, questions=total, recorded=total * (costs is None), left=left)
 
 
 def _calls(question: Question, folder: CellFolder) -> int | None:
@@ -249,33 +250,3 @@ def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
         "minutes": total("seconds") / 60 / folder.experiment.at_once(folder.cell.model),
     }
     return {name: value[recording.ends != "failed"] for name, value in values.items()}
-
-
-def extrapolate(values: Floats, left: int, level: float) -> Any:
-    """Estimate the sum over further questions, with the prediction interval of a normal sample.
-
-    The result is (value, low, high).
-
-    >>> extrapolate(np.array([2.0, 4.0]), 10, 0.95)[0]
-    30.0
-
-    Args:
-        values: Costs of the recorded questions, shape ``(n_questions,)``, not negative; NaN where unknown.
-        left: Number of further questions.
-        level: Coverage of the interval.
-
-    Returns:
-        Three numbers, of which the ends are NaN for a single question; `NOT_KNOWN` without any known question.
-    """
-    from scipy.stats import t
-
-    n = len(values)
-    if left == 0:
-        return 0.0, 0.0, 0.0
-    if not n or np.isnan(values).any():
-        return NOT_KNOWN
-    mean, half = left * float(values.mean()), math.nan
-    if n > 1:  # the spread of the further questions, and the error of the mean of the recorded ones
-        half = float(t.ppf((1 + level) / 2, n - 1)) * math.sqrt(float(values.var(ddof=1)) * (left + left**2 / n))
-    low = mean - half
-    return mean, low if low > 0 or math.isnan(low) else 0.0, mean + half

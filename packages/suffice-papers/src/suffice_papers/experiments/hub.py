@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any
 
 from suffice.cli.local import hub_name
@@ -41,6 +42,13 @@ class FoundModel:
     def needs_code(self) -> bool:
         """True if it can only be loaded with code of its repository."""
         return bool((self.config or {}).get("auto_map"))
+
+    @property
+    def shape(self) -> SimpleNamespace:
+        """The sizes of its language model, as attributes named like those of its configuration."""
+        config = dict(self.config or {})
+        text = config.get("text_config")  # of a model that reads images, too
+        return SimpleNamespace(**{**config, **(text if isinstance(text, dict) else {})})
 
     @property
     def width(self) -> int | None:

@@ -15,6 +15,7 @@ from suffice.errors import ConfigMismatchError, DataError, ModelError, SufficeEr
 from suffice.loops import LiveLoop, Progress
 from suffice_papers.experiments.building import Loaded, drafts_loop, retrieval_loop, thinking_loop
 from suffice_papers.experiments.cbdr_cells import cbdr_paper, run_cbdr_cell
+from suffice_papers.experiments.cbdr_pilot import pilot_cbdr_cell
 from suffice_papers.experiments.checks import Obstacles, find_obstacles
 from suffice_papers.experiments.plan import Cell, Experiment
 from suffice_papers.experiments.semantic_cells import semantic_paper
@@ -57,8 +58,10 @@ class ExperimentRun(Result):
 
     @property
     def _work(self) -> str:
-        is_pipeline = bool(self.outcomes) and all(outcome.stage == "cbdr" for outcome in self.outcomes)
-        counts = counted(len(self.outcomes), "pipeline" if is_pipeline else "recording")
+        stages = {outcome.stage for outcome in self.outcomes}
+        is_pipeline = stages == {"cbdr"}
+        noun = "pipeline" if is_pipeline else "pilot" if stages == {"pilot"} else "recording"
+        counts = counted(len(self.outcomes), noun)
         done = sum(outcome.done for outcome in self.outcomes)
         if not done:
             return f"nothing was asked: all {counts} were complete."
@@ -131,7 +134,8 @@ def run_experiment(
     Args:
         experiment: Result of `read_experiment`.
         out: The folder of the results.
-        pilot: Only record the first questions of each split; they are a part of the whole run later.
+        pilot: Only record the first questions of each split; they are a part of the whole run later.  Of CBDR's pipeline,
+            each kind of work is measured on so many questions, and the whole run repeats them.
         command: The command that was run, for the provenance.
         on_record: Called with the name of a recording and its progress.
         on_table: Called with the current table, the number of finished tables and their total.
@@ -145,8 +149,6 @@ def run_experiment(
     """
     out = Path(out)
     folders = [CellFolder(out, cell, experiment) for cell in experiment.cells()]
-    if pilot is not None and experiment.protocol not in _LOOPS:
-        raise DataError(f"the protocol {experiment.protocol!r} has no pilot: leave out --pilot")
     if pilot is None:
         check_charts_extra()  # the tables come with figures
     failures = _Failures(find_obstacles(experiment, out), folders, on_failed)
@@ -233,7 +235,8 @@ def _record_cells(
         build = _LOOPS.get(folder.experiment.protocol)
         try:
             if build is None:
-                own = [run_cbdr_cell(folder, on_table)]
+                one = run_cbdr_cell(folder, on_table) if pilot is None else pilot_cbdr_cell(folder, pilot, on_table)
+                own = [one]
             else:
                 own = record_cell(folder, build, loaded, first=pilot, on_progress=report)
             outcomes += own

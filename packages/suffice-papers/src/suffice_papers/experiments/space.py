@@ -12,6 +12,7 @@ from pathlib import Path
 from suffice.cli.local import hub_name
 from suffice.common.tables import counted
 from suffice_gates.training.memory import STATES_BYTES, device_memory
+from suffice_papers.experiments.cbdr_memory import memory_stages, plan_memory, runs_anywhere
 from suffice_papers.experiments.hub import FoundModel, find_model
 from suffice_papers.experiments.parts import TRAINED, ModelPart, model_parts, place_of
 from suffice_papers.experiments.plan import Cell, Experiment
@@ -29,6 +30,12 @@ def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> 
     """Yield estimates of disk and memory that exceed what there is; unknown sizes are left out."""
     cells = list(cells)
     yield from _disk_problems(cells, experiment, out)
+    if experiment.protocol == "cbdr":
+        own = memory_stages(cells, experiment)
+        is_small = all(stage.least < _SMALL for stage in own)
+        if not (is_small and all(runs_anywhere(cell.model.options.device) for cell in cells)):
+            yield from plan_memory(cells, experiment, own).problems()
+        return
     stages: dict[tuple[str, str], dict[str, tuple[ModelPart, float]]] = defaultdict(dict)
     for cell in cells:
         for part in model_parts(cell, experiment):

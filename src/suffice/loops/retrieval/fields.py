@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import re
-import tokenize
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import Any
 
 from suffice.common.json_text import load_json
@@ -16,8 +13,7 @@ from suffice.errors import DataError
 PublishedRow = dict[str, Any]
 """A row as read from a file."""
 
-_NEIGHBOURS = re.compile(r"""['"]\s*['"]""")
-"""Texts that follow each other without a comma, or something else that needs a closer look."""
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*["]""", re.DOTALL)
 
 
 def text_field(record: Mapping[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
@@ -101,7 +97,7 @@ def literal(value: Any) -> Any:
     for read in (load_json, _python_value):
         try:
             found = read(value)
-        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError, tokenize.TokenError):
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
             continue
         return found if isinstance(found, list | dict) else value
     return value
@@ -114,12 +110,9 @@ def _python_value(text: str) -> Any:
         ValueError: The text is neither; Python would join texts that follow each other without a comma.
         SyntaxError: The text is not Python.
     """
-    if not _NEIGHBOURS.search(text):
-        return literal_of(text)
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
-    first, *inner, last = tokens if len(tokens) > 1 else [*tokens, *tokens]
-    if inner and (first.string, last.string) == ("[", "]") and all(t.type == tokenize.STRING for t in inner):
-        return [literal_of(t.string) for t in inner]
-    if any(a.type == b.type == tokenize.STRING for a, b in pairwise(tokens)):
+    bare = _QUOTED.sub("''", text)
+    if re.fullmatch(r"\s*\[\s*''(?:\s+'')+\s*\]\s*", bare):
+        return [*map(literal_of, _QUOTED.findall(text))]
+    if re.search(r"''\s*''", bare):
         raise ValueError("texts follow each other without a comma")
     return literal_of(text)

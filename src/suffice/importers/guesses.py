@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
 from suffice.importers.grid import OWN_COLUMNS, is_cost
@@ -38,7 +38,7 @@ from suffice.importers.number_guesses import NumberGuess
 from suffice.importers.options import has_options
 from suffice.importers.parsed_columns import are_in_replies, is_parsed_name
 from suffice.importers.records import Record
-from suffice.importers.round_scores import are_marks, refuse_single_scores
+from suffice.importers.scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words
 from suffice.importers.table_columns import ColumnMap, TableColumns
@@ -302,7 +302,7 @@ class _Guess(NumberGuess):
         """Ask the user for the column of answers if none is known, and a text may be."""
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
-            unread = [name for name in self._unread() if name not in self.outer]
+            unread = self._unread(of_rounds=True)
             of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
             scored, is_of_tasks, rounds = bool(of_rounds), bool(self.result.of_runs), "round" in columns
             doubts.refuse_unread_answer(
@@ -324,12 +324,12 @@ class _Guess(NumberGuess):
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
                 shown = distinct[:_SHOWN]
-                choices: dict[str, tuple[Any, str]] = {
-                    f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in shown
-                }
+                choices: Choices = {}
+                for name in shown:
+                    choices |= of_columns({"answer": name}, f"{name!r} is the answer")
                 if "round" not in self.result.columns and shown == distinct:
-                    joined, meaning = ",".join(distinct), "they are the answers of successive rounds, in this order"
-                    choices[f"--column rounds={quoted(joined)}"] = ({"rounds": joined}, meaning)
+                    meaning = "they are the answers of successive rounds, in this order"
+                    choices |= of_columns({"rounds": ",".join(distinct)}, meaning)
                 others = f" and {len(distinct) - _SHOWN} more" if shown != distinct else ""
                 raise UnsettledError(f"{' and '.join(map(repr, shown))}{others} may be the answer", "columns", choices)
             if distinct:
@@ -354,7 +354,7 @@ class _Guess(NumberGuess):
             self.read("text", text)
 
     def _parsed(self, reply: str) -> str:
-        free = [name for name in self._unread() if name not in self.outer and is_parsed_name(name)]
+        free = [name for name in self._unread(of_rounds=True) if is_parsed_name(name)]
         names = [name for name in free if are_in_replies(self.table.column(name), self.table.column(reply))]
         return names[0] if len(names) == 1 else ""
 

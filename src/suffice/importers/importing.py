@@ -195,7 +195,7 @@ def import_recording(
     """
     given = _checked({name: value for name, value in locals().items() if name in _OPTIONS})
     path = Path(path)
-    out = default_out(path) if out is None else own_place(check_file(out))
+    out = own_place(default_out(path) if out is None else check_file(out))
     return _imported(path, out, given, embedder=embedder, settle=settle, confirm=confirm)
 
 

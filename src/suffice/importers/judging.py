@@ -8,59 +8,18 @@ from collections.abc import Collection, Mapping
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.importers.alarm import Read, used_columns
-from suffice.importers.names import is_error_count, plain_name
+from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
 
-_JUDGING = frozenset(
-    [
-        "score",
-        "scores",
-        "judge",
-        "judgement",
-        "judgment",
-        "rating",
-        "ratings",
-        "grade",
-        "mark",
-        "marks",
-        "correct",
-        "correctness",
-        "quality",
-        "eval",
-        "evaluation",
-        "annotation",
-        "verdict",
-        "reward",
-        "thumb",
-        "thumbs",
-        "feedback",
-        "accuracy",
-        "passed",
-        "stars",
-        "critic",
-        "hallucination",
-        "faithfulness",
-        "factuality",
-        "note",
-        "bewertung",
-        "verifier",
-        "rouge",
-        "bleu",
-        "sacrebleu",
-        "meteor",
-        "bertscore",
-        "chrf",
-        "bleurt",
-        "comet",
-        "vote",
-        "votes",
-        "upvote",
-        "upvoted",
-        "helpful",
-        "helpfulness",
-    ]
-)
+_JUDGING = frozenset(OVERLAPS) | {
+    *words(
+        "score scores judge judgement judgment rating ratings grade mark marks correct correctness quality "
+        "eval evaluation annotation verdict reward thumb thumbs feedback accuracy passed stars critic "
+        "hallucination faithfulness factuality note bewertung verifier comet vote votes upvote upvoted "
+        "helpful helpfulness"
+    )
+}
 """Words of columns that may say how good an answer is."""
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
@@ -69,43 +28,9 @@ _SHOWN = 4
 """The most options that a note names."""
 
 _LOW = frozenset(
-    [
-        "down",
-        "bad",
-        "no",
-        "false",
-        "negative",
-        "wrong",
-        "dislike",
-        "unhelpful",
-        "thumbs_down",
-        "thumbsdown",
-        "worse",
-        "poor",
-        "fail",
-        "failed",
-        "👎",
-    ]
+    words("down bad no false negative wrong dislike unhelpful thumbs_down thumbsdown worse poor fail failed 👎")
 )
-_HIGH = frozenset(
-    [
-        "up",
-        "good",
-        "yes",
-        "true",
-        "positive",
-        "right",
-        "like",
-        "helpful",
-        "thumbs_up",
-        "thumbsup",
-        "better",
-        "great",
-        "pass",
-        "passed",
-        "👍",
-    ]
-)
+_HIGH = frozenset(words("up good yes true positive right like helpful thumbs_up thumbsup better great pass passed 👍"))
 """Words of which those of one set are worse than those of the other."""
 
 _UNTIL = " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
@@ -113,19 +38,17 @@ _UNTIL = " Until then `suffice decide` counts every answer that another would re
 
 def judging_note(read: Read) -> str:
     """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
-    if read.source != "tabular":
+    if not read.is_table:
         return ""
     columns = read.facts.own.columns
     known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
     known = {name: own for name, own in known.items() if "self" not in _words(name)}
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
-    options = {
-        name.removeprefix("imported_"): scale for name in may if (scale := scale_of(name, known[name])) is not None
-    }
-    options |= _shares({name.removeprefix("imported_"): own for name, own in known.items()})
+    options = {in_log(name): scale for name in may if (scale := scale_of(name, known[name])) is not None}
+    options |= _shares({in_log(name): own for name, own in known.items()})
     golds = [
-        name.removeprefix("imported_")
+        in_log(name)
         for name, own in known.items()
         if len(own.values) > 1
         and name not in may
@@ -154,9 +77,9 @@ def second_judge_note(read: Read) -> list[str]:
     columns, used = read.facts.own.columns, used_columns(read)
     known = {name: own for name, own in columns.items() if name not in used and own.varying and may_judge(name)}
     names = [name for name, own in known.items() if "self" not in _words(name) and scale_of(name, own) == ""]
-    if not names or read.source != "tabular":
+    if not names or not read.is_table:
         return []
-    theirs = names[0].removeprefix("imported_")
+    theirs = in_log(names[0])
     return [
         f"answers are judged by the gold answers; {theirs!r}, from 0 to 1, may judge them, too: {metric_option(theirs, '')} reads it"
     ]
@@ -242,6 +165,4 @@ def may_judge(name: str) -> bool:
 
 def _words(name: str) -> list[str]:
     """Return the words of a column's name, without numbers at their ends: `rouge` of `rouge1`."""
-    return [
-        word.rstrip("0123456789") or word for word in re.split(r"[_\W]+", plain_name(name.removeprefix("imported_")))
-    ]
+    return [word.rstrip("0123456789") or word for word in words_in(name)]

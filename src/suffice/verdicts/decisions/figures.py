@@ -168,9 +168,9 @@ def _change_by_labels(trial: Trial, place: int) -> tuple[float, float, float]:
     shares, test, level = trial.below.shares[place], trial.tests[at], trial.alpha / (2 * len(trial.sequence))
     shown = trial.bound
     if not test.passed:
-        shown = max(shown, trial.losses.most(at, shares, test.level))
-    most = min(shown, trial.losses.most(at, shares, level))
-    least = trial.losses.least(at, trial.above.shares[place], level)
+        shown = max(shown, trial.losses.bound(at, "below", shares, test.level))
+    most = min(shown, trial.losses.bound(at, "below", shares, level))
+    least = trial.losses.bound(at, "above", trial.above.shares[place], level)
     return 0.0 - mean, 0.0 - max(most, mean), 0.0 - min(least, mean)
 
 

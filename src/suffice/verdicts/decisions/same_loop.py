@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -110,13 +110,9 @@ class LoopStops:
                 "recorded alike"
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LoopStops:
-        """Read the stops that `to_dict` wrote."""
+        """Read the stops of a decision file."""
         numbers = {name: int(data[name]) for name in ("highest", "lowest_cap", "start_round")}
         labels = {str(name): str(value) for name, value in (data.get("labels") or {}).items()}
         return cls(**numbers, own=bool(data["own"]), samples=bool(data.get("samples", False)), labels=labels)

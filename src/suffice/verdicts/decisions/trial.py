@@ -18,11 +18,10 @@ from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
 from suffice.verdicts.decisions.drift import DriftAlarm
 from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
-from suffice.verdicts.decisions.loss_counts import LossCounts
 from suffice.verdicts.decisions.losses import SLACK, Measured, Totals
 from suffice.verdicts.decisions.rivals import mixture_of, rival_of
 from suffice.verdicts.decisions.same_loop import LoopStops
-from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, Wealth, bound_by_labels
+from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, LossCounts, Wealth, bound_by_labels
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
@@ -128,7 +127,7 @@ class Trial:
             candidates=tuple(candidates),
             sequence=sequence,
             shares=risk_shares(len(sequence)),
-            losses=LossCounts.start(len(sequence)),
+            losses=LossCounts(worst=({},) * len(sequence), best=({},) * len(sequence)),
             max_loss=max_loss,
             cost=cost,
             label_noise=label_noise,
@@ -200,7 +199,7 @@ class Trial:
             totals=Totals.start(len(self.candidates)),
             counted=Seen(),
             answers=None,
-            losses=LossCounts.start(len(self.sequence)),
+            losses=LossCounts(worst=({},) * len(self.sequence), best=({},) * len(self.sequence)),
             drift=None,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,11 @@ from suffice.verdicts.decisions.figures import (
     candidate_columns,
     candidate_figures,
     change_of,
+    dominating_label,
+    rivals_text,
     twin_table,
 )
 from suffice.verdicts.decisions.notes import taken_back_text
-from suffice.verdicts.decisions.rivals import dominating_label, rivals_text
 from suffice.verdicts.decisions.steps import Spending, worth_of
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.decisions.trial_file import trial_from_dict, trial_to_dict
@@ -49,6 +51,7 @@ release would wrongly assume the same of this one.
 _READ = (1, 2, VERSION)
 
 _MOST_ROWS = 5
+_UNKNOWN_NUMBER = "Record more questions; how many more cannot be said yet."
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -126,15 +129,16 @@ class Advice(Result):
         if trial.verdict == "cannot be judged":
             return said
         missing = [taken_back_text(trial) if trial.verdict == "do it" else ""]
-        missing += [failed_text(trial.totals.failed, left_out=False)]
+        if trial.totals.failed:
+            missing.append(failed_text(trial.totals.failed, left_out=False))
         if trial.totals.unexplained:
             missing.append(
                 f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
             )
         if trial.chosen is not None:
             unknown = float(trial.totals.open[trial.chosen]) / (max(self.n, 1) * trial.by_labels)
-            text = open_text(unknown)
-            missing.append(f"In all, {text.replace('that', 'the', 1)}" if text else "")
+            if unknown > 0:
+                missing.append(f"In all, {open_text(unknown).replace('that', 'the', 1)}")
         if trial.labels is not None and self.n:
             missing += self._labels_texts()
         if trial.leave_out_failed:
@@ -201,7 +205,7 @@ class Advice(Result):
         costs = self.trial.totals.costs[self.trial.cost]
         return sorted(rows, key=lambda place: -costs[place])
 
-    @property
+    @cached_property
     def figures(self) -> list[CandidateFigures]:
         """The figures of each candidate, in their order."""
         return candidate_figures(self.trial)
@@ -348,7 +352,10 @@ def _verdict_text(trial: Trial) -> str:
             f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
             f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
-    more = "" if trial.labels is not None else f" {_more_text(trial.questions_needed(place))}"
+    more = ""
+    if trial.labels is None:
+        needed = trial.questions_needed(place)
+        more = f" Record about {range_text(needed)} more questions." if needed else f" {_UNKNOWN_NUMBER}"
     if place in trial.waiting_for:
         rest = f"{_waiting_text(trial, place, f'{judges} would rule out a loss of {points}')}{more}"
     else:
@@ -386,12 +393,6 @@ def _small_text(trial: Trial) -> str:
         return ""
     best = max(small, key=lambda place: saving[place])
     return f"; within them {trial.candidates[best].label} saved most, {100 * saving[best]:.1f} %"
-
-
-def _more_text(needed: tuple[int, int] | None) -> str:
-    if needed:
-        return f"Record about {range_text(needed)} more questions."
-    return "Record more questions; how many more cannot be said yet."
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:

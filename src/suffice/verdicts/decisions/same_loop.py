@@ -12,7 +12,6 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay.outcomes import abandoned
-from suffice.policy.rounds import Positions
 from suffice.policy.seen import id_hash
 from suffice.recordings.audits import without_audits
 from suffice.recordings.recording import Recording
@@ -46,7 +45,7 @@ class LoopStops:
     @classmethod
     def of(cls, recording: Recording) -> LoopStops:
         """Read from a recording where its loop stops."""
-        last, ends = _last_rounds(recording), recording.ends
+        last, ends = np.where(recording.seen, recording.index, -1).max(axis=1), recording.ends
         capped = last[ends == "max_rounds"]
         lowest_cap = int(capped.min()) if len(capped) else 0
         by_rule = ends == "rule"
@@ -189,9 +188,3 @@ def rounds_text(recording: Recording) -> str:
     if ((recording.ends == "rule") & ~recording.unexplained).any():
         return f"your own stops, {low} to {high} rounds"
     return f"{low} to {high} rounds"
-
-
-def _last_rounds(recording: Recording) -> Positions:
-    """Return the highest recorded round of each question, shape ``(n_questions,)``; -1 without rounds."""
-    last: Positions = np.where(recording.seen, recording.index, -1).max(axis=1)
-    return last

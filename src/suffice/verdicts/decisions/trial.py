@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,8 +18,8 @@ from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
 from suffice.verdicts.decisions.drift import DriftAlarm
 from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
+from suffice.verdicts.decisions.figures import mixture_of, rival_of
 from suffice.verdicts.decisions.losses import SLACK, Measured, Totals
-from suffice.verdicts.decisions.rivals import mixture_of, rival_of
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, LossCounts, Wealth, bound_by_labels
 
@@ -179,12 +179,10 @@ class Trial:
             counted=self.counted | counted,
             marks={**self.marks, **(marks or {})},
             answers=sum(both[1:], both[0]) if both else None,
-            drift=self._drift_after(units),
+            drift=self._drift_after(units) if self.totals.n else None,  # from the second visit on
         )
 
-    def _drift_after(self, units: Measured) -> DriftAlarm | None:
-        if not self.totals.n:
-            return None
+    def _drift_after(self, units: Measured) -> DriftAlarm:
         drift = self.drift
         if drift is None:
             drift = DriftAlarm.start(self.max_loss, self.alpha, len(self.sequence))
@@ -223,10 +221,12 @@ class Trial:
         return self._tested(self.contradicted)
 
     def _tested(self, excluded: Mask) -> list[CandidateTest]:
-        def is_shown(place: int, level: float) -> bool:
-            return level > 0 and bool(self.below.shown(level)[place] and not excluded[place])
-
-        return fallback(self.sequence, self.shares, self.alpha, is_shown)
+        return fallback(
+            self.sequence,
+            self.shares,
+            self.alpha,
+            lambda place, level: level > 0 and bool(self.below.shown(level)[place] and not excluded[place]),
+        )
 
     def _passed(self, done: Sequence[CandidateTest]) -> Mask:
         proved = np.zeros(len(self.candidates), dtype=np.bool_)
@@ -383,15 +383,12 @@ class Trial:
         """
         done, contradicted = self.tests, self.contradicted
 
-        def needed(z: float) -> int | None:
-            def more(one: int, level: float) -> int | None:
-                if contradicted[one] or not level:
-                    return None
-                return 0 if self.below.shown(level)[one] else self.below.more_losses(level, one, z)
+        def more(z: float, one: int, level: float) -> int | None:
+            if contradicted[one] or not level:
+                return None
+            return 0 if self.below.shown(level)[one] else self.below.more_losses(level, one, z)
 
-            return fewest(done, self.shares, self.alpha, place, more)
-
-        half, most = needed(0.0), needed(FOUR_OF_FIVE)
+        half, most = (fewest(done, self.shares, self.alpha, place, partial(more, z)) for z in (0.0, FOUR_OF_FIVE))
         return None if half is None or most is None else (half, most)
 
     @cached_property

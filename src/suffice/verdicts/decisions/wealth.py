@@ -274,7 +274,12 @@ class LossCounts:
         """
         up, down = np.ceil(worst * _UNIT - _TINY), np.floor(best * _UNIT + _TINY)
         found = [[np.unique(row, return_counts=True) for row in rows.astype(int)] for rows in (up, down)]
-        return cls(*(tuple(dict(zip(losses.tolist(), numbers.tolist(), strict=True)) for losses, numbers in rows) for rows in found))
+        return cls(
+            *(
+                tuple(dict(zip(losses.tolist(), numbers.tolist(), strict=True)) for losses, numbers in rows)
+                for rows in found
+            )
+        )
 
     def __add__(self, other: LossCounts) -> LossCounts:
         pairs = (zip(self.worst, other.worst, strict=True), zip(self.best, other.best, strict=True))

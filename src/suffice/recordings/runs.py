@@ -332,6 +332,11 @@ def attempts_of(recording: RecordedColumns) -> tuple[str, ...]:
     return tuple(map(str, (recording.metadata.get("depends") or {}).get(ATTEMPTS) or ()))
 
 
+def is_of_steps(recording: RecordedColumns) -> bool:
+    """Return whether the rounds of a recording are the steps of an agent."""
+    return not recording.independent and "command_repeated" in recording.names("signal")
+
+
 def refuse_untried(recording: RecordedColumns, failed: Mask) -> None:
     """Raise a `DataError` if a question of an escalation lacks the answer of a model.
 

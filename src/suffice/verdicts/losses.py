@@ -316,7 +316,7 @@ class LossAccount:
         unsure = prepared.recording.unexplained & open_ends
         if censored:
             unsure = unsure | run.unrun
-        else:
+        elif not run.exact:
             _refuse_unrun(run, prepared, remedy)
         return cls(
             prepared=prepared,
@@ -418,8 +418,6 @@ class LossAccount:
 
 def _refuse_unrun(run: Run, prepared: PreparedRecording, remedy: str) -> None:
     """Raise if a baseline needs rounds that were not recorded."""
-    if run.exact:
-        return
     why, said = "a rule ended their recording", ""
     if prepared.recording.unexplained.any():
         why = "nothing says why they ended"

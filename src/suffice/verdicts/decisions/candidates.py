@@ -25,7 +25,7 @@ from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, refuse_untried
+from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, is_of_steps, refuse_untried
 from suffice.recordings.schema import RETURNED, cost_column
 from suffice.verdicts.decisions.gates import (
     RETRIEVALS,
@@ -35,7 +35,7 @@ from suffice.verdicts.decisions.gates import (
     give_up_rules,
     is_closed_book,
 )
-from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, spent_by_step, step_rules
+from suffice.verdicts.decisions.steps import LEAST_SAVING, knows_spending, spent_by_step, step_rules
 
 CHECK_ERROR = "check_error"
 """The signal of loops whose drafts a check reads."""
@@ -92,7 +92,8 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
     if attempts := attempts_of(recording):
         refuse_untried(recording, recording.failed)
         result |= {"cost": "money", "baseline": f"{attempts[-1]}{ALONE}"}
-    if _has_priced_trials(recording):  # a chain is one call, however long it is
+    of_thoughts = cost_column(TRIAL, "calls") in recording.names("cost")
+    if of_thoughts and _has_priced_trials(recording):  # a chain is one call, however long it is
         result["cost"] = "tokens"
     if begins_closed_book(recording) and int(recording.index[-1]) == 1:  # only retrieval can be saved
         result["cost"] = RETRIEVALS
@@ -100,9 +101,7 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
 
 
 def _has_priced_trials(recording: Recording) -> bool:
-    """Return whether rounds are checkpoints of chains of thought, and the tokens of thinking and of each trial answer are known."""
-    if cost_column(TRIAL, "calls") not in recording.names("cost"):
-        return False
+    """Return whether the tokens of thinking and of each trial answer are known at the checkpoints of chains of thought."""
     for component in ("generator", TRIAL):
         names = [cost_column(component, kind) for kind in ("uncached_tokens", "output_tokens")]
         asked = recording.seen & ~recording.failed[:, None] & (recording.column(cost_column(component, "calls")) > 0)
@@ -116,8 +115,6 @@ def _has_priced_trials(recording: Recording) -> bool:
 def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price] | None) -> None:
     """Raise a `DataError` if the last model of an escalation, which differences are taken from by default, is not the dearest one."""
     models = attempts_of(recording)
-    if not models:
-        return
     recording = PreparedRecording.of(recording).recording  # without questions that failed
     spent, unit = spent_by_step(recording, prices)
     if spent is None or unit != "USD":
@@ -176,14 +173,15 @@ def candidates(
         for label, rule in read
     ]
     untried: dict[str, list[str]] = {}
-    for rule in _votes(tune, highest) if tune.independent else _rules(tune):
+    known = {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
+    for rule in _votes(tune, highest) if tune.independent else _rules(tune, known):
         own = RascAnswer() if rule == _RASC and selector == MajorityOfSamples() else selector
         try:
             policies.append(_fitted_policy(tune, rule, metric, own, start_round))
         except SufficeError as error:
             untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
-    lacking = [name for name in _OPTIONAL_SIGNALS if name not in _signals_with_values(tune)]
+    lacking = [name for name in _OPTIONAL_SIGNALS if name not in known]
     if lacking and not (tune.independent or is_of_steps(tune)):
         notes.append(f"rules whose signals the log lacks were not tried. These are: {', '.join(lacking)}")
     return tuple(policies), tuple(notes)
@@ -291,14 +289,8 @@ def _votes(tune: Recording, highest: int) -> Iterator[str]:
         yield _RASC
 
 
-def _signals_with_values(tune: Recording) -> set[str]:
-    """Return the signals that are defined in at least one round."""
-    return {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
-
-
-def _rules(tune: Recording) -> Iterator[str]:
-    """Yield the text of each candidate rule whose signals were recorded."""
-    columns = _signals_with_values(tune)
+def _rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
+    """Yield the text of each candidate rule that reads these signals, those with a value in some round."""
     if is_of_steps(tune):
         yield from step_rules(tune)
         return

@@ -34,6 +34,8 @@ _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the tune questions that a gate's thresholds answer from round 0."""
 
 _DIGITS = 3
+_NAMED = 5
+"""The most columns that a note names."""
 _AT_ROUND_0 = signal("round") < 1
 
 
@@ -117,12 +119,18 @@ def gate_of(policy: Policy) -> Rule | None:
     return policy.rule if policy.max_rounds == 1 or reads_round_0(policy.rule) else None
 
 
-def unnamed_columns(recording: Recording, named: Sequence[str]) -> list[str]:
-    """Return numeric columns of the log that vary at round 0 and may be a confidence, but are not read as one."""
-    if not (begins_closed_book(recording) or attempts_of(recording)):
+def gate_notes(recording: Recording, named: Sequence[str]) -> list[str]:
+    """Return a note on numeric columns that vary at round 0 and may be a confidence, but are not read as one."""
+    attempts = attempts_of(recording)
+    if not (attempts or begins_closed_book(recording)):
         return []
     own = [name for name in recording.names("signal") if name not in SIGNALS]
-    return [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
+    names = [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
+    if not names:
+        return []
+    what = "the answer of an attempt" if attempts else "round 0's answer"
+    others = f" (or {', '.join(names[1:_NAMED])})" if names[1:] else ""
+    return [f"if the log has a confidence in {what}, --signal {names[0]}{others} tries thresholds of it, too"]
 
 
 def _varies(recording: Recording, name: str) -> bool:

@@ -301,7 +301,8 @@ class LossAccount:
         Raises:
             CensoredError: The baseline needs rounds that were not recorded.
         """
-        metric, seed, values = prepared.metric_names[0], seed_of_names(prepared.recording), []
+        metric, values = prepared.metric_names[0], []
+        seed = seed_of_names(prepared.recording) if orders > 1 else 0
 
         def replayed(one: PreparedRecording) -> list[Run]:
             assert not isinstance(baseline, Policy)

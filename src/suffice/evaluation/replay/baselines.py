@@ -204,7 +204,7 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
         answers = policy.selector.select(stopped.view, position)
         stopped, ends = replace(stopped, position=position, answer_position=answers), np.where(audited, "rule", ends)
     ended = Counter(map(str, ends.tolist()))
-    run = _stopped_run(prepared, policy, stopped, np.zeros_like(prepared.cut), ended, label="", kind=RECORDED)
+    run = _stopped_run(prepared, policy, stopped, np.zeros_like(prepared.recording.cut), ended, label="", kind=RECORDED)
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
 
 

@@ -64,7 +64,7 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         defaults["normalizer"] = recording.metadata["normalizer"]
     if recording.metadata.get("fitted"):
         defaults["provenance"] = {"fitted": recording.metadata["fitted"]}
-    position = _recorded_position(recording)
+    position = (recording.metadata.get("config") or {}).get("answer_position")
     if isinstance(position, Mapping):
         defaults["answer_position"] = AnswerPosition.from_dict(position)
     selector = changes.get("selector")
@@ -107,7 +107,7 @@ def check_policy(
     """
     _check_policy_rounds(policy, recording)
     recorded = recording.metadata.get("depends") or {}
-    depends = aligned(policy.depends, recorded)
+    depends = policy.depends if policy.depends == recorded else aligned(policy.depends, recorded)
     for key in sorted(set(depends) & set(recorded)):
         if depends[key] != recorded[key]:
             raise ConfigMismatchError(
@@ -115,22 +115,19 @@ def check_policy(
                 f"{recorded[key]!r}: its fitted state does not carry over. Run `suffice calibrate` on a recording of "
                 "tune questions made the same way"
             )
-    position = _recorded_position(recording)
+    position = (recording.metadata.get("config") or {}).get("answer_position")
     if isinstance(position, Mapping) and policy.answer_position.to_dict() != dict(position):
         raise ConfigMismatchError(
             f"the policy {policy.label!r} reads answers at {policy.answer_position.to_dict()!r}, the recording was made "
             f"at {dict(position)!r}: give the policy the recording's answer position, or record again"
         )
+    theirs = recording.metadata.get("normalizer", policy.normalizer)
+    compared = f"the policy compares answers as {policy.normalizer!r}, and the recording was imported to compare them as {theirs!r}"
     return (
-        *_other_normalizer(policy, recording),
+        *([] if theirs == policy.normalizer else [compared]),
         *_check_fitted(policy, recording),
         *check_recorded(policy, recording, part=part, definedness=definedness),
     )
-
-
-def _recorded_position(recording: Recording) -> Any:
-    config = recording.metadata.get("config")
-    return config.get("answer_position") if isinstance(config, Mapping) else None
 
 
 def _check_policy_rounds(policy: Policy, recording: Recording) -> None:
@@ -151,16 +148,6 @@ def _check_policy_rounds(policy: Policy, recording: Recording) -> None:
             f"the policy {policy.label!r} runs to round {policy.max_rounds}, the recording only to round {highest}: "
             f"use max_rounds={highest}, or record more rounds"
         )
-
-
-def _other_normalizer(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Return a note if a policy compares answers by another normalizer than the recording does."""
-    theirs = recording.metadata.get("normalizer", policy.normalizer)
-    if theirs == policy.normalizer:
-        return ()
-    return (
-        f"the policy compares answers as {policy.normalizer!r}, and the recording was imported to compare them as {theirs!r}",
-    )
 
 
 def _check_fitted(policy: Policy, recording: Recording) -> tuple[str, ...]:

@@ -75,8 +75,11 @@ class PreparedOrders(PreparedRecording):
         """The metrics at every round, by name, shape ``(n_orders * n_questions, n_rounds)``."""
         return {name: self._spread(metric) for name, metric in self.base.metrics.items()}
 
-    def _loaded(self, name: str) -> Floats:
-        return self._spread(self.base.column(name))
+    def column(self, name: str) -> Floats:
+        """Return a column for policies to read, shape ``(n_orders * n_questions, n_rounds)``; cached."""
+        if name not in self._columns:
+            self._columns[name] = self._spread(self.base.column(name))
+        return self._columns[name]
 
     def gives(self, name: str) -> bool:
         """Return whether `column` can return a column of this name."""
@@ -117,10 +120,6 @@ class PreparedOrders(PreparedRecording):
         if "answer" in self.recording.table.column_names:
             given.ravel()[self._flat] = np.tile(self.base.answered, (self.n_orders, 1)).ravel()
         return given
-
-    @property
-    def _known_answers(self) -> bool:
-        return True
 
 
 def n_orders(recording: Recording, orders: int | None, policies: Sequence[Policy], cut: Mask | None = None) -> int:

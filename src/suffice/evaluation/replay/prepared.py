@@ -50,6 +50,10 @@ class PreparedRecording:
     wave: int | None = None
     models: tuple[str, ...] | None = None
     added: Mapping[str, Floats] = field(default_factory=dict)
+    _columns: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
+    _vote_columns: dict[tuple[str, str, int], Floats] = field(default_factory=dict, init=False, repr=False)
+    _outcomes: list[tuple[Policy, int, OutcomesByStop]] = field(default_factory=list, init=False, repr=False)
+    _costs: dict[tuple[int, int], CostsByStop] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -83,8 +87,9 @@ class PreparedRecording:
         failed = recording.failed
         if failed.all():
             raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
+        complete = recording.select(~failed) if failed.any() else recording
         return cls(
-            recording=with_priced_spend(recording.select(~failed) if failed.any() else recording, prices),
+            recording=complete if prices is None else with_priced_spend(complete, prices),
             n_failed=int(failed.sum()),
             metric_names=tuple(metrics),
             prices=prices,
@@ -110,42 +115,32 @@ class PreparedRecording:
         """The recorded costs."""
         return CostTable(self.recording, self.prices, self.wave, self.models)
 
-    @cached_property
-    def _columns(self) -> dict[str, Floats]:
-        return dict(self.added)
-
     def column(self, name: str) -> Floats:
         """Return a column for policies to read, shape ``(n_questions, n_rounds)``; cached."""
         if name not in self._columns:
-            self._columns[name] = self._loaded(name)
+            self._columns[name] = self.added[name] if name in self.added else self.recording.column(name)
         return self._columns[name]
-
-    def _loaded(self, name: str) -> Floats:
-        return self.recording.column(name)
 
     def gives(self, name: str) -> bool:
         """Return whether `column` can return a column of this name: added, recorded, or computed from the rounds."""
-        return name in self._columns or self.recording.gives(name)
+        return name in self._columns or name in self.added or self.recording.gives(name)
 
-    def rounds(self, columns: Iterable[str]) -> Rounds:
-        """Return columns in the form that policies read; columns that `gives` does not know are left out."""
-        return self._viewed({name: self.column(name) for name in columns if self.gives(name)})
+    def rounds(self, columns: Iterable[str], more: Mapping[str, Floats] = {}) -> Rounds:
+        """Return columns in the form that policies read; columns that `gives` does not know are left out.
 
-    def _viewed(self, columns: Mapping[str, Floats]) -> Rounds:
-        rounds = self.recording.view(columns)
-        if rounds.answered is None and self._known_answers:
-            rounds.answered = self.answered
+        Args:
+            columns: The names of columns.
+            more: Further columns by name, which are computed from others.
+        """
+        rounds = self.recording.view({name: self.column(name) for name in columns if self.gives(name)} | {**more})
+        if rounds.answered is None and "answer" in self.recording.table.column_names:
+            rounds.answered = self.answered  # looked up once for all policies
         return rounds
 
     @cached_property
     def answered(self) -> Mask:
         """Mask of the rounds with an answer, shape ``(n_questions, n_rounds)``."""
         return answered(self.recording.view({}))
-
-    @property
-    def _known_answers(self) -> bool:
-        """True once the mask of rounds with an answer has been computed."""
-        return "answered" in vars(self)
 
     def answer_ids(self, normalizer: str) -> Floats:
         """Number the distinct answers of each question, and return each answer's number, see `Recording.answer_ids`."""
@@ -158,10 +153,9 @@ class PreparedRecording:
             return self.rounds(policy.raw_columns)
         if name not in self._columns:
             self._columns[name] = self.answer_ids(policy.normalizer)
-        raw = self.rounds((*policy.raw_columns, name))
-        first = max(0, policy.start_round - int(raw.index[0]))
+        first = max(0, policy.start_round - int(self.recording.index[0]))
         votes = {column: self._votes(signal, name, first) for column, signal in policy.vote_columns.items()}
-        return self._viewed({**raw.columns, **votes})
+        return self.rounds((*policy.raw_columns, name), votes)
 
     def _votes(self, signal: str, answers: str, first: int) -> Floats:
         """Return a signal in `VOTES`, counted from position `first` on; NaN before."""
@@ -171,10 +165,6 @@ class PreparedRecording:
             votes[:, first:] = vote_signal(signal, self._columns[answers][:, first:])
             self._vote_columns[key] = votes
         return self._vote_columns[key]
-
-    @cached_property
-    def _vote_columns(self) -> dict[tuple[str, str, int], Floats]:
-        return {}
 
     def view(self, policy: Policy) -> Rounds:
         """Return the view of a policy, see `Policy.view`."""
@@ -219,16 +209,10 @@ class PreparedRecording:
         for other, first, outcomes in self._outcomes:
             if other == like and first == start:
                 return outcomes
-        if self.metric_names and "answer" in self.recording.table.column_names:
-            _ = self.answered  # looked up once for all views
         view = self.view(replace(like, rule=Never(), start_round=start, max_rounds=max(self.highest, start, 1)))
         metrics = {name: self.in_view(metric, view) for name, metric in self.metrics.items()}
         self._outcomes.append((like, start, OutcomesByStop.of(like.selector, view, metrics)))
         return self._outcomes[-1][2]
-
-    @cached_property
-    def _outcomes(self) -> list[tuple[Policy, int, OutcomesByStop]]:
-        return []
 
     def costs_by_stop(self, policy: Policy) -> CostsByStop:
         """Return the costs up to each round, from the policy's start round on."""
@@ -237,10 +221,6 @@ class PreparedRecording:
         if key not in self._costs:
             self._costs[key] = CostsByStop(self.costs, *key)
         return self._costs[key]
-
-    @cached_property
-    def _costs(self) -> dict[tuple[int, int], CostsByStop]:
-        return {}
 
     def values(self, view: Rounds, stop: Positions, answer: Positions) -> dict[str, Floats]:
         """Return the metrics of the answers returned by stops at `stop`; see `values_by_stop`."""

@@ -57,16 +57,17 @@ def check_recorded(
         definedness: The sum over all parts, if `recording` is only their header.
     """
     _check_columns(policy, recording)
+    of_models = _unknown_models(policy, recording) if policy.calibrators else ()
     if definedness is not None:
         known = recording if recording.table.num_rows else None
-        return (*definedness.checked(known), *_unknown_models(policy, recording))
+        return (*definedness.checked(known), *of_models)
     definedness = Definedness(policy)
     if not part:
         raw = recording.rounds(policy.raw_columns)
         if policy.answer_column is not None and raw.answers is not None:
             raw.columns = {**raw.columns, policy.answer_column: recording.answer_ids(policy.normalizer)}
         definedness.add(policy.view(raw))
-    return (*definedness.checked(recording), *_unknown_models(policy, recording))
+    return (*definedness.checked(recording), *of_models)
 
 
 _UNDEFINED_MEANS: Mapping[str, str] = MappingProxyType(

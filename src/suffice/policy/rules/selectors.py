@@ -141,10 +141,10 @@ class Last(Selector):
     """The selector of the latest answer."""
 
     def select(self, rounds: Rounds, stop: Positions) -> Positions:
-        # The stop itself nearly always has an answer; looking at the other rounds would take most of the time of a
-        # large replay.
+        # The stop itself nearly always has an answer; looking at the other rounds, unless that is done, would take most of
+        # the time of a large replay.
         stop = np.asarray(stop)
-        if stop.ndim != 1 or rounds.seen.ndim != 2:
+        if stop.ndim != 1 or rounds.seen.ndim != 2 or rounds.answered is not None:
             return Selector.select(self, rounds, stop)
         given = answered(_at_stop(rounds, stop))[:, 0] & (stop >= 0)
         position = np.where(given, stop, -1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
-from suffice.evaluation.replay.cost_gaps import asked_note
+from suffice.evaluation.replay.cost_gaps import ASKED_NOTE
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
 from suffice.evaluation.replay.panels import best_single_note
 from suffice.policy.metrics import METRICS
@@ -14,7 +14,7 @@ from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
 from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
-from suffice.recordings.schema import CHECKPOINTS, cost_column
+from suffice.recordings.schema import ASKED, CHECKPOINTS, TRIALS, cost_column
 from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, unknown_text
@@ -106,7 +106,8 @@ def taken_back_text(trial: Trial) -> str:
 
 def _thought_notes(recording: Recording) -> list[str]:
     """Return notes on recorded chains of thought: what their trials cost, and checkpoints that no loop can know."""
-    notes, depends = asked_note(recording), recording.metadata.get("depends") or {}
+    notes = [ASKED_NOTE] if recording.metadata.get(TRIALS) == ASKED else []
+    depends = recording.metadata.get("depends") or {}
     if CHECKPOINTS in depends:
         notes.append(
             f"{CAUTION}what is advised cannot be deployed: the checkpoints are {depends[CHECKPOINTS]}, known only when it has ended"
@@ -138,7 +139,9 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
         notes.append(
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
-    notes += choice_notes(recording, [trial.metric]) + best_single_note(recording, trial.metric)
+    notes += choice_notes(recording, [trial.metric])
+    if recording.independent:
+        notes += best_single_note(recording, trial.metric)
     notes += _contradiction_notes(trial)
     totals = trial.totals
     if totals.failed:

@@ -39,7 +39,9 @@ def check_decoded(
         columns: The columns to read; None = all.
     """
     most = most_bytes()
-    if sum(map(_whole_bound, (file.metadata.row_group(group) for group in groups))) <= most:
+    # Each value may be as long as all of its group.
+    wholes = [file.metadata.row_group(group) for group in groups]
+    if sum(one.num_rows * (one.total_byte_size + _NUMBER_BYTES * one.num_columns) for one in wholes) <= most:
         return
     chunks = [*chunks_of(file, groups, columns)]
     if sum(_bound(chunk, rows) for chunk in chunks) <= most:
@@ -90,12 +92,6 @@ def chunks_of(file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str
         next(file.iter_batches(1, row_groups=[group], columns=[*dict.fromkeys(names[i] for i in places)]), None)
         row_group = file.metadata.row_group(group)
         yield from (row_group.column(i) for i in places)
-
-
-def _whole_bound(group: Any) -> int:
-    """Return the largest size in memory of a row group: each value may be as long as all of them."""
-    rows = int(group.num_rows)
-    return rows * (int(group.total_byte_size) + _NUMBER_BYTES * int(group.num_columns))
 
 
 def _bound(chunk: Any, rows: int | None) -> int:

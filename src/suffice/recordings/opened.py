@@ -208,7 +208,13 @@ class OpenFile(OpenRecording):
                 if self._buffer is None and not is_url(self.path):
                     for some in [groups] if rows is None else ([group] for group in groups):
                         check_decoded(file, self.path, some, rows, columns)
-                for table in self._row_groups(groups, rows, columns):
+                names = None if columns is None else [*columns]
+                if rows is None:
+                    found = iter([file.read_row_groups([*groups], columns=names)])
+                else:
+                    batches = file.iter_batches(rows, row_groups=[*groups], columns=names)
+                    found = (pa.Table.from_batches([batch]) for batch in batches)
+                for table in found:
                     if columns is None:
                         table.validate(full=True)  # raises for text that is not UTF-8
                     for name, digest in (digests or {}).items():
@@ -232,14 +238,6 @@ class OpenFile(OpenRecording):
         """Return all rows, in the order of the file."""
         (table,) = self.tables()
         return table
-
-    def _row_groups(self, groups: range, rows: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        names = None if columns is None else list(columns)
-        if rows is None:
-            yield self.file.read_row_groups(list(groups), columns=names)
-        else:
-            batches = self.file.iter_batches(rows, row_groups=list(groups), columns=names)
-            yield from (pa.Table.from_batches([batch]) for batch in batches)
 
     @property
     def is_in_memory(self) -> bool:
@@ -268,8 +266,10 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
     path = place(path)
     # The journal is read before the recording: rows that are moved meanwhile are then in both, and none is missed.
     content = _journal_content(path)
+    if content is None:
+        return kind(path)
     check_moved(path, content)
-    if content is None or (not content.questions and path.is_file()):
+    if not content.questions and path.is_file():
         return kind(path)
     sink = io.BytesIO()
     table, metadata = with_journal(path, content)

@@ -188,7 +188,8 @@ class Recording(Displayed):
         doubts = [*reading.get("cautions", {}).values()]
         doubts += [f"{text} (said to be right)" for text in reading.get("expected", {}).values()]
         read = [f"as the log was read, {'; '.join(doubts)}"] if doubts else []
-        return tuple(f"{CAUTION}{note}" for note in (*read, *unsure_runs(self)))
+        of_proxy = {"conversation", "key"} <= {*self.table.column_names}
+        return tuple(f"{CAUTION}{note}" for note in (*read, *(unsure_runs(self) if of_proxy else ())))
 
     @property
     def signal_components(self) -> dict[str, str]:

@@ -310,8 +310,6 @@ def _number(value: Any) -> Any:
 
 def unsure_runs(recording: RecordedColumns) -> list[str]:
     """Return how many runs of a proxy's folder may lack rounds or hold those of others, as it noted in `key`; nothing if it is sure."""
-    if not {"conversation", "key"} <= {*recording.table.column_names}:
-        return []
     why = Counter(map(_in_turn, label_values(recording, "key")))
     sure = {name: why.pop(name, 0) for name in _SURE}
     if not why.total():

@@ -140,31 +140,12 @@ def last_of(mask: Mask) -> Positions:
 class Last(Selector):
     """The selector of the latest answer."""
 
-    def select(self, rounds: Rounds, stop: Positions) -> Positions:
-        # The stop itself nearly always has an answer; looking at the other rounds, unless that is done, would take most of
-        # the time of a large replay.
-        stop = np.asarray(stop)
-        if stop.ndim != 1 or rounds.seen.ndim != 2 or rounds.answered is not None:
-            return Selector.select(self, rounds, stop)
-        given = answered(_at_stop(rounds, stop))[:, 0] & (stop >= 0)
-        position = np.where(given, stop, -1)
-        if not given.all():
-            rest = rounds.derived({}).taken(lambda values: values[~given], rounds.index)
-            position[~given] = Selector.select(self, rest, stop[~given])
-        return position
-
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         del rounds
         return last_of(candidates)
 
     def __str__(self) -> str:
         return "last"
-
-
-def _at_stop(rounds: Rounds, stop: Positions) -> Rounds:
-    """Return the round at each question's stop, shape ``(n_questions, 1)``; stop -1 gives the first round."""
-    at = np.maximum(stop, 0)[:, None]
-    return rounds.derived({}).taken(lambda values: np.take_along_axis(values, at, axis=1), rounds.index[:1])
 
 
 @dataclass(frozen=True, slots=True)

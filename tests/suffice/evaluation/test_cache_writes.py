@@ -9,8 +9,8 @@ from dataclasses import replace as replace_price
 import pytest
 
 from suffice.evaluation.replay import Price, list_price, load_prices, replay
-from suffice.evaluation.replay.costs_by_round import round_costs
 from suffice.evaluation.replay.costs import CostTable
+from suffice.evaluation.replay.costs_by_round import round_costs
 from suffice.evaluation.replay.prices import prices_of, with_priced_spend
 from suffice.evaluation.statistics import Resampling
 from suffice.hosts import QuestionRun

@@ -242,11 +242,11 @@ class Advice(Result):
         n_others = len(trial.tune.ids) if trial.tuned is None else trial.tuned
         others = f", {n_others:,} others fitted the candidates" if n_others else ""
         heading = f"{title}: {counted(self.n, 'question')} judge{others}"
-        columns = candidate_columns(trial)
-        if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are
-            shown = [at for at, column in enumerate(columns) if column.name != trial.metric]
-            columns, rows = tuple(columns[at] for at in shown), tuple(tuple(row[at] for at in shown) for row in rows)
-        return Table(title=heading, columns=columns, rows=rows, notes=self.notes)
+        table = Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
+        if trial.labels is None:
+            return table
+        # Labels tell how much is lost, and not how good the answers are.
+        return table.with_columns([at for at, column in enumerate(table.columns) if column.name != trial.metric])
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values for `Advice.from_dict`."""

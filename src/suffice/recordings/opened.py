@@ -120,7 +120,12 @@ class OpenFile(OpenRecording):
             raise SchemaError(
                 f"{str(path)!r} is parquet, but not a recording of Suffice: convert other tables with `suffice import`"
             )
-        self.metadata = _header(header, path)
+        try:
+            self.metadata = json.loads(header)
+        except ValueError as error:
+            raise SchemaError(f"the header of {str(path)!r} is not JSON: {error}") from None
+        if not isinstance(self.metadata, dict):
+            raise SchemaError(f"the header of {str(path)!r} must be a JSON object, not {str(self.metadata)[:80]!r}")
         if self.metadata.get("format") != RECORDING_FORMAT or self.metadata.get("version") != RECORDING_VERSION:
             raise SchemaError(
                 f"{str(path)!r} has the format {self.metadata.get('format')!r} version {self.metadata.get('version')!r}; "
@@ -189,9 +194,9 @@ class OpenFile(OpenRecording):
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows as tables; finally compare each column that was read with its checksum."""
-        with self.used():
+        with self.used() as file:
             digests = self.new_digests(columns)
-            yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
+            yield from self.group_tables(range(file.metadata.num_row_groups), rows, columns, digests)
             self.compare(digests)
 
     def group_tables(
@@ -395,16 +400,6 @@ def header_text(metadata: Mapping[str, Any] | None) -> bytes:
     return json.dumps(
         {**(metadata or {}), "format": RECORDING_FORMAT, "version": RECORDING_VERSION}, sort_keys=True
     ).encode()
-
-
-def _header(text: bytes, path: str | Path) -> dict[str, Any]:
-    try:
-        metadata = json.loads(text)
-    except ValueError as error:
-        raise SchemaError(f"the header of {str(path)!r} is not JSON: {error}") from None
-    if not isinstance(metadata, dict):
-        raise SchemaError(f"the header of {str(path)!r} must be a JSON object, not {str(metadata)[:80]!r}")
-    return metadata
 
 
 def _remote_file(path: Any) -> Any:

@@ -258,7 +258,8 @@ class LossAccount:
     So a gain in one order does not offset a loss in another.
 
     Attributes:
-        prepared: The recording; its first metric is the one that must not be lost.
+        prepared: The recording.
+        metric: The first of its metrics, which must not be lost.
         baseline: The baseline on it.
         values: The baseline's metric in each order, shape ``(n_orders, n_recorded)``; NaN where it is unknown.
         seed: Seed of the random orders.
@@ -268,6 +269,7 @@ class LossAccount:
     """
 
     prepared: PreparedRecording
+    metric: str
     baseline: Run
     values: Floats
     seed: int
@@ -321,17 +323,13 @@ class LossAccount:
             _refuse_unrun(run, prepared, remedy)
         return cls(
             prepared=prepared,
+            metric=metric,
             baseline=run,
             values=np.concatenate(values),
             seed=seed,
             lowest=0.0 if harm else -1.0,
             open_ends=unsure,
         )
-
-    @property
-    def metric(self) -> str:
-        """The metric that must not be lost."""
-        return self.prepared.metric_names[0]
 
     @property
     def orders(self) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from suffice.common.tables import counted
 from suffice.evaluation.replay.by_stop import looked_up
 from suffice.evaluation.replay.costs import Ledger
-from suffice.evaluation.replay.estimated_shares import EstimatedShares
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.recorded import run_notes
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
@@ -19,6 +19,9 @@ from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy, Stops
 from suffice.recordings.audits import stop_rounds
 from suffice.recordings.runs import ALONE
+
+if TYPE_CHECKING:
+    from suffice.evaluation.replay.estimated_shares import EstimatedShares
 
 RECORDED = "recorded"
 """The label of `recorded_run`: what differences are taken against by default where a rule ended some recordings."""

@@ -191,9 +191,8 @@ class CostTable:
             of_figures.append(
                 "recorded in batches: seconds are unknown, and money is that of live calls, which a policy makes"
             )
-        of_figures += [ASKED_NOTE] * (recording.metadata.get(TRIALS) == ASKED) + [*wave_note(self.wave)] * (
-            self.wave > 1
-        )
+        of_figures += [ASKED_NOTE] if recording.metadata.get(TRIALS) == ASKED else []
+        of_figures += wave_note(self.wave) if self.wave > 1 else ()
         self.price_notes = () if prices is None else price_notes(prices, self.columns, self._price_of)
         of_figures += self.price_notes
         self.gaps = CostGaps(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,15 @@ from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.costs import Ledger
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.random_twins import Dealt, random_stop
 from suffice.evaluation.statistics import keyed_numbers, keys_of
 from suffice.policy.normalizers import Grouping, normalizer_of
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.session import Policy, Stops, stop_positions
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
+
+if TYPE_CHECKING:
+    from suffice.evaluation.replay.random_twins import Dealt
 
 DEFAULT_ORDERS = 100
 """Number of random orders of each question's samples."""
@@ -237,16 +239,16 @@ def run_all(
             unknown = np.full(block.n, np.nan)
             firsts = np.stack([next(iter(run.values.values()), unknown) for run, _ in stopped])
             each(firsts.reshape(len(policies), block.n_orders, -1))
-        orders = slice(done, done := done + block.n_orders)
-        return [
-            *(run for run, _ in stopped),
-            *(
-                random_stop(
-                    block, policies[place], stopped[place][1], None if dealt is None else dealt[place].of_orders(orders)
-                )
-                for place in places
-            ),
-        ]
+        found, orders = [run for run, _ in stopped], slice(done, done := done + block.n_orders)
+        if places:
+            from suffice.evaluation.replay.random_twins import random_stop
+
+            every = [None if dealt is None else dealt[place].of_orders(orders) for place in places]
+            found += [
+                random_stop(block, policies[place], stopped[place][1], one)
+                for place, one in zip(places, every, strict=True)
+            ]
+        return found
 
     runs = mean_runs(prepared, n, seed, runs_of)
     return runs[: len(policies)], dict(zip(places, runs[len(policies) :], strict=True))
@@ -254,6 +256,8 @@ def run_all(
 
 def dealt_in_orders(prepared: PreparedRecording, policy: Policy, n: int, seed: int) -> Dealt:
     """Return the stops of a policy in every order."""
+    from suffice.evaluation.replay.random_twins import Dealt
+
     blocks = in_blocks(prepared, n, seed)
     return Dealt.in_turn([Dealt.of(block, policy, block.stops(policy)) for block in blocks])
 

@@ -42,19 +42,14 @@ def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
 def answered(rounds: Rounds) -> Mask:
     """Return a mask of the rounds with a non-blank answer, whose key is not empty, shape ``(..., n_rounds)``."""
     if rounds.answered is None:
-        rounds.answered = _nonblank(rounds)
+        answers = _answers(rounds)
+        given: Mask = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
+        try:
+            given[given] = ~np.asarray(_ISSPACE(np.broadcast_to(answers, given.shape)[given]), dtype=np.bool_)
+        except TypeError:  # other values, such as a NaN from a foreign table, are not answers either
+            given = np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
+        rounds.answered = given
     return rounds.answered
-
-
-def _nonblank(rounds: Rounds) -> Mask:
-    answers = _answers(rounds)
-    given = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
-    try:
-        blank = np.asarray(_ISSPACE(np.broadcast_to(answers, given.shape)[given]), dtype=np.bool_)
-    except TypeError:  # other values, such as a NaN from a foreign table, are not answers either
-        return np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
-    given[given] = ~blank
-    return given
 
 
 _ISSPACE = np.frompyfunc(

@@ -85,7 +85,7 @@ class Policy(Derivation, Displayed):
     max_rounds: int = 5
     calibrators: tuple[Calibrator, ...] = ()
     state: Mapping[str, FittedState] = field(default_factory=dict)
-    answer_position: AnswerPosition = field(default_factory=AnswerPosition)
+    answer_position: AnswerPosition = AnswerPosition()  # noqa: RUF009 - it is frozen
     abstain_patterns: tuple[str, ...] | None = None
     normalizer: str = DEFAULT_NORMALIZER
     depends: Mapping[str, Any] = field(default_factory=dict)

@@ -117,7 +117,7 @@ class Advice(Result):
         seen = trial.tune | trial.counted
         return replace(policy, provenance={**policy.provenance, **seen.to_dict(), "decision": decision})
 
-    @property
+    @cached_property
     def sentence(self) -> str:
         """The advice, beginning with a verb, and the treatment of questions with missing data."""
         trial = self.trial
@@ -193,8 +193,8 @@ class Advice(Result):
         worth = None if self.trial.unjudged else self.worth
         return [about for about in (worth, self.spending) if about is not None]
 
-    def _rows(self) -> list[int]:
-        """Return the positions of the candidates in the short table: the advised one, its rival, then others in order."""
+    def table(self) -> Table:
+        """Return a table of the current loop, the advised candidate, its rival and its neighbours: at most five rows."""
         wanted = [place for place in (self.chosen, self.trial.rival) if place is not None]
         sequence = list(self.trial.sequence)
         if self.chosen in sequence:  # a reader will ask next about the neighbours of the advised candidate
@@ -203,7 +203,7 @@ class Advice(Result):
         rest = [*sequence, *range(len(self.trial.candidates))]
         rows = list(dict.fromkeys([*wanted, *rest]))[: _MOST_ROWS - 1]
         costs = self.trial.totals.costs[self.trial.cost]
-        return sorted(rows, key=lambda place: -costs[place])
+        return self._table(sorted(rows, key=lambda place: -costs[place]), "What you have, and what you could do")
 
     @cached_property
     def figures(self) -> list[CandidateFigures]:
@@ -222,10 +222,6 @@ class Advice(Result):
         if self.trial.against:
             return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"
-
-    def table(self) -> Table:
-        """Return a table of the current loop, the advised candidate and its neighbours: at most five rows."""
-        return self._table(self._rows(), "What you have, and what you could do")
 
     def tables(self) -> list[Table]:
         """Return the short table, and one table with all candidates."""

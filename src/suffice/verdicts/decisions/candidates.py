@@ -196,6 +196,8 @@ def change_text(policy: Policy, highest: int | None) -> str:
     ('stop when answer_stable >= 1', 'stop by tasr')
     >>> change_text(Policy(rule="lead(3)", selector="majority_of_samples"), 10)
     'stop asking when one answer leads by 3'
+    >>> change_text(Policy(rule=fixed_k(3), max_rounds=3, depends={"every": 256, "trial_tokens": 32}), 5)
+    'lower the budget of thought to 768 tokens'
 
     Args:
         policy: A candidate.
@@ -206,8 +208,11 @@ def change_text(policy: Policy, highest: int | None) -> str:
     if is_closed_book(policy):
         return "never retrieve, and answer from round 0"
     if is_fixed_budget(policy):
-        if (tokens := _budget(policy)) is not None:
-            return f"lower the budget of thought to {tokens:,} tokens"
+        every, is_counted = policy.depends.get("every"), policy.depends.get("boundary", "tokens") == "tokens"
+        if (
+            "trial_tokens" in policy.depends and is_counted and isinstance(every, int)
+        ):  # checkpoints every so many tokens
+            return f"lower the budget of thought to {policy.max_rounds * every:,} tokens"
         return f"lower the cap{'' if highest is None else f' from {highest}'} to {policy.max_rounds}"
     gate = gate_of(policy)
     if gate is not None:
@@ -232,17 +237,6 @@ def _escalation_change(policy: Policy) -> str:
     if is_fixed_budget(policy):
         return f"ask {policy.max_rounds} models, and return the last answer"
     return f"accept an answer {'by' if policy.label.isidentifier() else 'when'} {policy.label}"
-
-
-def _budget(policy: Policy) -> int | None:
-    """Return the tokens of thought that a cap on checkpoints allows; None if checkpoints are not every so many tokens.
-
-    >>> _budget(Policy(rule=fixed_k(3), max_rounds=3, depends={"every": 256, "trial_tokens": 32}))
-    768
-    """
-    every = policy.depends.get("every")
-    is_even = "trial_tokens" in policy.depends and policy.depends.get("boundary", "tokens") == "tokens"
-    return policy.max_rounds * every if is_even and isinstance(every, int) else None
 
 
 def is_fixed_budget(policy: Policy) -> bool:

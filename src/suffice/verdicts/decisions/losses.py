@@ -18,7 +18,6 @@ from suffice.evaluation.replay.baselines import Run, recorded_run
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.replay.references import baseline_policy
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
@@ -408,6 +407,8 @@ def account_of(
     reference: Baseline = partial(recorded_run, like=answering_like(like), start_round=like.start_round)
     replayed = [*policies]
     if not of_log:
+        from suffice.evaluation.replay.references import baseline_policy
+
         reference = baseline_policy(recording, baseline, like)
         check_policy(reference, prepared.recording)
         replayed.append(reference)

@@ -8,7 +8,6 @@ from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
 from suffice.evaluation.replay.cost_gaps import ASKED_NOTE
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
-from suffice.evaluation.replay.panels import best_single_note
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
@@ -141,6 +140,8 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
         )
     notes += choice_notes(recording, [trial.metric])
     if recording.independent:
+        from suffice.evaluation.replay.panels import best_single_note
+
         notes += best_single_note(recording, trial.metric)
     notes += _contradiction_notes(trial)
     totals = trial.totals

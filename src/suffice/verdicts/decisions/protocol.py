@@ -227,7 +227,7 @@ def _begun(
         units,
         metric=metric,
         loop=loop,
-        prices=prices_text(prices),
+        prices="" if prices is None else prices_text(prices),
         tune=seen_from(first),
         wordings=wordings_of(first.texts),
         marks=fingerprints(first, by),

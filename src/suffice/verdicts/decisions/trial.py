@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,12 +16,14 @@ from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
-from suffice.verdicts.decisions.drift import DriftAlarm
 from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
 from suffice.verdicts.decisions.figures import mixture_of, rival_of
 from suffice.verdicts.decisions.losses import SLACK, Measured, Totals
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, LossCounts, Wealth, bound_by_labels
+
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions.drift import DriftAlarm
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
@@ -183,6 +185,8 @@ class Trial:
         )
 
     def _drift_after(self, units: Measured) -> DriftAlarm:
+        from suffice.verdicts.decisions.drift import DriftAlarm
+
         drift = self.drift
         if drift is None:
             drift = DriftAlarm.start(self.max_loss, self.alpha, len(self.sequence))

@@ -10,7 +10,6 @@ from suffice.errors import SchemaError
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.drift import DriftAlarm
 from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Totals, means_note
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.trial import Trial
@@ -53,6 +52,8 @@ def trial_from_dict(data: Mapping[str, Any]) -> Trial:
         SchemaError: Fields are missing, of another kind, or contradict each other.
         RuleSyntaxError: A candidate's rule does not parse.
     """
+    from suffice.verdicts.decisions.drift import DriftAlarm
+
     try:
         sequence = tuple(int(place) for place in data["sequence"])
         # Files from before there were shares began with a fixed sequence of tests: all of the risk is on the first.

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.evaluation.replay.by_stop import looked_up
+from suffice.evaluation.replay.checks import run_notes
 from suffice.evaluation.replay.costs import Ledger
-from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.recorded import run_notes
+from suffice.evaluation.replay.prepared import PreparedRecording, looked_up
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy, Stops

@@ -170,7 +170,7 @@ def decide_command(
     target = out or previous or (_OUT if ask is None else _OUT_OF_LABELS)
     labels = None if ask is None else _labels_of(ask, path, target)
     recording = chosen_loop(read_recording(path), where) if where else read_recording(path)
-    earlier = _earlier(previous, target, recording, path)
+    earlier = _earlier(previous, target, recording, path) if previous or target.exists() else None
     given = declared.given(context, of_labels=ask is not None, is_later=earlier is not None)
     of_tune = tune.given()
     if "tune" in of_tune:
@@ -278,12 +278,10 @@ def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, label
     return {"labels": ask}
 
 
-def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice | None:
+def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice:
     """Return the decision to continue: the one that is named, or the one that the target file holds."""
     if previous is not None:
         return Advice.load(previous)
-    if not target.exists():
-        return None
     earlier = Advice.load(target)  # continue it: starting anew until the answer pleases would not be evidence
     if not earlier.knows(recording):
         raise DataError(

@@ -108,7 +108,11 @@ class Screen:
         for place, whole in enumerate(self.tables[: self.shown], start=1):
             most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
             table = _fitted(whole, self.aside, width, most)
-            room -= _print(table, width)
+            for line in _wrapped([table.title], width):
+                console.print(Text(line, style="italic"), soft_wrap=True)
+            console.print(table_view(table, width), width=width)
+            console.print()
+            room -= _height(table, width)
             hidden["column"] += len(whole.columns) - len(table.columns)
             hidden["row"] += len(whole.rows) - len(table.rows)
         while texts and sum(map(len, texts)) > room:
@@ -148,14 +152,6 @@ def _height(table: Table, width: int) -> int:
     """Return the number of lines of a table with its title and the empty line below it."""
     lines = console.render_lines(table_view(table, width), console.options.update(width=width))
     return len(_wrapped([table.title], width)) + len(lines) + 1
-
-
-def _print(table: Table, width: int) -> int:
-    for line in _wrapped([table.title], width):
-        console.print(Text(line, style="italic"), soft_wrap=True)
-    console.print(table_view(table, width), width=width)
-    console.print()
-    return _height(table, width)
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from suffice.common.tables import counted
 from suffice.errors import CensoredError
-from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.orders import mean_runs, run_all, seed_of_names
 from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.evaluation.replay.prepared import PreparedRecording
@@ -307,15 +307,11 @@ class LossAccount:
         seed = seed_of_names(prepared.recording) if orders > 1 else 0
 
         def replayed(one: PreparedRecording) -> list[Run]:
-            assert not isinstance(baseline, Policy)
-            run = baseline(one)
+            run = run_policy(one, baseline)[0] if isinstance(baseline, Policy) else baseline(one)
             values.append(run.values[metric].reshape(one.n_orders, -1))
             return [run]
 
-        if isinstance(baseline, Policy):
-            run = run_all(prepared, [baseline], orders, seed, each=lambda rows: values.append(rows[0]))[0][0]
-        else:
-            run = mean_runs(prepared, orders, seed, replayed)[0]
+        run = mean_runs(prepared, orders, seed, replayed)[0]
         unsure = prepared.recording.unexplained & open_ends
         if censored:
             unsure = unsure | run.unrun

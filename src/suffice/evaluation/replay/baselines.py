@@ -119,8 +119,8 @@ def _stopped_run(
     return Run(
         label=label or policy.label,
         kind=kind,
-        worst=_with(values, unrun, 0.0),
-        best=_with(values, unrun, 1.0),
+        worst=values if not unrun.any() else _with(values, unrun, 0.0),
+        best=values if not unrun.any() else _with(values, unrun, 1.0),
         unrun=unrun,
         ledger=ledger,
         calls=(ledger.calls, np.ones(len(unrun))),

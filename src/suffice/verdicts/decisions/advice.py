@@ -227,8 +227,10 @@ class Advice(Result):
         """Return the short table, and one table with all candidates."""
         costs = self.trial.totals.costs[self.trial.cost]
         everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
-        twins, spent = twin_table(self.figures, self.trial), [about.table() for about in self._money]
-        return [self.table(), *spent, self._table(everything, "Every candidate"), *([] if twins is None else [twins])]
+        tables = [self.table(), *(about.table() for about in self._money), self._table(everything, "Every candidate")]
+        if self.trial.twinned and (twins := twin_table(self.figures, self.trial)) is not None:
+            tables.append(twins)
+        return tables
 
     def _table(self, places: Iterable[int], title: str) -> Table:
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures

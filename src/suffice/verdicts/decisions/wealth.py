@@ -116,19 +116,16 @@ class Wealth:
             raise DataError(
                 f"the largest loss must lie between 0 and 1, both excluded, not {bound!r}: 0.02 is two points"
             )
-        shape = (n_candidates, N_STAKES)
-        zeros = np.zeros(shape)
-        start = cls(
+        zeros, shares = np.zeros((n_candidates, N_STAKES)), stakes_at(bound, side) ** _POWERS[prior]
+        return cls(
             bound=bound,
             side=side,
             log_capital=zeros,
             log_highest=zeros[:, 0],
             squares=zeros,
-            shares=zeros,
+            shares=np.broadcast_to(shares / shares.sum(), zeros.shape),
             prior=prior,
         )
-        shares = start.stakes ** _POWERS[prior]
-        return replace(start, shares=np.broadcast_to(shares / shares.sum(), shape))
 
     def begun_anew(self) -> Wealth:
         """Return the same gamblers, with the shares that they had, before the first loss."""
@@ -139,11 +136,6 @@ class Wealth:
         """Return the wealth of one candidate."""
         rows = {name: getattr(self, name)[[place]] for name in ("log_capital", "log_highest", "shares", "squares")}
         return replace(self, **rows)
-
-    @property
-    def stakes(self) -> Floats:
-        """The share that each gambler stakes, per unit of loss."""
-        return stakes_at(self.bound, self.side)
 
     def bet(self, losses: Floats) -> Wealth:
         """Return the wealth after further losses.
@@ -158,10 +150,11 @@ class Wealth:
             raise DataError("losses must lie in [-1, 1] and be defined: what is unknown counts at its worst")
         gains = self.bound - losses if self.side == "below" else losses - self.bound
         capital, highest, squares = self.log_capital, self.log_highest, self.squares
+        stakes = stakes_at(self.bound, self.side)
         for first in range(0, losses.shape[-1], _BLOCK):
             block = gains[:, first : first + _BLOCK]
             # One axis for the gamblers; their sum is taken after every loss, because any of these moments may be the highest.
-            growth = np.log1p(self.stakes[:, None] * block[:, None, :])
+            growth = np.log1p(stakes[:, None] * block[:, None, :])
             squares = squares + (growth**2).sum(axis=-1)
             paths = capital[:, :, None] + np.cumsum(growth, axis=-1)
             shared = paths + np.log(self.shares)[:, :, None]

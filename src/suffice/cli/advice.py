@@ -206,7 +206,7 @@ def decide_command(
             advice, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
         ),
     )
-    output.show({**advice.to_dict(), "file": str(target)}, screen)
+    output.show({**advice.to_dict(), "file": str(target)} if output.as_json else {}, screen)
 
 
 def _in_words(table: Table, metric: str | None) -> Table:

@@ -67,7 +67,14 @@ class Recording(Displayed):
                 raise SchemaError(f"a recording needs the column {name!r}; it has: {cut_list(table.column_names)}")
         self.table = table
         self.metadata: dict[str, Any] = dict(metadata or {})
-        ids, rounds = _identities(table)
+        rounds = checked_rounds(table)
+        if (
+            rounds.max() > table.num_rows + _FEW
+        ):  # smaller gaps are reported with their question later; the array for this one would be too large
+            raise DataError(
+                f"round {rounds.max()} appears in a table of {table.num_rows} rows: rounds must have no gaps"
+            )
+        ids = table.column("question_id").to_numpy(zero_copy_only=False)
         order: dict[str, int] = {}
         self.row_question = np.fromiter((order.setdefault(q, len(order)) for q in ids), dtype=np.int64, count=len(ids))
         self.question_ids: list[str] = list(order)
@@ -394,16 +401,6 @@ def checked_rounds(table: pa.Table) -> npt.NDArray[np.int64]:
             f"the column 'round' must contain a whole number in every row; {integers.null_count} are missing"
         )
     return np.asarray(integers.to_numpy())
-
-
-def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the question and the round of each row, shape ``(n_rows,)``."""
-    numbers = checked_rounds(table)
-    if (
-        numbers.max() > table.num_rows + _FEW
-    ):  # smaller gaps are reported with their question later; the array for this one would be too large
-        raise DataError(f"round {numbers.max()} appears in a table of {table.num_rows} rows: rounds must have no gaps")
-    return table.column("question_id").to_numpy(zero_copy_only=False), numbers
 
 
 def is_recording(path: str | Path) -> bool:

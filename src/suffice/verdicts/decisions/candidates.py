@@ -18,7 +18,7 @@ from suffice.evaluation.replay.outcomes import abandoned, has_outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.metrics import METRICS
-from suffice.policy.rules import MajorityOfSamples, Rule, Selector, fixed_k
+from suffice.policy.rules import NAMED_RULES, MajorityOfSamples, Rule, Selector, fixed_k, parse_rule, signal
 from suffice.policy.rules.algebra import Threshold
 from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc, settled
 from suffice.policy.rules.selectors_of_samples import RascAnswer
@@ -59,6 +59,7 @@ _PUBLISHED = {
     adaptive_consistency(): "one answer wins with posterior probability 0.95",
     rasc(): "the reasoning of 5 answers has a score of 0.5",
 }
+_LabelledRule = tuple[str, Rule]
 _LONG_NUMBER = re.compile(r"-?\d*\.\d{5,}(?:e-?\d+)?")
 _QUANTILES = (0.25, 0.5)
 """Thresholds for the drafts' distance as quantiles over the rounds of tune questions, since its scale depends on the embedder."""
@@ -174,12 +175,12 @@ def candidates(
     ]
     untried: dict[str, list[str]] = {}
     known = {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
-    for rule in _votes(tune, highest) if tune.independent else _rules(tune, known):
-        own = RascAnswer() if rule == _RASC and selector == MajorityOfSamples() else selector
+    for label, rule in _votes(tune, highest) if tune.independent else _rules(tune, known):
+        own = RascAnswer() if label == _RASC and selector == MajorityOfSamples() else selector
         try:
-            policies.append(_fitted_policy(tune, rule, metric, own, start_round))
+            policies.append(_fitted_policy(tune, (label, rule), metric, own, start_round))
         except SufficeError as error:
-            untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
+            untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(label)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
     lacking = [name for name in _OPTIONAL_SIGNALS if name not in known]
     if lacking and not (tune.independent or is_of_steps(tune)):
@@ -273,47 +274,57 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
     return f"stop asking when {rule}"
 
 
-def _votes(tune: Recording, highest: int) -> Iterator[str]:
-    """Yield the texts of the rules that stop a vote among at most `highest` samples."""
-    yield f"settled({highest})"
-    yield from (f"lead({k})" for k in _LEADS if k < highest)
-    yield "adaptive_consistency"
-    yield from (f"esc({size})" for size in _WINDOWS if size < highest)
+def _named(name: str, *numbers: float) -> _LabelledRule:
+    """Return a published rule with these numbers, after its text.
+
+    >>> _named("lead", 3)[0], _named("margin", 0.5)[0]
+    ('lead(3)', 'margin(0.5)')
+    """
+    arguments = ", ".join(f"{number:d}" if isinstance(number, int) else f"{number:g}" for number in numbers)
+    return f"{name}({arguments})" if numbers else name, NAMED_RULES[name].build(*map(float, numbers))
+
+
+def _votes(tune: Recording, highest: int) -> Iterator[_LabelledRule]:
+    """Yield the rules that stop a vote among at most `highest` samples."""
+    yield _named("settled", highest)
+    yield from (_named("lead", k) for k in _LEADS if k < highest)
+    yield _named("adaptive_consistency")
+    yield from (_named("esc", size) for size in _WINDOWS if size < highest)
     if "text" in tune.table.column_names:
-        yield _RASC
+        yield _named(_RASC)
 
 
-def _rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
-    """Yield the text of each candidate rule that reads these signals, those with a value in some round."""
+def _rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
+    """Yield each candidate rule that reads these signals, those with a value in some round."""
     if is_of_steps(tune):
-        yield from step_rules(tune)
+        yield from ((text, parse_rule(text)) for text in step_rules(tune))
         return
     if "answer_stable" in columns:
-        yield "answer_stable"
-        yield "stable_twice"
-    yield from ("similar",) if "answer_f1_previous" in columns else ()
+        yield _named("answer_stable")
+        yield _named("stable_twice")
+    yield from [_named("similar")] if "answer_f1_previous" in columns else []
     if "answer_margin" in columns:
         if "answer_stable" in columns:
-            yield "tasr"
-        yield from (f"margin({threshold})" for threshold in _PROBABILITIES)
+            yield _named("tasr")
+        yield from (_named("margin", threshold) for threshold in _PROBABILITIES)
     if "thinking_tokens" in columns:
         yield from _thinking_rules(tune, columns)
     if "critic_approved" in columns:
-        yield "critic_only"
+        yield _named("critic_only")
     if CHECK_ERROR in columns:
-        yield f"{CHECK_ERROR} <= 0"
-        yield from (f"checked({k})" for k in _CHECKED)
-        yield "loopgain(0)"
+        yield f"{CHECK_ERROR} <= 0", signal(CHECK_ERROR) <= 0
+        yield from (_named("checked", k) for k in _CHECKED)
+        yield _named("loopgain", 0)
     if "semantic_distance" in columns:
         distances = tune.column("semantic_distance")
         quantiles = np.quantile(distances[np.isfinite(distances)], _QUANTILES)
         thresholds = sorted({float(f"{value:.3g}") for value in quantiles})
-        yield from (f"semantic({threshold:g}, 1)" for threshold in thresholds if threshold > 0)
+        yield from (_named("semantic", threshold, 1) for threshold in thresholds if threshold > 0)
     if "p_known" in columns and int(tune.index[0]) == 0:
-        yield from (f"p_known > {threshold}" for threshold in _PROBABILITIES)
+        yield from ((f"p_known > {threshold}", signal("p_known") > threshold) for threshold in _PROBABILITIES)
 
 
-def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
+def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
     """Yield the rules that stop a chain of thought; budgets of tokens only if they differ from budgets of checkpoints."""
     tokens = tune.column("thinking_tokens")
     ended = np.arange(tokens.shape[1]) == tune.seen.sum(axis=1)[:, None] - 1
@@ -321,24 +332,27 @@ def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
     known = inside[:, np.isfinite(inside).any(axis=0)]
     if known.size and (np.nanmax(known, axis=0) > np.nanmin(known, axis=0)).any():
         budgets = np.quantile(known[np.isfinite(known)], _BUDGETS)
-        yield from (f"token_budget({budget:.0f})" for budget in dict.fromkeys(budgets.tolist()))
+        yield from (_named("token_budget", round(budget)) for budget in dict.fromkeys(budgets.tolist()))
     if {"answer_stable", "trial_hesitates"} <= set(columns):
-        yield from ("dynasor(2)", "dynasor(3)")
+        yield from (_named("dynasor", n) for n in (2, 3))
     if "answer_logprob_mean" in columns:
-        yield from (f"deer({confidence})" for confidence in _CONFIDENCES)
+        yield from (_named("deer", confidence) for confidence in _CONFIDENCES)
     if "p_settled" in columns:
-        yield from (f"lynx({confidence})" for confidence in _CONFIDENCES)
+        yield from (_named("lynx", confidence) for confidence in _CONFIDENCES)
 
 
-def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, start_round: int) -> Policy:
-    """Return the rule as a policy with all fitted state, fitted on tune questions."""
-    draft = policy_for(tune, rule, selector=selector)
+def _fitted_policy(
+    tune: Recording, labelled: _LabelledRule, metric: str, selector: Selector, start_round: int
+) -> Policy:
+    """Return a rule as a policy with all fitted state, fitted on tune questions."""
+    label, rule = labelled
+    draft = policy_for(tune, rule, name=label, selector=selector)
     if any(map(draft.unfitted, draft.signals)):
         from suffice.evaluation.replay import calibrate
 
         # The defaults of `calibrate`, so that a rule with the same name is the same policy everywhere.
         target = "em" if metric in METRICS and has_outcome(tune, "em") else metric
-        draft, _ = calibrate(tune, rule=rule, target=target, selector=selector)
+        draft, _ = calibrate(tune, rule=label, target=target, selector=selector)
         # The trial stores the tune questions once for all candidates, so the policies need not.
         draft = replace(draft, provenance={})
     draft = replace(draft, start_round=min(draft.start_round, start_round))

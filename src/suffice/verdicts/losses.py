@@ -340,18 +340,11 @@ class LossAccount:
         A run over a million rounds is large, so policies are replayed one at a time.  With many orders of samples they
         are replayed together, since they share the answers, votes and costs of each order.
         """
-        places = range(len(policies))
-        for part in [places] if self.orders > 1 else [[place] for place in places]:
-            yield from self._losses_of(
-                [policies[place] for place in part],
-                [kinds[place] for place in part] if kinds else (),
-                [at for at, place in enumerate(part) if place in twinned],
-            )
-
-    def _losses_of(
-        self, policies: Sequence[Policy], kinds: Sequence[str], twinned: Collection[int]
-    ) -> Iterator[PolicyLoss]:
-        """Yield the losses of policies that are replayed together."""
+        if self.orders == 1 and len(policies) > 1:
+            for place, policy in enumerate(policies):
+                one = {0} if place in twinned else set()
+                yield from self.losses([policy], kinds=kinds[place : place + 1], twinned=one)
+            return
         sums, n_before = np.zeros((2, len(policies), self.prepared.n)), 0
 
         def add(mine: Floats) -> None:

@@ -154,7 +154,7 @@ def check_policy(
     compared = f"the policy compares answers as {policy.normalizer!r}, and the recording was imported to compare them as {theirs!r}"
     return (
         *([] if theirs == policy.normalizer else [compared]),
-        *_check_fitted(policy, recording),
+        *(_check_fitted(policy, recording) if policy.state or CALIBRATED.keys() & {*policy.signals} else ()),
         *check_recorded(policy, recording, part=part, definedness=definedness),
     )
 

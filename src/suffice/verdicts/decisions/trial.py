@@ -118,12 +118,13 @@ class Trial:
             min_saving: See the class.
             fields: The other attributes of the declaration.
         """
-        spent = on_tune.totals.costs[cost] / on_tune.n
+        n = on_tune.totals.n
+        spent = on_tune.totals.costs[cost] / n
         # Few questions say little about a mean.  A candidate that changes few answers is proved sooner than one that
         # changes many and happened to gain here, so candidates are ordered by how much each may lose.
         losses = on_tune.worst
         bound = bound_by_labels(max_loss, label_noise)
-        may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
+        may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(n)
         sequence = frontier(may_lose, spent[:-1], float(spent[-1]) * (1 - min_saving))
         return cls(
             candidates=tuple(candidates),
@@ -137,7 +138,7 @@ class Trial:
             below=Wealth.start(bound, "below", len(candidates), on_tune.worst),
             above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
-            tuned=on_tune.n,
+            tuned=n,
             **fields,
         )
 

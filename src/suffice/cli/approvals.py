@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import typer
 
 from suffice.cli.console import printable
-from suffice.cli.parameters import is_from_file
+from suffice.cli.parameters import URL, is_from_file
 from suffice.cli.settings import DEFAULT_KEY, FILE, read_settings
 from suffice.common.files import replacing
 from suffice.errors import DataError
@@ -30,8 +30,6 @@ VARIABLE = "SUFFICE_APPROVE"
 """The environment variable with approvals for programs: ``NAME_API_KEY@https://host:443``, separated by blanks."""
 
 _KEY = "api_key_env"
-URL = "base_url"
-"""The parameter with the endpoint; a command without it sends no key anywhere."""
 _PORTS = {"http": 80, "https": 443}
 
 

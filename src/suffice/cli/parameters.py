@@ -32,6 +32,9 @@ _ENDPOINT = ("base-url", "model", "api-key-env")
 SET = "set_values"
 """The parameter of `--set`."""
 
+URL = "base_url"
+"""The parameter of the endpoint."""
+
 _DROPPED: Mapping[tuple[str, str], str] = {
     ("replay", "stream"): "replay reads a large recording in blocks by itself",
 }
@@ -320,7 +323,7 @@ def note_settings(context: Any, parameters: Sequence[Any]) -> None:
     """
     if current_sink() is not None:  # in a worker, the driver has said so
         return
-    if is_given(context, "base_url") and not is_given(context, "model") and context.params.get("model"):
+    if is_given(context, URL) and not is_given(context, "model") and context.params.get("model"):
         own = read_settings().get("model")
         left = "" if own is None else f", since {_shown(own)} of {FILE} belongs to the endpoint there"
         warn(f"note: the model asked at --base-url is {context.params['model']}{left}; --model NAME asks another")

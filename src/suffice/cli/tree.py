@@ -17,10 +17,10 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from suffice.cli.approvals import URL, check_approved
 from suffice.cli.groups import expanded, settings_of
 from suffice.cli.parameters import (
     SET,
+    URL,
     SettingParameter,
     check_set,
     defaults_of,
@@ -290,7 +290,9 @@ class Command(TyperCommand):
         from_file = [one for one in self.params if is_from_file(ctx, str(one.name))]
         if from_file or is_given(ctx, URL):
             note_settings(ctx, from_file)
-        if URL in ctx.params:
+        if URL in ctx.params:  # else it sends no key anywhere
+            from suffice.cli.approvals import check_approved
+
             check_approved(ctx)
         try:
             with taking_from_file(str(one.name) for one in from_file):

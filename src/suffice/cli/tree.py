@@ -32,7 +32,7 @@ from suffice.cli.parameters import (
     settings_in,
     taking_from_file,
 )
-from suffice.cli.settings import read_settings
+from suffice.cli.settings import FILE, read_settings
 from suffice.common.provided import by_name, load_entry, package_of
 from suffice.errors import DataError, MissingExtraError, did_you_mean
 
@@ -256,9 +256,8 @@ class Group(TyperGroup):
         if words in _places():
             command = command_at(words)
             # Help must work even if the file is wrong.
-            file = {} if name == "init" or {"--help", "-h"} & set(rest) else read_settings()
-            if file:
-                ctx.default_map = {name: defaults_of(command, rest, file, every_setting)}
+            if FILE.exists() and name != "init" and not {"--help", "-h"} & set(rest):
+                ctx.default_map = {name: defaults_of(command, rest, read_settings(), every_setting)}
             return name, command, rest
         if not ctx.resilient_parsing:
             if words in TREE:

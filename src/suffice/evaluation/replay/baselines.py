@@ -200,11 +200,13 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
     start_round = recorded_from(prepared) if start_round is None else start_round
     policy = replace(like, start_round=start_round, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}")
     stopped, ends = prepared.stops(policy), prepared.recording.ends
-    position = np.fmin(stopped.position, stop_rounds(prepared.recording) - stopped.view.index[0]).astype(np.int64)
-    audited = position < stopped.position
-    if audited.any():
-        answers = policy.selector.select(stopped.view, position)
-        stopped, ends = replace(stopped, position=position, answer_position=answers), np.where(audited, "rule", ends)
+    if "stop_round" in prepared.recording.table.column_names:
+        position = np.fmin(stopped.position, stop_rounds(prepared.recording) - stopped.view.index[0]).astype(np.int64)
+        audited = position < stopped.position
+        if audited.any():
+            answers = policy.selector.select(stopped.view, position)
+            stopped = replace(stopped, position=position, answer_position=answers)
+            ends = np.where(audited, "rule", ends)
     ended = Counter(map(str, ends.tolist()))
     run = _stopped_run(prepared, policy, stopped, np.zeros_like(prepared.recording.cut), ended, label="", kind=RECORDED)
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))

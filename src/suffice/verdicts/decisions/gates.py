@@ -121,14 +121,11 @@ def gate_of(policy: Policy) -> Rule | None:
 
 def gate_notes(recording: Recording, named: Sequence[str]) -> list[str]:
     """Return a note on numeric columns that vary at round 0 and may be a confidence, but are not read as one."""
-    attempts = attempts_of(recording)
-    if not (attempts or begins_closed_book(recording)):
-        return []
     own = [name for name in recording.names("signal") if name not in SIGNALS]
     names = [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
     if not names:
         return []
-    what = "the answer of an attempt" if attempts else "round 0's answer"
+    what = "the answer of an attempt" if attempts_of(recording) else "round 0's answer"
     others = f" (or {', '.join(names[1:_NAMED])})" if names[1:] else ""
     return [f"if the log has a confidence in {what}, --signal {names[0]}{others} tries thresholds of it, too"]
 

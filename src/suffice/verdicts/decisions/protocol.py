@@ -34,7 +34,7 @@ from suffice.verdicts.copies import asked_names, near_known, unit_names, with_co
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates, declared_defaults, refuse_cheaper_last
-from suffice.verdicts.decisions.gates import gate_notes
+from suffice.verdicts.decisions.gates import begins_closed_book, gate_notes
 from suffice.verdicts.decisions.labelling import (
     Labelling,
     Prices,
@@ -234,7 +234,7 @@ def _begun(
         labels=0 if of_labels else None,
         notes=(
             *untried,
-            *gate_notes(logged, signals),
+            *(gate_notes(logged, signals) if attempts_of(logged) or begins_closed_book(logged) else ()),
             *metric_notes(logged, metric, selector, stated=stated is not None),
             *name_notes(logged),
             *(() if prices is None else CostTable(logged, prices).price_notes),
@@ -326,7 +326,8 @@ def _same_parts(previous: Advice, labels: Labels | None, *, of_tune: bool) -> Ad
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
     """Return the questions that count; if the baseline is the logged loop itself, only the rounds that the loop ran."""
-    logged = uncut(recording) if baseline == "recorded" else recording
+    of_loop = baseline == "recorded" and (recording.ends == "rule").any()
+    logged = uncut(recording) if of_loop else recording
     failed = logged.failed
     if not leave_out_failed or not failed.any():
         return logged
@@ -346,7 +347,8 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
         notes.append(
             f"{selected.n} questions do not count for the verdict, because they are not fresh: {selected.parts}"
         )
-    notes += replace(selected, by_part={}).notes
+    if selected.unknown or selected.ids_only:
+        notes += replace(selected, by_part={}).notes
     if not selected.n:
         return recording
     return None if selected.mask.all() else recording.select(~selected.mask)

@@ -126,7 +126,11 @@ def one_loop(recording: Recording, tune: Recording | None, baseline: str | None)
         raise
     if baseline not in (None, "recorded"):
         return recording, tune
-    return without_audits(recording), None if tune is None else without_audits(tune)
+    if "stop_round" in recording.table.column_names:
+        recording = without_audits(recording)
+    if tune is not None and "stop_round" in tune.table.column_names:
+        tune = without_audits(tune)
+    return recording, tune
 
 
 def refuse_single_rounds(recording: Recording) -> None:

@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from suffice.common.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.recordings.decoded import check_decoded, chunks_of
-from suffice.recordings.digest import ColumnDigest, TableDigest, damaged, stored_digests
+from suffice.recordings.file_checks import ColumnDigest, TableDigest, check_decoded, chunks_of, damaged, stored_digests
 from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, ROUNDS_SUFFIX, build_table
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from suffice.evaluation.replay.costs import gate_signals
 from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.recordings.computed import source_columns
-from suffice.recordings.digest import damaged
+from suffice.recordings.file_checks import damaged
 from suffice.recordings.opened import run_starts
 from suffice.recordings.pieces import (
     Digests,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -240,14 +240,14 @@ _UNDEFINED_MEANS: Mapping[str, str] = MappingProxyType(
 """The consequences of an undefined signal, for signals where it changes a figure."""
 
 
+@dataclass(slots=True, eq=False)
 class Definedness:
     """Counts of the rounds in which the signals of a policy are defined, added up over parts of a recording."""
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
-        self._defined: Counter[str] = Counter()
-        self._possible: Counter[str] = Counter()
-        self._rounds: set[int] = set()
+    policy: Policy
+    _defined: Counter[str] = field(default_factory=Counter, init=False)
+    _possible: Counter[str] = field(default_factory=Counter, init=False)
+    _rounds: set[int] = field(default_factory=set, init=False)
 
     def __add__(self, other: Definedness) -> Definedness:
         both = Definedness(self.policy)

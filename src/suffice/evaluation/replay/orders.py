@@ -21,7 +21,6 @@ from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.costs import Ledger
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.statistics import keyed_numbers, keys_of
 from suffice.policy.normalizers import Grouping, normalizer_of
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.session import Policy, Stops, stop_positions
@@ -169,6 +168,8 @@ def drawn_orders(recording: Recording, n: int, seed: int) -> Iterator[npt.NDArra
     The order of a question's rounds follows from its name, the seed and the number of the order, so it does not depend
     on the other questions, and the first orders are the same whatever `n` is.  A closed-book round 0 keeps its place.
     """
+    from suffice.evaluation.statistics import keyed_numbers, keys_of
+
     keys = keys_of(recording.question_ids)
     for number in range(n):
         numbers = keyed_numbers(keys, recording.shape[1], seed=seed + _ORDERS_STREAM + (number << 20))

@@ -109,11 +109,12 @@ class Advice(Result):
     @property
     def policy(self) -> Policy | None:
         """The policy to deploy; None unless the advice is to change the loop."""
-        if self.verdict != "do it":
+        trial = self.trial
+        if trial.verdict != "do it":
             return None
-        assert self.chosen is not None
-        policy, trial = self.trial.candidates[self.chosen], self.trial
-        decision = {"metric": trial.metric, "max_loss": trial.max_loss, "alpha": trial.alpha, "questions": self.n}
+        assert trial.chosen is not None
+        policy, n = trial.candidates[trial.chosen], trial.totals.n
+        decision = {"metric": trial.metric, "max_loss": trial.max_loss, "alpha": trial.alpha, "questions": n}
         seen = trial.tune | trial.counted
         return replace(policy, provenance={**policy.provenance, **seen.to_dict(), "decision": decision})
 
@@ -123,7 +124,7 @@ class Advice(Result):
         trial = self.trial
         said = (
             _verdict_text(trial)
-            if self.n or trial.labels is None
+            if trial.totals.n or trial.labels is None
             else "Not enough data: the first question needs a label."
         )
         if trial.verdict == "cannot be judged":
@@ -136,10 +137,10 @@ class Advice(Result):
                 f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
             )
         if trial.chosen is not None:
-            unknown = float(trial.totals.open[trial.chosen]) / (max(self.n, 1) * trial.by_labels)
+            unknown = float(trial.totals.open[trial.chosen]) / (max(trial.totals.n, 1) * trial.by_labels)
             if unknown > 0:
                 missing.append(f"In all, {open_text(unknown).replace('that', 'the', 1)}")
-        if trial.labels is not None and self.n:
+        if trial.labels is not None and trial.totals.n:
             missing += self._labels_texts()
         if trial.leave_out_failed:
             missing.append("Questions that failed are left out, as declared")
@@ -150,7 +151,7 @@ class Advice(Result):
         trial, n = self.trial, len(self.to_label)
         nothing = "No label so far" if self.to_label else "No label was needed"
         used = nothing if not trial.labels else f"{counted(trial.labels, 'label')} judged"
-        texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if self.n else []
+        texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if trial.totals.n else []
         if trial.metric == PREFERENCE:
             texts.append(
                 "A loss is here the share of questions in which the full run's answer is better, less the share in which it is worse"
@@ -161,14 +162,14 @@ class Advice(Result):
                 f"is scaled to the whole, and the bets are against a loss of {100 * trial.bound:.3g} points by these labels"
             )
         if self.asks_for is None:
-            if self.chosen is None:  # the verdict says already that more questions are needed
+            if trial.chosen is None:  # the verdict says already that more questions are needed
                 return texts
-            needed = trial.questions_needed(self.chosen)
+            needed = trial.questions_needed(trial.chosen)
             many = f", on about {range_text(needed)} more questions than these, should do" if needed else " may do"
-            return texts + [f"A decision of its own{many}"] * (self.verdict == "not enough data")
+            return texts + [f"A decision of its own{many}"] * (trial.verdict == "not enough data")
         asked = trial.candidates[self.asks_for].label
-        needed = trial.questions_needed(self.asks_for) if self.n else None
-        if self.verdict == "do it":
+        needed = trial.questions_needed(self.asks_for) if trial.totals.n else None
+        if trial.verdict == "do it":
             return [*texts, f"To test {asked}, too, label the next of {counted(n, 'question')}"]
         if needed is None or needed[1] >= self.n_left:
             return [
@@ -195,10 +196,10 @@ class Advice(Result):
 
     def table(self) -> Table:
         """Return a table of the current loop, the advised candidate, its rival and its neighbours: at most five rows."""
-        wanted = [place for place in (self.chosen, self.trial.rival) if place is not None]
+        wanted = [place for place in (self.trial.chosen, self.trial.rival) if place is not None]
         sequence = list(self.trial.sequence)
-        if self.chosen in sequence:  # a reader will ask next about the neighbours of the advised candidate
-            at = sequence.index(self.chosen)
+        if self.trial.chosen in sequence:  # a reader will ask next about the neighbours of the advised candidate
+            at = sequence.index(self.trial.chosen)
             sequence.sort(key=lambda place: abs(self.trial.sequence.index(place) - at))
         rest = [*sequence, *range(len(self.trial.candidates))]
         rows = list(dict.fromkeys([*wanted, *rest]))[: _MOST_ROWS - 1]
@@ -235,11 +236,11 @@ class Advice(Result):
     def _table(self, places: Iterable[int], title: str) -> Table:
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
-        have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
+        have = (self.now, spent, None, value, None, "advised" if trial.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
         n_others = len(trial.tune.ids) if trial.tuned is None else trial.tuned
         others = f", {n_others:,} others fitted the candidates" if n_others else ""
-        heading = f"{title}: {counted(self.n, 'question')} judge{others}"
+        heading = f"{title}: {counted(trial.totals.n, 'question')} judge{others}"
         table = Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
         if trial.labels is None:
             return table
@@ -254,10 +255,10 @@ class Advice(Result):
                 "format": FORMAT,
                 "version": VERSION,
                 "suffice": __version__,
-                "verdict": self.verdict,
+                "verdict": trial.verdict,
                 "sentence": self.sentence,
-                "n": self.n,
-                "unjudged": self.trial.unjudged,
+                "n": trial.totals.n,
+                "unjudged": trial.unjudged,
                 "rounds_text": self.rounds_text,
                 "policy": None if policy is None else policy.to_dict(),
                 "dominated_by": dominating_label(trial),

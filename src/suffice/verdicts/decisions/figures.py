@@ -241,7 +241,12 @@ def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
 
 
 def rival_of(trial: Trial) -> int | None:
-    """Return the position of the chosen candidate's rival, see `Trial.rival`; None without one."""
+    """Return the position of the chosen candidate's rival; None without one.
+
+    The rival is the cheapest other fixed budget whose metric is at least as high and whose cost is no higher.
+
+    A budget does not count if unknown outcomes allow a loss of more than `max_loss`, or than the candidate's.
+    """
     me = trial.chosen
     if me is None:
         return None

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.evaluation.replay.front import Mixture
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
@@ -396,20 +395,8 @@ class Trial:
         half, most = (fewest(done, self.shares, self.alpha, place, partial(more, z)) for z in (0.0, FOUR_OF_FIVE))
         return None if half is None or most is None else (half, most)
 
-    @cached_property
-    def rival(self) -> int | None:
-        """The position of the chosen candidate's rival; None without one.
-
-        The rival is the cheapest other fixed budget whose metric is at least as high and whose cost is no higher.
-
-        A budget does not count if unknown outcomes allow a loss of more than `max_loss`, or than the candidate's.
-        """
-        return rival_of(self)
-
-    @cached_property
-    def mixture(self) -> Mixture | None:
-        """The coin between two fixed budgets that scored more than the chosen candidate for as much; see `mixture_of`."""
-        return mixture_of(self)
+    rival = cached_property(rival_of)
+    mixture = cached_property(mixture_of)
 
 
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:

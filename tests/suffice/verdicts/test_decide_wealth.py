@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from suffice.errors import SchemaError
 from suffice.verdicts.decisions import Advice, Wealth, decide
-from suffice.verdicts.decisions.wealth import N_STAKES, stakes_at
+from suffice.verdicts.decisions.wealth import N_STAKES
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 
 BOUNDS = st.floats(0.005, 0.5)
@@ -85,11 +85,11 @@ def test_shares_add_up_to_1_and_tune_questions_move_70_percent(bound, side, tune
     assert math.isclose(wealth.shares.sum(), 1)
     np.testing.assert_allclose(
         plain.shares[0] / plain.shares[0, 0],
-        (stakes_at(plain.bound, plain.side) / stakes_at(plain.bound, plain.side)[0]) ** 0.6,
+        (plain.stakes / plain.stakes[0]) ** 0.6,
     )
     assert (wealth.shares >= 0.3 * plain.shares - 1e-12).all()
     gains = np.array(tune) * (-1 if side == "below" else 1) + (bound if side == "below" else -bound)
-    rehearsed = plain.shares[0] * np.array([np.prod(1 + stake * gains) for stake in stakes_at(plain.bound, plain.side)])
+    rehearsed = plain.shares[0] * np.array([np.prod(1 + stake * gains) for stake in plain.stakes])
     np.testing.assert_allclose(wealth.shares[0], 0.3 * plain.shares[0] + 0.7 * rehearsed / rehearsed.sum(), rtol=1e-6)
     assert wealth.n == 0
     assert not wealth.log_highest.any()  # a rehearsal is no evidence
@@ -98,7 +98,7 @@ def test_shares_add_up_to_1_and_tune_questions_move_70_percent(bound, side, tune
 def test_each_candidate_is_rehearsed_on_its_own_losses():
     calm, lively = np.zeros(60), np.resize([1.0, -1.0], 60)
     both = Wealth.start(0.02, "below", 2, np.array([calm, lively]))
-    assert (both.shares @ stakes_at(both.bound, both.side))[0] > 2 * (both.shares @ stakes_at(both.bound, both.side))[1]
+    assert (both.shares @ both.stakes)[0] > 2 * (both.shares @ both.stakes)[1]
     np.testing.assert_allclose(both.shares[1], Wealth.start(0.02, "below", 1, lively[None]).shares[0])
 
 
@@ -159,7 +159,7 @@ def test_a_decision_of_an_older_file_keeps_its_shares(prior):
     later = decide(log_of(200, converged_at_2, first=60), previous=Advice.from_dict(data))
     below = Advice.from_dict(later.to_dict()).trial.below
     assert below.prior == later.trial.above.prior == prior
-    weights = stakes_at(below.bound, below.side) if prior == "by stake" else np.ones(N_STAKES)
+    weights = below.stakes if prior == "by stake" else np.ones(N_STAKES)
     np.testing.assert_allclose(below.shares, np.tile(weights / weights.sum(), (len(below.shares), 1)))
     now = np.log((below.shares * np.exp(below.log_capital)).sum(axis=1))
     assert (below.log_highest >= now - 1e-9).all()

@@ -137,6 +137,11 @@ class Wealth:
         rows = {name: getattr(self, name)[[place]] for name in ("log_capital", "log_highest", "shares", "squares")}
         return replace(self, **rows)
 
+    @property
+    def stakes(self) -> Floats:
+        """The share that each gambler stakes, per unit of loss."""
+        return stakes_at(self.bound, self.side)
+
     def bet(self, losses: Floats) -> Wealth:
         """Return the wealth after further losses.
 

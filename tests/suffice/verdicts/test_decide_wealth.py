@@ -83,10 +83,7 @@ def test_wealth_is_fair_over_all_sequences_at_the_bound(side, tune):
 def test_shares_add_up_to_1_and_tune_questions_move_70_percent(bound, side, tune):
     plain, wealth = Wealth.start(bound, side, 1), Wealth.start(bound, side, 1, np.array([tune]))
     assert math.isclose(wealth.shares.sum(), 1)
-    np.testing.assert_allclose(
-        plain.shares[0] / plain.shares[0, 0],
-        (plain.stakes / plain.stakes[0]) ** 0.6,
-    )
+    np.testing.assert_allclose(plain.shares[0] / plain.shares[0, 0], (plain.stakes / plain.stakes[0]) ** 0.6)
     assert (wealth.shares >= 0.3 * plain.shares - 1e-12).all()
     gains = np.array(tune) * (-1 if side == "below" else 1) + (bound if side == "below" else -bound)
     rehearsed = plain.shares[0] * np.array([np.prod(1 + stake * gains) for stake in plain.stakes])

@@ -21,7 +21,7 @@ from suffice.evaluation.replay.costs import TOKEN_KINDS, CostTable, Ledger
 from suffice.evaluation.replay.outcomes import expected_by_stop, outcome
 from suffice.evaluation.replay.prices import Price, with_priced_spend
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
-from suffice.policy.rules import Never, Selector
+from suffice.policy.rules import Never
 from suffice.policy.rules.selectors import answered
 from suffice.policy.session import Policy, Stops, stops
 from suffice.policy.signals.votes import vote_signal
@@ -42,18 +42,6 @@ class OutcomesByStop:
 
     values: Mapping[str, Floats]
     best: Mapping[str, Floats]
-
-    @classmethod
-    def of(cls, selector: Selector, view: Rounds, metrics: Mapping[str, Floats]) -> OutcomesByStop:
-        """Compute the outcomes of metrics at the rounds of a view."""
-        # Without any round there is nothing to choose from.
-        seen = {name: np.where(view.seen, metric, -np.inf) for name, metric in metrics.items()}
-        for metric in seen.values():
-            metric[~view.seen.any(axis=1)] = 0.0
-        return cls(
-            values={name: expected_by_stop(selector, view, metric) for name, metric in metrics.items()},
-            best={name: np.maximum.accumulate(metric, axis=1) for name, metric in seen.items()},
-        )
 
 
 class CostsByStop:
@@ -321,8 +309,15 @@ class PreparedRecording:
                 return outcomes
         view = self.view(replace(like, rule=Never(), start_round=start, max_rounds=max(self.highest, start, 1)))
         metrics = {name: self.in_view(metric, view) for name, metric in self.metrics.items()}
-        self._outcomes.append((like, start, OutcomesByStop.of(like.selector, view, metrics)))
-        return self._outcomes[-1][2]
+        seen = {name: np.where(view.seen, metric, -np.inf) for name, metric in metrics.items()}
+        for metric in seen.values():
+            metric[~view.seen.any(axis=1)] = 0.0  # without any round there is nothing to choose from
+        outcomes = OutcomesByStop(
+            values={name: expected_by_stop(like.selector, view, metric) for name, metric in metrics.items()},
+            best={name: np.maximum.accumulate(metric, axis=1) for name, metric in seen.items()},
+        )
+        self._outcomes.append((like, start, outcomes))
+        return outcomes
 
     def costs_by_stop(self, policy: Policy) -> CostsByStop:
         """Return the costs up to each round, from the policy's start round on."""

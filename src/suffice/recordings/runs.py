@@ -335,6 +335,11 @@ def is_of_steps(recording: RecordedColumns) -> bool:
     return not recording.independent and "command_repeated" in recording.names("signal")
 
 
+def begins_closed_book(recording: RecordedColumns) -> bool:
+    """Return whether a recording has a round 0, the model alone, before the rounds with evidence."""
+    return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
+
+
 def refuse_untried(recording: RecordedColumns, failed: Mask) -> None:
     """Raise a `DataError` if a question of an escalation lacks the answer of a model.
 

@@ -25,15 +25,13 @@ from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, is_of_steps, refuse_untried
+from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, begins_closed_book, is_of_steps, refuse_untried
 from suffice.recordings.schema import RETURNED, cost_column
 from suffice.verdicts.decisions.gates import (
     RETRIEVALS,
-    begins_closed_book,
     gate_of,
     gate_rules,
     give_up_rules,
-    is_closed_book,
 )
 from suffice.verdicts.decisions.steps import LEAST_SAVING, knows_spending, spent_by_step, step_rules
 
@@ -167,7 +165,11 @@ def candidates(
             for one in alone
         ]
     success = abandoned(metric)
-    read = give_up_rules(tune, success, signals) if success else gate_rules(tune, metric, signals)
+    read: list[_LabelledRule] = []
+    if success:
+        read = give_up_rules(tune, success, signals)
+    elif signals or models or begins_closed_book(tune):
+        read = gate_rules(tune, metric, signals)
     first = 1 if success or models else 0
     policies += [
         policy_for(tune, rule, max_rounds=highest, start_round=first, selector=selector, name=label)
@@ -247,6 +249,11 @@ def is_fixed_budget(policy: Policy) -> bool:
     (True, False)
     """
     return policy.rule == fixed_k(policy.max_rounds) or is_closed_book(policy)
+
+
+def is_closed_book(policy: Policy) -> bool:
+    """Return whether a policy always answers from round 0."""
+    return policy.start_round == 0 and policy.rule == fixed_k(0)
 
 
 def is_vote(policy: Policy) -> bool:

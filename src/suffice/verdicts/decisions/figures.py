@@ -16,8 +16,8 @@ from suffice.evaluation.replay.front import Mixture, best_mixture, upper_hull
 from suffice.policy.rounds import Positions
 from suffice.policy.session import Policy
 from suffice.recordings.runs import ALONE
-from suffice.verdicts.decisions.candidates import is_fixed_budget, is_vote
-from suffice.verdicts.decisions.gates import RETRIEVALS, is_closed_book
+from suffice.verdicts.decisions.candidates import is_closed_book, is_fixed_budget, is_vote
+from suffice.verdicts.decisions.gates import RETRIEVALS
 from suffice.verdicts.decisions.losses import SLACK
 from suffice.verdicts.losses import range_text
 

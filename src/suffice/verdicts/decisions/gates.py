@@ -16,7 +16,7 @@ from suffice.policy.rules.algebra import Patience
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import attempts_of
+from suffice.recordings.runs import attempts_of, begins_closed_book
 
 RETRIEVALS = "retrievals"
 """The cost that these candidates save: one for every round after round 0."""
@@ -39,11 +39,6 @@ _NAMED = 5
 _AT_ROUND_0 = signal("round") < 1
 
 
-def begins_closed_book(recording: Recording) -> bool:
-    """Return whether a recording has a round 0, the model alone, before the rounds with evidence."""
-    return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
-
-
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
     """Return the rules that may answer from round 0, each with its label: always, or where a confidence is high.
 
@@ -52,18 +47,17 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
     higher ones.
 
     Raises:
-        DataError: A named column does not exist, is not numeric, or has one value or none at round 0.
+        DataError: A named column does not exist, is not numeric, or has one value or none at round 0, or there is neither a round 0
+            nor an attempt.
     """
     attempts = attempts_of(tune)
     if not (attempts or begins_closed_book(tune)):
-        if named:
-            raise DataError(
-                f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
-                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so. "
-                "To accept one of several models' answers, import their order (--column round=model:SMALL,LARGE); to give runs up, "
-                "name their success (--metric 'abandon(NAME)')"
-            )
-        return []
+        raise DataError(
+            f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
+            "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so. "
+            "To accept one of several models' answers, import their order (--column round=model:SMALL,LARGE); to give runs up, "
+            "name their success (--metric 'abandon(NAME)')"
+        )
     rules = [] if attempts else [("closed_book", fixed_k(0))]
     usual = [name for name in (_OF_ATTEMPTS if attempts else _USUAL) if name in tune.names("signal")]
     for name in dict.fromkeys([*named, *usual]):
@@ -103,11 +97,6 @@ def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[t
             rule = signal(name) >= limit if falls else signal(name) <= limit
             rules += [(str(one), one) for one in (rule, Patience(rule, 2))]
     return rules
-
-
-def is_closed_book(policy: Policy) -> bool:
-    """Return whether a policy always answers from round 0."""
-    return policy.start_round == 0 and policy.rule == fixed_k(0)
 
 
 def gate_of(policy: Policy) -> Rule | None:

@@ -21,8 +21,8 @@ from suffice.evaluation.replay.prices import Price
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import ALONE
-from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book
+from suffice.recordings.runs import ALONE, begins_closed_book
+from suffice.verdicts.decisions.gates import RETRIEVALS
 from suffice.verdicts.losses import Baseline, LossAccount, Questions
 
 SAVABLE = ("calls", "tokens", "money", RETRIEVALS)

@@ -29,12 +29,12 @@ from suffice.policy.rules import Selector, parse_selector
 from suffice.policy.seen import Seen, id_hash
 from suffice.recordings.audits import uncut
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import attempts_of, is_of_steps
+from suffice.recordings.runs import attempts_of, begins_closed_book, is_of_steps
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates, declared_defaults, refuse_cheaper_last
-from suffice.verdicts.decisions.gates import begins_closed_book, gate_notes
+from suffice.verdicts.decisions.gates import gate_notes
 from suffice.verdicts.decisions.labelling import (
     Labelling,
     Prices,

@@ -15,8 +15,7 @@ from suffice.evaluation.replay.outcomes import abandoned
 from suffice.policy.seen import id_hash
 from suffice.recordings.audits import without_audits
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import labels_differ, refuse_several_loops, single_labels
-from suffice.verdicts.decisions.gates import begins_closed_book
+from suffice.recordings.runs import begins_closed_book, labels_differ, refuse_several_loops, single_labels
 
 _BLOCK = 65_536  # rows at once, a bound on memory
 

@@ -112,8 +112,8 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
         ranges = _width_ranges(table)
         spare = fit - _GAP * (len(ranges) - 1) - sum(least for least, _ in ranges)
         for place, (least, whole) in enumerate(ranges):
-            widths[place] = width = min(whole, least + spare)
-            spare -= width - least
+            widths[place] = taken = min(whole, least + spare)
+            spare -= taken - least
     for column, width in zip(table.columns, widths, strict=True):
         side: Literal["left", "right"] = "right" if column.numeric else "left"
         grid.add_column(Text(column.name), justify=side, width=width, overflow="fold")

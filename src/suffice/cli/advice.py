@@ -105,9 +105,9 @@ class _Declared:
         ),
     ] = None
 
-    def given(self) -> dict[str, Any]:
-        """Return the arguments of `decide`."""
-        return {
+    def given(self, context: typer.Context, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
+        """Return the arguments of `decide`; what suffice.toml says holds for a first decision alone, label noise for labels, and a price for giving up."""
+        given = {
             "metric": self.metric,
             "max_loss": self.max_loss,
             "alpha": self.risk,
@@ -119,6 +119,13 @@ class _Declared:
             "min_saving": self.min_saving,
             "success_price": self.success_price,
         }
+        if is_later and is_from_file(context, "max_loss"):
+            given["max_loss"] = None
+        if (is_later or not of_labels) and is_from_file(context, "label_noise"):
+            given["label_noise"] = None
+        if is_from_file(context, "success_price") and not abandoned(self.metric or ""):
+            given["success_price"] = None
+        return given
 
 
 def decide_command(
@@ -161,10 +168,11 @@ def decide_command(
     Example: suffice decide run.parquet --metric em
     """
     target = out or previous or (_OUT if ask is None else _OUT_OF_LABELS)
-    labels = _labels_of(ask, path, target)
-    recording = chosen_loop(read_recording(path), where)
-    earlier = _earlier(previous, target, recording, path)
-    given, of_tune = _given(context, declared, of_labels=ask is not None, is_later=earlier is not None), tune.given()
+    labels = None if ask is None else _labels_of(ask, path, target)
+    recording = chosen_loop(read_recording(path), where) if where else read_recording(path)
+    earlier = _earlier(previous, target, recording, path) if previous or target.exists() else None
+    given = declared.given(context, of_labels=ask is not None, is_later=earlier is not None)
+    of_tune = tune.given()
     if "tune" in of_tune:
         of_tune["tune"] = tune_of_loop(of_tune["tune"], where)
     with status("comparing", quiet=output.as_json):
@@ -180,7 +188,7 @@ def decide_command(
         )
     advice = replace(advice, where=tuple(where or (earlier.where if earlier else ())))
     advice.save(target)
-    files = {"decision": target, **_written_sheet(ask, recording, advice, labels)}
+    files = {"decision": target, **({} if labels is None else _written_sheet(ask, recording, advice, labels))}
     again = ""
     if earlier is not None and advice.n == earlier.n and ask is None:
         again = (
@@ -198,7 +206,7 @@ def decide_command(
             advice, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
         ),
     )
-    output.show({**advice.to_dict(), "file": str(target)}, screen)
+    output.show({**advice.to_dict(), "file": str(target)} if output.as_json else {}, screen)
 
 
 def _in_words(table: Table, metric: str | None) -> Table:
@@ -254,42 +262,26 @@ def _as_cap(text: str) -> str:
     return f"cap {alone[1]}" if alone else _FIXED.sub(r"a cap of \1", text)
 
 
-def _given(context: typer.Context, declared: _Declared, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
-    """Return what is declared; what suffice.toml says holds for a first decision alone, label noise for labels, and a price for giving up."""
-    given = declared.given()
-    if is_later and is_from_file(context, "max_loss"):
-        given["max_loss"] = None
-    if (is_later or not of_labels) and is_from_file(context, "label_noise"):
-        given["label_noise"] = None
-    if is_from_file(context, "success_price") and not abandoned(given["metric"] or ""):
-        given["success_price"] = None
-    return given
-
-
-def _labels_of(ask: Path | None, path: Path, target: Path) -> Labels | None:
-    """Read the labels of a sheet; None without one."""
-    if ask is None:
-        return None
+def _labels_of(ask: Path, path: Path, target: Path) -> Labels:
+    """Read the labels of a sheet."""
     if ask in (path, target):
         named = "log" if ask == path else "decision"
         raise DataError(f"--ask {quoted(ask)} names the {named}: give the labelling sheet a name of its own")
     return Labels.read(ask)
 
 
-def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, labels: Labels | None) -> dict[str, Path]:
-    """Write the sheet with what is to be labelled next; return its name for the screen."""
-    if ask is None or labels is None or not (advice.to_label or ask.exists()):
+def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, labels: Labels) -> dict[str, Path]:
+    """Write the sheet with what is to be labelled next, if there is anything; return its name for the screen."""
+    if ask is None or not (advice.to_label or ask.exists()):
         return {}
     write_sheet(ask, recording, advice.to_label, labels, advice.pairs)
     return {"labels": ask}
 
 
-def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice | None:
+def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice:
     """Return the decision to continue: the one that is named, or the one that the target file holds."""
     if previous is not None:
         return Advice.load(previous)
-    if not target.exists():
-        return None
     earlier = Advice.load(target)  # continue it: starting anew until the answer pleases would not be evidence
     if not earlier.knows(recording):
         raise DataError(
@@ -301,7 +293,7 @@ def _earlier(previous: Path | None, target: Path, recording: Recording, path: Pa
 
 def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None, *, unjudged: bool) -> str:
     """Return the command that follows from the verdict; `unjudged` is a log by whose agreement alone a verdict can be."""
-    filters = where_words(advice.where)
+    filters = where_words(advice.where) if advice.where else ""
     if advice.verdict == "do it":
         return f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}"
     if advice.trial.taken_back:

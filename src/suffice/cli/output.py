@@ -107,8 +107,12 @@ class Screen:
         least = sum(map(len, texts[: max(needed, 2)]))
         for place, whole in enumerate(self.tables[: self.shown], start=1):
             most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
-            table = _with_rows_that_fit(_narrowed(whole, self.aside, width), width, most)
-            room -= _print(table, width)
+            table = _fitted(whole, self.aside, width, most)
+            for line in _wrapped([table.title], width):
+                console.print(Text(line, style="italic"), soft_wrap=True)
+            console.print(table_view(table, width), width=width)
+            console.print()
+            room -= _height(table, width)
             hidden["column"] += len(whole.columns) - len(table.columns)
             hidden["row"] += len(whole.rows) - len(table.rows)
         while texts and sum(map(len, texts)) > room:
@@ -131,20 +135,13 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
     ]
 
 
-def _narrowed(table: Table, aside: Collection[str], width: int) -> Table:
-    """Drop the columns `aside` of a table, then its last columns, until it fits the width."""
-    places = [place for place, column in enumerate(table.columns) if column.name not in aside]
-    while True:
-        columns = tuple(table.columns[place] for place in places)
-        rows = tuple(tuple(row[place] for place in places) for row in table.rows)
-        narrowed = replace(table, columns=columns, rows=rows)
-        if len(places) == 1 or fits(narrowed, width):
-            return narrowed
+def _fitted(whole: Table, aside: Collection[str], width: int, lines: int) -> Table:
+    """Drop the columns `aside` of a table, then its last columns until it fits the width, and its last rows until it fits the lines."""
+    places = [place for place, column in enumerate(whole.columns) if column.name not in aside]
+    table = whole.with_columns(places)
+    while len(places) > 1 and not fits(table, width):
         places.pop()
-
-
-def _with_rows_that_fit(table: Table, width: int, lines: int) -> Table:
-    """Return a table with as many of its rows as fit into a number of lines."""
+        table = whole.with_columns(places)
     table = replace(table, rows=table.rows[:lines])
     while len(table.rows) > 1 and (over := _height(table, width) - lines) > 0:
         table = replace(table, rows=table.rows[: -max(1, over // 4)])
@@ -155,14 +152,6 @@ def _height(table: Table, width: int) -> int:
     """Return the number of lines of a table with its title and the empty line below it."""
     lines = console.render_lines(table_view(table, width), console.options.update(width=width))
     return len(_wrapped([table.title], width)) + len(lines) + 1
-
-
-def _print(table: Table, width: int) -> int:
-    for line in _wrapped([table.title], width):
-        console.print(Text(line, style="italic"), soft_wrap=True)
-    console.print(table_view(table, width), width=width)
-    console.print()
-    return _height(table, width)
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:

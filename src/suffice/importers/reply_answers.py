@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
-from suffice.evaluation.statistics.keyed import hash_places
+from suffice.evaluation.statistics.units import hash_places
 from suffice.importers.answer_places import candidates, is_mark, marks_in
 from suffice.importers.choices import Choices, in_options
 from suffice.importers.grid import only_text

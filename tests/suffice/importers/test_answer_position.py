@@ -261,7 +261,7 @@ def test_the_last_of_several_tags_is_read():
 
 def test_the_half_that_did_not_choose_can_reject_a_position():
     rows = records("boxed")
-    from suffice.evaluation.statistics.keyed import hash_places
+    from suffice.evaluation.statistics.units import hash_places
 
     for row in rows:
         if hash_places([row["id"]], salt="answer position:")[0] >= 0.5:

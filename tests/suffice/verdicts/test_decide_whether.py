@@ -11,8 +11,8 @@ from suffice import Policy, Round, Session, decide, import_recording, read_recor
 from suffice.errors import DataError
 from suffice.recordings import Recording
 from suffice.verdicts.decisions import Advice
-from suffice.verdicts.decisions.candidates import change_text
-from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
+from suffice.verdicts.decisions.candidates import change_text, is_closed_book
+from suffice.verdicts.decisions.gates import gate_of, gate_rules
 from tests.support.cli_tools import cli
 
 N = 600

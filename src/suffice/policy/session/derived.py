@@ -67,7 +67,10 @@ class Derivation:
     @cached_property
     def raw_signals(self) -> tuple[str, ...]:
         """The signals that must be measured or recorded for the policy to decide, sorted."""
-        raw = {raw for name in (*self.signals, *weights_of(self.signals)) for raw in self._raws_of(name)}
+        names = {*self.signals}
+        if VOTES & names:
+            names |= weights_of(names)
+        raw = {raw for name in names for raw in self._raws_of(name)}
         return tuple(sorted(raw - set(CUMULATED) - (self._from_answers - {"abstained"}) - {"round"}))
 
     @cached_property

@@ -16,7 +16,7 @@ from suffice.policy.rules.algebra import Patience
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import attempts_of
+from suffice.recordings.runs import attempts_of, begins_closed_book
 
 RETRIEVALS = "retrievals"
 """The cost that these candidates save: one for every round after round 0."""
@@ -34,12 +34,9 @@ _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the tune questions that a gate's thresholds answer from round 0."""
 
 _DIGITS = 3
+_NAMED = 5
+"""The most columns that a note names."""
 _AT_ROUND_0 = signal("round") < 1
-
-
-def begins_closed_book(recording: Recording) -> bool:
-    """Return whether a recording has a round 0, the model alone, before the rounds with evidence."""
-    return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
 
 
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
@@ -50,18 +47,17 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
     higher ones.
 
     Raises:
-        DataError: A named column does not exist, is not numeric, or has one value or none at round 0.
+        DataError: A named column does not exist, is not numeric, or has one value or none at round 0, or there is neither a round 0
+            nor an attempt.
     """
     attempts = attempts_of(tune)
     if not (attempts or begins_closed_book(tune)):
-        if named:
-            raise DataError(
-                f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
-                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so. "
-                "To accept one of several models' answers, import their order (--column round=model:SMALL,LARGE); to give runs up, "
-                "name their success (--metric 'abandon(NAME)')"
-            )
-        return []
+        raise DataError(
+            f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
+            "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so. "
+            "To accept one of several models' answers, import their order (--column round=model:SMALL,LARGE); to give runs up, "
+            "name their success (--metric 'abandon(NAME)')"
+        )
     rules = [] if attempts else [("closed_book", fixed_k(0))]
     usual = [name for name in (_OF_ATTEMPTS if attempts else _USUAL) if name in tune.names("signal")]
     for name in dict.fromkeys([*named, *usual]):
@@ -103,11 +99,6 @@ def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[t
     return rules
 
 
-def is_closed_book(policy: Policy) -> bool:
-    """Return whether a policy always answers from round 0."""
-    return policy.start_round == 0 and policy.rule == fixed_k(0)
-
-
 def gate_of(policy: Policy) -> Rule | None:
     """Return the rule by which a policy answers from round 0, without the condition that it is round 0; None if it has none."""
     if policy.start_round != 0:
@@ -117,12 +108,15 @@ def gate_of(policy: Policy) -> Rule | None:
     return policy.rule if policy.max_rounds == 1 or reads_round_0(policy.rule) else None
 
 
-def unnamed_columns(recording: Recording, named: Sequence[str]) -> list[str]:
-    """Return numeric columns of the log that vary at round 0 and may be a confidence, but are not read as one."""
-    if not (begins_closed_book(recording) or attempts_of(recording)):
-        return []
+def gate_notes(recording: Recording, named: Sequence[str]) -> list[str]:
+    """Return a note on numeric columns that vary at round 0 and may be a confidence, but are not read as one."""
     own = [name for name in recording.names("signal") if name not in SIGNALS]
-    return [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
+    names = [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
+    if not names:
+        return []
+    what = "the answer of an attempt" if attempts_of(recording) else "round 0's answer"
+    others = f" (or {', '.join(names[1:_NAMED])})" if names[1:] else ""
+    return [f"if the log has a confidence in {what}, --signal {names[0]}{others} tries thresholds of it, too"]
 
 
 def _varies(recording: Recording, name: str) -> bool:

@@ -131,7 +131,7 @@ def decide_command(
     where: Where = None,
     signal: Annotated[
         list[str] | None,
-        typer.Option("--signal", help="A column, a confidence in round 0's answer, an attempt or a run; repeatable."),
+        typer.Option("--signal", help="A confidence in an answer or a run, beside columns called so; repeatable."),
     ] = None,
     leave_out_failed: Annotated[
         bool,

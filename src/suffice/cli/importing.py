@@ -25,6 +25,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
 from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
+from suffice.importers.judging import ONCE
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import DIFFERENT
 from suffice.importers.table_columns import WITHIN
@@ -353,6 +354,9 @@ def _next_step(summary: ImportSummary) -> str:
     """Return the next command; none if no round can be saved, which a note explains."""
     if summary.rounds <= 1 or not (summary.judged_by or any(means.answered for means in summary.by_round)):
         return ""
+    are_drafts = any(alarm.name == "drafts" for alarm in summary.alarms)
+    if not summary.judged_by and are_drafts and any(ONCE in note for note in summary.notes):
+        return ""  # an agent's messages: neither their agreement nor labels of them say whether a run succeeds
     if summary.clusters >= ENOUGH:
         return f"suffice decide {quoted(summary.path)}{'' if summary.judged_by or summary.of_steps else ASK}{where_words(summary.loops[:1])}"
     return options.replay_step(summary.path, read_recording(summary.path))

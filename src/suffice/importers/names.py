@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -279,8 +279,26 @@ _TRANSLATED = {
 _ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
 
 
-_OF_TOKEN_USAGE = {"prompt": "prompt_tokens", "completion": "completion_tokens", "total": "total_tokens"}
+_OF_TOKEN_USAGE = {
+    **dict.fromkeys(("prompt", "input", "in"), "prompt_tokens"),
+    **dict.fromkeys(("completion", "output", "out"), "completion_tokens"),
+    "total": "total_tokens",
+}
 """The usual names of counts in an object that is called after them."""
+
+_TOKENS = re.compile(r"(?:\w+_)?tok(?:en)?s?(?:_\w+)?")
+_OBJECT_OF_TOKENS = re.compile(rf"{_TOKENS.pattern}|(?:\w+_)?usage")
+
+
+def counts_tokens(name: str, kinds: Collection[str]) -> bool:
+    """Return whether a column is called like a count of tokens, by its own name, or by one of some kinds and that of its object.
+
+    >>> [counts_tokens(name, {"sent"}) for name in ("tok_sent", "usage.sent", "usage.cost", "tokenizer")]
+    [True, True, False, False]
+    """
+    path, _, last = plain_name(name).rpartition(".")
+    is_within = _OBJECT_OF_TOKENS.fullmatch(path.rpartition(".")[2]) is not None
+    return _TOKENS.fullmatch(last) is not None or (is_within and not {*last.split("_")}.isdisjoint(kinds))
 
 
 @lru_cache(maxsize=1024)
@@ -291,15 +309,15 @@ def plain_name(name: str) -> str:
     ('final_answer', 'final_answer', 'turn', 'latency_ms')
     >>> plain_name("Frage-Nr"), plain_name("rondas.respuesta")
     ('question_id', 'rondas.answer')
-    >>> plain_name("response.tokenUsage.completion")
-    'response.token_usage.completion_tokens'
+    >>> plain_name("response.tokenUsage.completion"), plain_name("tokens.prompt"), plain_name("usage.in")
+    ('response.token_usage.completion_tokens', 'tokens.prompt_tokens', 'usage.prompt_tokens')
     """
     spaced = re.sub(
         r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", unicodedata.normalize("NFC", name)).strip()
     )
     plain = re.sub(r"[\s\-]+", "_", spaced).lower()
     path, point, last = plain.rpartition(".")
-    if path.endswith("token_usage"):
+    if last in _OF_TOKEN_USAGE and _OBJECT_OF_TOKENS.fullmatch(path.rpartition(".")[2]):
         last = _OF_TOKEN_USAGE.get(last, last)
     return f"{path}{point}{_ENGLISH.get(last, last)}"
 

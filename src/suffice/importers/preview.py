@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,6 +49,7 @@ class Preview:
         question: Its text; None if unknown.
         golds: Its gold answers; empty if unknown.
         normalizer: Decides which answers are the same.
+        judge: The metric of gold answers by which a decision judges; "" without gold answers.
     """
 
     question_id: str
@@ -57,13 +58,14 @@ class Preview:
     rounds: tuple[PreviewRound, ...]
     normalizer: str
     why: str
+    judge: str = ""
 
     def table(self) -> Table:
         """Return the question as a table, with long texts cut."""
         facts = [f"Question {cut(self.question_id)!r}", *([cut(self.question)] if self.question else [])]
         facts.append(f"gold: {' | '.join(map(cut, self.golds[:3]))}" if self.golds else "no gold answer")
         has_replies = any(item.reply is not None for item in self.rounds)
-        metrics = _shown_metrics(dict.fromkeys(name for item in self.rounds for name in item.metrics))
+        metrics = shown_metrics((name for item in self.rounds for name in item.metrics), self.judge)
         kinds = [kind for kind in COST_KINDS if any(kind in item.costs for item in self.rounds)]
         if not any(item.costs.get("cached_tokens", 0) for item in self.rounds):
             kinds = [kind for kind in kinds if kind != "cached_tokens"]
@@ -114,11 +116,11 @@ def _round(row: Mapping[str, Any], metrics: Sequence[str]) -> PreviewRound:
     )
 
 
-def means_table(by_round: Sequence[RoundMeans]) -> Table:
+def means_table(by_round: Sequence[RoundMeans], judge: str) -> Table:
     """Return a line for each round: trajectories, share with an answer, scores, and different answers.
 
-    EM and F1 are left out where answers are compared by another normalizer, F1 where it equals EM, the share with an answer where it is all,
-    and the number with a gold answer where it is all or none.
+    Of the metrics that compare with gold answers, it has the one that judges.  The share with an answer is left out where it is all, and
+    the number with a gold answer where it is all or none.
     """
     own = dict.fromkeys(name for item in by_round for name in item.scores)
     scores = {
@@ -126,8 +128,7 @@ def means_table(by_round: Sequence[RoundMeans]) -> Table:
         for name in ("em", "f1", MATCH, *own)
     }
     known = {name: values for name, values in scores.items() if not all(map(math.isnan, values))}
-    left_out = {"em", "f1"} if MATCH in known else {"f1"} if known.get("f1") == known.get("em") else set()
-    shown = {name: known[name] for name in known if name not in left_out}
+    shown = {name: known[name] for name in shown_metrics(known, judge)}
     all_answer = all(item.answered == 1 for item in by_round)
     are_some_scored = any(item.scored not in (0, item.n) for item in by_round)
     return Table(
@@ -158,10 +159,9 @@ def title(metric: str) -> str:
     return names.get(metric, metric)
 
 
-def _shown_metrics(names: Mapping[str, Any]) -> list[str]:
-    """Return the metrics of a table: those of the log itself, and the one by which answers are compared."""
-    compared = next((name for name in _SCORED if name in names), None)
-    return [name for name in names if name == compared or name not in (*_SCORED, "contains")]
+def shown_metrics(names: Iterable[str], judge: str) -> list[str]:
+    """Return the metrics of a table: those of the log itself, and of those that compare with gold answers the one that judges."""
+    return [name for name in dict.fromkeys(names) if name == judge or name not in (*_SCORED, "contains")]
 
 
 def cut(text: str, most: int = _LONGEST) -> str:

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from suffice.evaluation.replay.outcomes import MultipleChoice
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.answer_places import is_continued
 from suffice.importers.facts import SEVERAL, Facts
@@ -58,13 +60,22 @@ class Reading:
         self._own: dict[str, None] = {}
         self._shown: Preview | None = None
         self._changes = False
+        self._choice = MultipleChoice()
 
     @property
     def preview(self) -> Preview:
         """The question to show."""
         if self._shown is None:
             raise RuntimeError("a run has at least one question")
-        return self._shown
+        return replace(self._shown, judge=self.judge)
+
+    @property
+    def judge(self) -> str:
+        """The metric of gold answers by which a decision judges unless it is told otherwise; "" without gold answers."""
+        for name in (MATCH, *(("em",) if self._choice.note else ("f1", "em"))):
+            if any(n for (metric, _), n in self._known.items() if metric == name):
+                return name
+        return ""
 
     def add(self, table: pa.Table) -> None:
         """Count a part."""
@@ -88,6 +99,9 @@ class Reading:
         }
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
+        if "em" in metrics:
+            every = [gold for own in golds for gold in own or ()]
+            self._choice += MultipleChoice.counted(every, metrics["em"], metrics.get("f1"))
         shown = next((metrics[name] for name in self._own if name in metrics), scores)
         for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
             seen: dict[Any, None] = {}

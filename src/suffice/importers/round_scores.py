@@ -7,6 +7,7 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import DataError
+from suffice.importers.judging import ONCE
 from suffice.importers.names import OVERLAPS, last_name
 from suffice.importers.shape import Shape
 
@@ -59,7 +60,7 @@ def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
                 )
         if theirs in shape.outer:
             raise DataError(
-                f"{theirs!r} is known once of a question, not of each round: as a metric it would be the score of every round, and no earlier "
+                f"{theirs!r} {ONCE}: as a metric it would be the score of every round, and no earlier "
                 "stop would ever lose anything. Name a score of each round, or leave --metric-column out"
             )
 

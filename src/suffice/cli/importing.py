@@ -23,6 +23,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.importers.guesses import OF_ITS_OWN
 from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
 from suffice.importers.judging import ONCE
@@ -41,7 +42,8 @@ _ENDS = {
     "failed": "failed",
 }
 
-_PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]"}
+_PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]", OF_ITS_OWN}
+_PLAIN |= {"a number: a signal of your own", "a confidence by its name: a signal of your own"}
 """Reasons for a reading that the names of the two columns show."""
 
 _QUIET = re.compile(r"columns that are kept|answers are compared as|every question has \d+ rounds|policies fitted on")

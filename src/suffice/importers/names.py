@@ -51,6 +51,9 @@ QUESTIONS = (
     *("question", "question_text", "query", "query_str", "user_query", "user_input", "problem", "prompt"),
     *("task", "instruction", "input", "request", "goal", "inputs"),
 )
+SUBJECTS = ("subject", "text", "body", "message", "title", "headline")
+"""Names of what a ticket or a case asks, if the texts differ from question to question."""
+
 GOLDS = (
     *("golds", "gold", "gold_answers", "gold_answer", "golden_answers", "golden_answer", "ground_truths"),
     *("ground_truth", "reference_answers", "reference_answer", "references", "reference", "expected_answer"),
@@ -67,6 +70,18 @@ GOLDS = (
         "ref_summary",
     ),
 )
+
+
+def is_in_golds(name: str) -> bool:
+    """Return whether a nested column is a field of an object that is called like gold answers, and not of a document or a tag.
+
+    >>> is_in_golds("gold.answer"), is_in_golds("reference.text"), is_in_golds("gold")
+    (True, False, False)
+    """
+    above = plain_name(name).rpartition(".")[0].rpartition(".")[2]
+    return above in GOLDS and not above.startswith(("ref", "label", "target"))
+
+
 OPTION_NUMBERS = (
     *(
         "answer_idx",

@@ -28,7 +28,7 @@ from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
 from suffice.importers.judging import ONCE
 from suffice.importers.parted_run import PartedRun
-from suffice.importers.preview import DIFFERENT
+from suffice.importers.preview import DIFFERENT, USUAL
 from suffice.importers.table_columns import WITHIN
 from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
@@ -46,7 +46,10 @@ _PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual
 _PLAIN |= {"a number: a signal of your own", "a confidence by its name: a signal of your own"}
 """Reasons for a reading that the names of the two columns show."""
 
-_QUIET = re.compile(r"columns that are kept|answers are compared as|every question has \d+ rounds|policies fitted on")
+_QUIET = re.compile(
+    r"columns that are kept|answers are compared as|every question has \d+ rounds|policies fitted on|"
+    r"each record is a question, and an item in"
+)
 """Notes that nobody needs before a first decision."""
 
 _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}
@@ -340,11 +343,17 @@ def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
     each = f"{counted(summary.rounds, what)} each" if is_even else f"up to {counted(summary.rounds, what)}: {ends}"
     readings = summary.readings if details else [item for item in summary.readings if item.how != WITHIN]
     tables = replace(summary, readings=tuple(readings)).tables()
+    if not details:
+        tables = [replace(table, title=table.title.removesuffix(USUAL)) for table in tables]
     return Screen(
         sentences=[f"{questions}, {each}"],
         tables=tables[1:],
         shown=len(tables) - 2,
-        aside={"name", DIFFERENT, *(["by"] if {item.how for item in readings} <= _PLAIN else [])},
+        aside={
+            *("name", DIFFERENT),
+            *(["n"] if is_even else []),
+            *(["by"] if {item.how for item in readings} <= _PLAIN else []),
+        },
         notes=[*summary.notes, *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},

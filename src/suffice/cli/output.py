@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -30,10 +31,14 @@ _NEEDED = re.compile(
 )
 """Notes without which a figure would mislead; they are shown with their advice."""
 
-_OPTION = re.compile(r"--[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?(?: --[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?)*")
-"""Options with their values, one after another."""
+_OPTION = r"--[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?"
+_COMMAND = re.compile(rf"`[^`]*`|(?:\bsuffice(?: [\w./-]+)+ )?{_OPTION}(?: {_OPTION})*")
+"""Commands, and options with their values, one after another: what a reader copies."""
 
 _SENTENCE = re.compile(r"(?<=[^.\d][.]) +(?=[A-Z])")
+_NO_BREAK = "\ue000"
+"""Stands for a space at which a line must not end; a private character, which no text has."""
+
 _FIGURES = re.compile(r"[\d.,%]+")
 
 
@@ -129,9 +134,20 @@ def _without_cautions(notes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _wrapped(texts: Iterable[str], width: int) -> list[str]:
-    return [
-        line for text in texts for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-    ]
+    r"""Return the lines of texts; none begins within an option and its value, or a short command.
+
+    >>> _wrapped(["it is read; --column answer=reply reads it otherwise"], 20)
+    ['it is read; --column', 'answer=reply reads', 'it otherwise']
+    >>> _wrapped(["it is read; --column answer=reply reads it otherwise"], 30)
+    ['it is read;', '--column answer=reply reads it', 'otherwise']
+    """
+    parts = re.compile(rf"`[^`]*`|{_OPTION}")
+
+    def joined(match: re.Match[str]) -> str:
+        return match[0] if len(match[0]) > width else match[0].replace(" ", _NO_BREAK)
+
+    wrapped = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for text in texts for line in wrapped(parts.sub(joined, text))]
 
 
 def _narrowed(table: Table, aside: Collection[str], width: int) -> Table:
@@ -201,6 +217,8 @@ def _shortened(sentence: str, most: int) -> str:
     'it is read ...'
     >>> _shortened("it is read; --column 'a=b c' reads it otherwise", 36)
     "it is read; --column 'a=b c' ..."
+    >>> _shortened("it holds several: `suffice decide --where model=x` judges one", 40)
+    'it holds several ...'
     >>> _shortened("prices say what is paid (suffice decide --prices), else nothing", 50)
     'prices say what is paid ...'
     """
@@ -209,7 +227,7 @@ def _shortened(sentence: str, most: int) -> str:
     if short == plain:
         return plain
     kept = len(short.removesuffix(" ..."))
-    kept = next((own.start() for own in _OPTION.finditer(plain) if own.start() <= kept < own.end()), kept)
+    kept = next((own.start() for own in _COMMAND.finditer(plain) if own.start() <= kept < own.end()), kept)
     if plain.count("(", 0, kept) > plain.count(")", 0, kept):
         kept = plain.rindex("(", 0, kept)
     return plain[:kept].rstrip(" ;:,(") + " ..."

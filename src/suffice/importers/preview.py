@@ -19,6 +19,9 @@ _LONGEST_IN_JSON = 2000
 _SCORED = (MATCH, "em", "f1")
 _KINDS = {"uncached_tokens": "input tokens"}
 
+USUAL = "; answers are compared by their words"
+"""The end of the title of a preview whose answers are compared as usual."""
+
 DIFFERENT = "different answers so far"
 """The heading of the mean number of different answers that a question has up to a round."""
 
@@ -83,8 +86,8 @@ class Preview:
             for item in self.rounds
         ]
         is_usual = self.normalizer == DEFAULT_NORMALIZER
-        compared = f"answers are compared {'by their words' if is_usual else f'as {self.normalizer!r}, {self.why}'}"
-        return Table(title=f"{'; '.join(facts)}; {compared}", columns=tuple(columns), rows=tuple(rows))
+        compared = USUAL if is_usual else f"; answers are compared as {self.normalizer!r}, {self.why}"
+        return Table(title=f"{'; '.join(facts)}{compared}", columns=tuple(columns), rows=tuple(rows))
 
 
 def preview_of(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str], normalizer: str, why: str) -> Preview:

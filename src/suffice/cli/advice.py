@@ -212,7 +212,12 @@ def _with_caps(table: Table) -> Table:
 def _in_words(table: Table, metric: str, cost: str) -> Table:
     """Return a table of the decision in the words of its sentence."""
     rows = [*_with_caps(table).rows]
-    names = {metric: _score(metric), "policy": "loop", "saved": f"{cost} saved, %", "change": f"{_score(metric)}: change"}
+    names = {
+        metric: _score(metric),
+        "policy": "loop",
+        "saved": f"{cost} saved, %",
+        "change": f"{_score(metric)}: change",
+    }
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
     places = [place for place, column in enumerate(columns) if column.interval]
     for at, row in enumerate(rows):
@@ -342,7 +347,9 @@ def _earlier(previous: Path | None, target: Path, recording: Recording, path: Pa
     return earlier
 
 
-def _next_step(advice: Advice, recording: Recording, path: Path, target: Path, ask: Path | None, *, unjudged: bool) -> str:
+def _next_step(
+    advice: Advice, recording: Recording, path: Path, target: Path, ask: Path | None, *, unjudged: bool
+) -> str:
     """Return the command that follows from the verdict; `unjudged` is a log by whose agreement alone a verdict can be."""
     filters = where_words(advice.where)
     if advice.verdict == "do it":

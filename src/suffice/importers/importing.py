@@ -15,7 +15,7 @@ from suffice._version import __version__
 from suffice.common.display import facts_table
 from suffice.common.files import check_file
 from suffice.common.results import Result
-from suffice.common.tables import Column, Table, counted
+from suffice.common.tables import CAUTION, Column, Table, counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, check_expected, find_alarms
@@ -254,7 +254,10 @@ def _imported(
     notes += second_judge_note(read) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
     loops, noted = loops_of(out)
     notes += noted
-    notes = [*(note for note in notes if not note.startswith(NOT_READ)), *unread_note(read, notes)]
+    said = [
+        note for note in notes if not note.startswith((CAUTION, NOT_READ))
+    ]  # a caution names a column without reading it
+    notes = [*(note for note in notes if not note.startswith(NOT_READ)), *unread_note(read, said)]
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:
         notes.insert(0, f"{counted(n_clusters, 'question')}: a decision needs at least {ENOUGH}")

@@ -150,7 +150,10 @@ def test_a_confidence_of_the_log_is_tried_in_a_loop_of_rounds(tmp_path):
         answers = ["ab"[drawn.random() < 0.4], "ab"[drawn.random() < 0.3], "a"]
         log += [
             {"id": q, "round": r, "question": f"Tower {q}?", "gold": "a", "answer": answer}
-            | {"uncertainty": round(drawn.random() * 0.4 + (answer == "b") * 0.5, 3), "weight": drawn.integers(9).item()}
+            | {
+                "uncertainty": round(drawn.random() * 0.4 + (answer == "b") * 0.5, 3),
+                "weight": drawn.integers(9).item(),
+            }
             for r, answer in enumerate(answers, start=1)
         ]
     path = tmp_path / "log.jsonl"
@@ -172,7 +175,11 @@ def test_a_confidence_of_the_log_is_tried_in_a_loop_of_rounds(tmp_path):
 
 def test_a_confidence_cannot_stop_samples(tmp_path):
     path = tmp_path / "samples.jsonl"
-    log = [{"id": q, "sample": r, "gold": "a", "answer": "abc"[q * r % 3], "confidence": q % 7} for q in range(60) for r in (1, 2, 3)]
+    log = [
+        {"id": q, "sample": r, "gold": "a", "answer": "abc"[q * r % 3], "confidence": q % 7}
+        for q in range(60)
+        for r in (1, 2, 3)
+    ]
     path.write_text("".join(json.dumps(row) + "\n" for row in log))
     recording = read_recording(import_recording(path, out=tmp_path / "s.parquet", samples=True).path)
     assert not any("confidence" in policy.label for policy in decide(recording).trial.candidates)

@@ -143,7 +143,9 @@ class MultipleChoice:
         golds: list[str] = []
         if "golds" in recording.table.column_names:
             golds = [gold for listed in recording.per_question("golds", []).tolist() for gold in listed or ()]
-        return cls.counted(golds, recording.column("em"), recording.column("f1") if "f1" in recording.names("metric") else None)
+        return cls.counted(
+            golds, recording.column("em"), recording.column("f1") if "f1" in recording.names("metric") else None
+        )
 
     @classmethod
     def counted(cls, golds: Sequence[str], em: Floats, f1: Floats | None) -> MultipleChoice:

@@ -24,7 +24,11 @@ from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sh
 from suffice.verdicts.decisions.figures import bar_heading
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
-_PLAIN_RULES = {"answer_stable": "answer repeats", "stable_twice": "answer repeats twice"}
+_PLAIN_RULES = {
+    "answer_stable": "answer repeats",
+    "stable_twice": "answer repeats twice",
+    "similar": "answer hardly changes",
+}
 """Rules that a first decision nearly always tries, in words."""
 
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
@@ -251,17 +255,19 @@ def _plain_cell(text: str) -> str:
     >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more")
     ('answer repeats twice', 'not proved yet')
     """
+    text = _PLAIN_RULES.get(text, text)
     return re.sub(r"^(not proved yet), about [\d,]+ more$", r"\1", _plain_rules(text))
 
 
 def _plain_rules(text: str) -> str:
-    """Write rules in words wherever they are named alone.
+    """Write rules in words wherever they are named alone, if the name is no English word.
 
     >>> _plain_rules("stable_twice"), _plain_rules("waits for stable_twice"), _plain_rules("answer_stable >= 1")
     ('answer repeats twice', 'waits for answer repeats twice', 'answer_stable >= 1')
     """
     for name, words in _PLAIN_RULES.items():
-        text = re.sub(rf"(?<![\w'\"`=]){name}(?![\w'\"`]| [<>=])", words, text)
+        if "_" in name:
+            text = re.sub(rf"(?<![\w'\"`=]){name}(?![\w'\"`]| [<>=])", words, text)
     return text
 
 

@@ -30,6 +30,7 @@ from suffice.importers.judging import ONCE
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import DIFFERENT, USUAL
 from suffice.importers.table_columns import WITHIN
+from suffice.importers.tally import UNSAID
 from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
@@ -332,6 +333,8 @@ def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
     ]
     runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
     said = {**_ENDS, **({"max_rounds": "have all of them"} if len(summary.ends) > 1 else {})}  # no cap may be known
+    if any(UNSAID in note for note in summary.notes):
+        said["rule"] = "are shorter"
     ends = ", ".join(f"{n:,} {said[end]}" for end, n in summary.ends.items())
     what = "round"
     if summary.samples:

@@ -217,10 +217,7 @@ class _Guess(NumberGuess):
         if "question_id" not in self.said and key in self.table.names:
             doubts.refuse_other_questions(self.table, ids, key, self.result.columns.get("golds", ""))
         self._ask_for_steps()
-        if self.lacks("question"):
-            self._first_constant("question", QUESTIONS, ids)
-        if self.lacks("question"):
-            self._text_of_its_own(ids)
+        self._question(ids)
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
             are_words = names and ours == "feedback" and are_marks(self.table.column(names[0]))
@@ -242,8 +239,12 @@ class _Guess(NumberGuess):
             ):  # else it is a passage or an instruction
                 self.read("question", "text", "the same in all rows of a question, while answers change")
 
-    def _text_of_its_own(self, ids: Sequence[Any]) -> None:
-        """Read a ticket's subject, or the text of a case, as the question, if nearly every question has another one."""
+    def _question(self, ids: Sequence[Any]) -> None:
+        """Find the question; a ticket's subject or the text of a case is one if nearly every question has another."""
+        if self.lacks("question"):
+            self._first_constant("question", QUESTIONS, ids)
+        if not self.lacks("question"):
+            return
         n = len({*map(str, ids)})
         for name in self.free(SUBJECTS):
             path, texts = plain_name(name).split(".")[:-1], self.table.column(name)

@@ -99,9 +99,6 @@ class Reading:
         }
         facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
         scores = metrics.get(MATCH, metrics.get("em"))
-        if "em" in metrics:
-            every = [gold for own in golds for gold in own or ()]
-            self._choice += MultipleChoice.counted(every, metrics["em"], metrics.get("f1"))
         shown = next((metrics[name] for name in self._own if name in metrics), scores)
         for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
             seen: dict[Any, None] = {}
@@ -127,7 +124,7 @@ class Reading:
                 self._shown, self._changes = preview_of(rows, [*metrics], facts.normalizer, self._why), len(seen) > 1
         has_answer = np.array([text is not None for text in answers])
         if scores is not None:
-            self._add_scored(scores, metrics, has_answer)
+            self._add_scored(scores, metrics, has_answer, golds)
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
         self._add_equalling(table, keys, starts, metrics)
@@ -161,8 +158,12 @@ class Reading:
         scores: npt.NDArray[np.float64],
         metrics: Mapping[str, npt.NDArray[np.float64]],
         has_answer: npt.NDArray[np.bool_],
+        golds: Sequence[Sequence[str] | None],
     ) -> None:
         """Count answers that were compared with gold answers, and those that only the log's own metrics call right."""
+        if "em" in metrics:
+            every = [gold for own in golds for gold in own or ()]
+            self._choice += MultipleChoice.counted(every, metrics["em"], metrics.get("f1"))
         known = has_answer & ~np.isnan(scores)
         self.facts.scored += int(known.sum())
         for name in metrics.keys() - _COMPARED:

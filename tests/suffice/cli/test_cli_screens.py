@@ -249,7 +249,7 @@ def test_decide_and_deploy_call_a_rule_by_one_name(tmp_path, monkeypatch):
             "question": f"Where is tower {q}?",
             "round": r,
             "gold": "Oslo",
-            "answer": "Oslo" if q % 5 or r > 1 else "Rome",
+            "answer": "Oslo" if q % 2 or r > 3 else f"Rome {r}",
         }
         for q in range(700)
         for r in range(1, 6)

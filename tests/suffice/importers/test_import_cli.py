@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -442,12 +443,22 @@ def test_import_and_decide_show_one_metric(tmp_path, monkeypatch):
     for golds, metric, other in (("ABCD", "score (EM)", "F1"), (CITIES, "score (F1)", "EM")):
         rows = [
             {"id": q, "round": r, "question": f"Where is tower {q}?", "gold": golds[q % 4]}
-            | {"answer": golds[(q + (r == 1) * (q % 3)) % 4], "score": (q % 3) / 2}
+            | {"answer": golds[(q + (r == 1) * (q % 3)) % 4], "score": (q % 3 + r) / 4}
             for q in range(60)
             for r in (1, 2)
         ]
         Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-        shown = cli("import", "log.jsonl", "--yes", "--log-golds", "keep", "--expected", "last-is-gold").words
+        shown = cli(
+            "import",
+            "log.jsonl",
+            "--yes",
+            "--log-golds",
+            "keep",
+            "--expected",
+            "last-is-gold",
+            "--set",
+            "normalizer=qa",
+        ).words
         decided = cli("decide", "log.parquet", "-o", f"{other}.json").words
         assert metric in shown
         assert (
@@ -473,6 +484,7 @@ def test_the_outcome_of_an_agents_messages_is_on_the_first_screen(tmp_path):
         )
     source = tmp_path / "runs.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    shown = load(source, "--yes").words
+    shown = cli("import", source, "--yes", "-o", tmp_path / "runs.parquet").words
     assert "'success' is known once of a question, not of each round" in shown
     assert "next:" not in shown
+    assert "40 are shorter" in shown, "nobody knows whether they stopped by themselves"

@@ -105,5 +105,5 @@ def test_points_of_decimals_stay_decimals(tmp_path):
         for r, own in enumerate(said)
     ]
     summary = imported(table(tmp_path, rows), first_round=1)
-    assert read_recording(summary.path).column("cost.generator.seconds")[0].tolist() == [2.5, 1.234]
+    assert read_recording(summary.path).column("cost.generator.seconds")[0].tolist() == [2.5, *[1.234] * 3]
     assert not any("thousands" in note and "is read as" in note for note in summary.notes)

@@ -170,7 +170,7 @@ def test_a_confidence_of_the_log_is_tried_in_a_loop_of_rounds(tmp_path):
     assert not any("load" in label for label in labels)
     named = [policy.label for policy in decide(recording, signals=["load"]).trial.candidates]
     assert {*labels} < {*named}
-    assert any(label.startswith("load >= ") or label.startswith("load <= ") for label in named)
+    assert any(label.startswith(("load >= ", "load <= ")) for label in named)
 
 
 def test_a_confidence_cannot_stop_samples(tmp_path):

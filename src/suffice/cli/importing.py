@@ -334,7 +334,7 @@ def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
     runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
     said = {**_ENDS, **({"max_rounds": "have all of them"} if len(summary.ends) > 1 else {})}  # no cap may be known
     if any(UNSAID in note for note in summary.notes):
-        said["rule"] = "are shorter"
+        said["rule"] = "ended earlier"
     ends = ", ".join(f"{n:,} {said[end]}" for end, n in summary.ends.items())
     what = "round"
     if summary.samples:

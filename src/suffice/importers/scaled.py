@@ -110,9 +110,12 @@ def with_whole_thousands(shape: Shape, columns: Mapping[str, str]) -> tuple[Shap
         columns: The columns that the user names.
     """
     table, notes = TableColumns(shape.rows), []
-    said = {theirs for ours, theirs in columns.items() if is_cost(ours) or ours == "spend"}
-    for name in [name for name in table.names if name in said or is_cost(name) or _costs(name)]:
-        values, whole = table.column(name), last_name(name) not in SECONDS and not _is_money(name)
+    said = {theirs: ours for ours, theirs in columns.items() if is_cost(ours) or ours == "spend"}
+    names = [name for name in table.names if name in said or is_cost(name) or _costs(name)]
+    for name in [name for name in names if not name.endswith(tuple(f" ({form})" for form in FORMS))]:
+        ours = said.get(name, "")
+        of_parts = last_name(name) in SECONDS or _is_money(name) or ours == "spend" or ours.endswith(".seconds")
+        values, whole = table.column(name), not of_parts
         if example := points_separate(values, whole=whole):
             shape = changed_by(shape, partial(_rewritten, name=name, own=name, read=_with_point), {})
             notes.append(f"{example} in {name!r} is read as {example.replace('.', '')}: its point separates thousands")

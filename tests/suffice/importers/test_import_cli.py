@@ -117,7 +117,7 @@ def test_a_log_cut_by_its_own_rule_can_be_marked_so(tmp_path):
     source = log(tmp_path / "log.jsonl")
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
     shown = load(source).words
-    for part in ("5 have all of them, 1 stopped by themselves", "1 of 6", "--ended exhausted", "--ended max_rounds"):
+    for part in ("5 have all of them, 1 ended earlier", "1 of 6", "--ended exhausted", "--ended max_rounds"):
         assert part in shown
     for end in ("rule", "exhausted", "max_rounds"):
         summary = load(source, "--ended", end, "--json").json
@@ -487,4 +487,4 @@ def test_the_outcome_of_an_agents_messages_is_on_the_first_screen(tmp_path):
     shown = cli("import", source, "--yes", "-o", tmp_path / "runs.parquet").words
     assert "'success' is known once of a question, not of each round" in shown
     assert "next:" not in shown
-    assert "40 are shorter" in shown, "nobody knows whether they stopped by themselves"
+    assert "40 ended earlier" in shown, "nobody knows whether they stopped by themselves"

@@ -249,15 +249,10 @@ def _imported(
     by_round = reading.by_round()
     judged_by = _judged_by(by_round)
     read = _read(run, reading, options)
-    notes += [] if judged_by or run.longest == 1 else [judging_note(read) or UNJUDGED]
-    notes += judge_notes(read, reading.judge)
-    notes += second_judge_note(read) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
     loops, noted = loops_of(out)
-    notes += noted
-    said = [
-        note for note in notes if not note.startswith((CAUTION, NOT_READ))
-    ]  # a caution names a column without reading it
-    notes = [*(note for note in notes if not note.startswith(NOT_READ)), *unread_note(read, said)]
+    judging = [] if judged_by or run.longest == 1 else [judging_note(read) or UNJUDGED]
+    judging += second_judge_note(read) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
+    notes = _with_unread(read, [*notes, *judging, *judge_notes(read, reading.judge), *noted])
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:
         notes.insert(0, f"{counted(n_clusters, 'question')}: a decision needs at least {ENOUGH}")
@@ -363,6 +358,13 @@ def _read(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
     return Read(
         facts=reading.facts, source=run.source, columns=columns, options=options, doubt=run.doubt, sources=sources
     )
+
+
+def _with_unread(read: Read, notes: Sequence[str]) -> list[str]:
+    """Return notes with the one on columns that are not read at the end, without those that another note offers."""
+    others = [note for note in notes if not note.startswith(NOT_READ)]
+    # a caution names a column without offering to read it
+    return [*others, *unread_note(read, [note for note in others if not note.startswith(CAUTION)])]
 
 
 def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:

@@ -72,10 +72,9 @@ class Reading:
     @property
     def judge(self) -> str:
         """The metric of gold answers by which a decision judges unless it is told otherwise; "" without gold answers."""
-        for name in (MATCH, *(("em",) if self._choice.note else ("f1", "em"))):
-            if any(n for (metric, _), n in self._known.items() if metric == name):
-                return name
-        return ""
+        known = {name for (name, _), n in self._known.items() if n}
+        usual = ("em",) if self._choice.note else ("f1", "em")
+        return next((name for name in (MATCH, *usual) if name in known), "")
 
     def add(self, table: pa.Table) -> None:
         """Count a part."""

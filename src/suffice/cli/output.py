@@ -112,10 +112,7 @@ class Screen:
         least = sum(map(len, texts[: max(needed, 2)]))
         for place, whole in enumerate(self.tables[: self.shown], start=1):
             most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
-            narrowed = _narrowed(whole, self.aside, width)
-            table = _with_rows_that_fit(narrowed, width, most)
-            if len(table.rows) < len(whole.rows):  # a line says so
-                table = _with_rows_that_fit(narrowed, width, most - 1)
+            table = _with_rows_that_fit(_narrowed(whole, self.aside, width), width, most)
             room -= _print(table, width, n_left=len(whole.rows) - len(table.rows))
             hidden["column"] += len(whole.columns) - len(table.columns)
             hidden["row"] += len(whole.rows) - len(table.rows)
@@ -177,14 +174,13 @@ def _height(table: Table, width: int) -> int:
 
 
 def _print(table: Table, width: int, *, n_left: int = 0) -> int:
-    """Print a table and the number of rows that are left out; return the number of lines."""
+    """Print a table, and the number of rows that are left out instead of an empty line; return the number of lines."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)
-    if n_left:
-        say(f"... {counted(n_left, 'more round' if table.columns[0].name == 'round' else 'more row')}")
-    console.print()
-    return _height(table, width) + bool(n_left)
+    more = f"... {counted(n_left, 'more round' if table.columns[0].name == 'round' else 'more row')}"
+    say(more if n_left else "")
+    return _height(table, width)
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:

@@ -234,7 +234,7 @@ def test_a_cut_table_says_how_many_rounds_are_left(tmp_path, monkeypatch):
     ]
     Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = cli("import", "log.jsonl", "--yes").out
-    for table in re.split(r"\n\n", shown)[1:3]:
+    for table in re.split(r"\n(?=Question |Means |note: )", shown)[1:3]:
         n_shown, left = len(re.findall(r"(?m)^ +\d+  ", table)), re.search(r"(?m)^\.\.\. (\d+) more rounds?$", table)
         assert left is not None
         assert n_shown + int(left[1]) == 12

@@ -20,7 +20,7 @@ from suffice.common.tables import Table
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
 from suffice.recordings import Recording, read_recording
-from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sheet
+from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
@@ -191,10 +191,7 @@ def decide_command(
         )
     screen = Screen(
         sentences=[f"{again}{in_plain_words(advice.lead, advice.trial.metric)}"],
-        tables=[
-            _with_caps(table) if output.details else _in_words(table, advice.trial.metric, advice.trial.cost)
-            for table in advice.tables()
-        ],
+        tables=[_with_caps(table) if output.details else _in_words(table, advice.trial) for table in advice.tables()],
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss), advice.trial.cost, _score(advice.trial.metric)},
         quiet=re.compile(r"rules whose signals|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"),
@@ -213,15 +210,10 @@ def _with_caps(table: Table) -> Table:
     )
 
 
-def _in_words(table: Table, metric: str, cost: str) -> Table:
+def _in_words(table: Table, trial: Trial) -> Table:
     """Return a table of the decision in the words of its sentence."""
-    rows = [*_with_caps(table).rows]
-    names = {
-        metric: _score(metric),
-        "policy": "loop",
-        "saved": f"{cost} saved, %",
-        "change": f"{_score(metric)}: change",
-    }
+    rows, score = [*_with_caps(table).rows], _score(trial.metric)
+    names = {trial.metric: score, "policy": "loop", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
     places = [place for place, column in enumerate(columns) if column.interval]
     for at, row in enumerate(rows):

@@ -101,25 +101,9 @@ _AFTERWARDS = frozenset(
         "finish",
     }
     | {
-        "closed",
-        "closing",
-        "closure",
-        "completed",
-        "completion",
-        "resolution",
-        "disposition",
-        "escalated",
-        "escalation",
-        "terminated",
-        "finished",
-        "accepted",
-        "approved",
-        "rejected",
-        "csat",
-        "stars",
-        "rating",
-        "satisfaction",
-        "thumbs",
+        *("closed", "closing", "closure", "completed", "completion", "resolution", "disposition", "escalated"),
+        *("escalation", "terminated", "finished", "accepted", "approved", "rejected", "csat", "stars", "rating"),
+        *("satisfaction", "thumbs"),
     }
 )
 """Words of columns that are known only once a loop has ended, and so may follow from its rounds."""

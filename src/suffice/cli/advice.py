@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import typer
 
 from suffice.cli import options
@@ -17,17 +18,18 @@ from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import Table
 from suffice.errors import DataError
-from suffice.evaluation.replay.outcomes import abandoned, is_agreement
+from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
 from suffice.recordings import Recording, read_recording
-from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sheet
+from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
 _PLAIN_RULES = {
-    "answer_stable": ("answer repeats", "once the answer repeats"),
-    "stable_twice": ("repeats twice", "once the answer repeats twice"),
+    "answer_stable": "answer repeats",
+    "stable_twice": "answer repeats twice",
+    "similar": "answer hardly changes",
 }
-"""Rules that a first decision nearly always tries, as a policy and in a sentence."""
+"""Rules that a first decision nearly always tries, in words."""
 
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
@@ -138,7 +140,7 @@ def decide_command(
     where: Where = None,
     signal: Annotated[
         list[str] | None,
-        typer.Option("--signal", help="A column, a confidence in round 0's answer, an attempt or a run; repeatable."),
+        typer.Option("--signal", help="A confidence in an answer or a run, beside columns called so; repeatable."),
     ] = None,
     leave_out_failed: Annotated[
         bool,
@@ -196,47 +198,77 @@ def decide_command(
             "wrong then, judge it anew with -o OTHER.json.\n"
         )
     screen = Screen(
-        sentences=[f"{again}{_in_plain_words(_as_cap(advice.lead), advice.trial.metric)}"],
-        tables=[_in_words(table, None if output.details else advice.trial.metric) for table in advice.tables()],
+        sentences=[f"{again}{in_plain_words(advice.lead, advice.trial.metric)}"],
+        tables=[_with_caps(table) if output.details else _in_words(table, advice.trial) for table in advice.tables()],
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
-        aside={bar_heading(advice.trial.max_loss)},
+        aside={bar_heading(advice.trial.max_loss), advice.trial.cost, _score(advice.trial.metric)},
         quiet=re.compile(r"rules whose signals|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"),
         files=files,
         then=_next_step(
-            advice, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
+            advice, recording, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
         ),
     )
     output.show({**advice.to_dict(), "file": str(target)} if output.as_json else {}, screen)
 
 
-def _in_words(table: Table, metric: str | None) -> Table:
-    """Return a table of the decision in the words of its sentence; with None, policies and metrics keep the names that options take."""
-    rows = [tuple(_as_cap(cell) if isinstance(cell, str) else cell for cell in row) for row in table.rows]
-    if metric is None:
-        return replace(table, rows=tuple(rows))
-    names = {metric: _score(metric), "policy": "loop"}
+def _with_caps(table: Table) -> Table:
+    """Return a table of the decision in which fixed numbers of rounds are caps; policies and metrics have the names that options take."""
+    return replace(
+        table, rows=tuple(tuple(_as_cap(cell) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
+    )
+
+
+def _in_words(table: Table, trial: Trial) -> Table:
+    """Return a table of the decision in the words of its sentence."""
+    rows, score = [*_with_caps(table).rows], _score(trial.metric)
+    names = {trial.metric: score, "policy": "loop", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
     places = [place for place, column in enumerate(columns) if column.interval]
     for at, row in enumerate(rows):
-        cells = [_PLAIN_RULES.get(cell, (cell,))[0] if isinstance(cell, str) else cell for cell in row]
+        cells = [_plain_cell(cell) if isinstance(cell, str) else cell for cell in row]
         for place in places:
             cells[place] = _range(columns[place].text(cells[place]))
         rows[at] = tuple(cells)
     title = table.title.replace("others fitted the candidates", "others chose what to try")
-    return replace(table, title=title, columns=tuple(columns), rows=tuple(rows))
+    notes = tuple(_plain_rules(note) for note in table.notes)
+    return replace(table, title=title, columns=tuple(columns), rows=tuple(rows), notes=notes)
 
 
-def _in_plain_words(text: str, metric: str) -> str:
-    """Write a sentence without names of rules and metrics, and without brackets of intervals.
+def in_plain_words(text: str, metric: str) -> str:
+    """Write a sentence of an advice without names of rules and metrics, and without brackets of intervals.
 
-    >>> _in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
+    >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
     'to stop once the answer repeats would change the score (F1) by +5.6 (-10.6 to +25.9) points'
     """
-    for name, (_, words) in _PLAIN_RULES.items():
-        text = re.sub(rf"([Ss])top by {name}\b", rf"\1top {words}", text)
+    text = _as_cap(text)
+    for name, words in _PLAIN_RULES.items():
+        text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
+    text = _plain_rules(text)
     if _score(metric) != metric:
         text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {_score(metric)}", text)
     return _range(text.replace(" on tune questions", " on the questions that chose what to try"))
+
+
+def _plain_cell(text: str) -> str:
+    """Write a cell in words; how many more questions a proof takes is in the sentence.
+
+    >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more")
+    ('answer repeats twice', 'not proved yet')
+    """
+    text = _PLAIN_RULES.get(text, text)
+    return re.sub(r"^(not proved yet), about [\d,]+ more$", r"\1", _plain_rules(text))
+
+
+def _plain_rules(text: str) -> str:
+    """Write rules in words wherever they are named alone, if the name is no English word.
+
+    >>> _plain_rules("stable_twice"), _plain_rules("waits for stable_twice"), _plain_rules("answer_stable >= 1")
+    ('answer repeats twice', 'waits for answer repeats twice', 'answer_stable >= 1')
+    """
+    for name, words in _PLAIN_RULES.items():
+        if "_" in name:
+            text = re.sub(rf"(?<![\w'\"`=]){name}(?![\w'\"`]| [<>=])", words, text)
+    return text
 
 
 def _score(metric: str) -> str:
@@ -278,6 +310,20 @@ def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, label
     return {"labels": ask}
 
 
+def _diagnosing(advice: Advice, recording: Recording, path: Path) -> str:
+    """Return the command that shows the signals of right and wrong answers; "" where the sentence names what the log has to say first."""
+    metric = advice.trial.metric
+    if advice.trial.unjudged or abandoned(metric) or not has_outcome(recording, metric):
+        return ""
+    if metric in ("f1", "em"):
+        said = ""
+    elif is_agreement(metric) or np.isin(values := outcome(recording, metric), (0, 1))[np.isfinite(values)].all():
+        said = options.metric_words(metric)
+    else:  # right and wrong need a threshold
+        said = options.metric_words(f"{metric} > 0.5")
+    return f"suffice diagnose {quoted(path)}{where_words(advice.where)}{said}"
+
+
 def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice:
     """Return the decision to continue: the one that is named, or the one that the target file holds."""
     if previous is not None:
@@ -291,7 +337,9 @@ def _earlier(previous: Path | None, target: Path, recording: Recording, path: Pa
     return earlier
 
 
-def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None, *, unjudged: bool) -> str:
+def _next_step(
+    advice: Advice, recording: Recording, path: Path, target: Path, ask: Path | None, *, unjudged: bool
+) -> str:
     """Return the command that follows from the verdict; `unjudged` is a log by whose agreement alone a verdict can be."""
     filters = where_words(advice.where) if advice.where else ""
     if advice.verdict == "do it":
@@ -299,7 +347,7 @@ def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None, *, un
     if advice.trial.taken_back:
         return f"suffice decide FRESH.parquet -o OTHER.json{filters}"
     if advice.verdict != "not enough data":
-        return f"suffice diagnose {quoted(path)}"
+        return _diagnosing(advice, recording, path)
     if ask is None:
         further = f"FRESH.parquet --continue {quoted(target)}"
         return f"suffice decide {f'{quoted(path)}{ASK}' if unjudged else further}{filters}"

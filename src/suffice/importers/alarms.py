@@ -212,7 +212,7 @@ def _drafts(read: Read) -> Iterator[Doubt]:
     if not facts.answers or facts.normalizer in _OWN_TEXTS:
         return
     mean = facts.characters / facts.answers
-    means = "they are drafts or whole replies, so answer_stable, agreement and votes mean little"
+    means = "they are drafts or whole replies, so repeated answers, agreement and votes mean little"
     if mean > _PARAGRAPH:
         yield f"answers have {mean:,.0f} characters on average: {means}", {}
     elif facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating:

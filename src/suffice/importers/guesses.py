@@ -25,8 +25,10 @@ from suffice.importers.names import (
     PARSED_ANSWERS,
     QUESTIONS,
     REPLIES,
+    SUBJECTS,
     WEAK_REPLIES,
     ends_with_round,
+    is_in_golds,
     is_of_person,
     is_round_name,
     last_name,
@@ -50,8 +52,14 @@ from suffice.recordings.runs import is_of_judge
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 _SHOWN = 6
+OF_ITS_OWN = "a text of its own for nearly each question"
+"""The reason why a column such as a ticket's subject is read as the question."""
+
 _OWN_TEXTS = 0.9
 """The least share of the questions that have a text of their own if it asks them."""
+
+_GOLD_FIELDS = ("answer", "answers", "text", "value")
+"""Names of the gold answer in an object of gold answers that has further fields."""
 
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 """Columns about a single round; beside a list of rounds, the record's own columns of these names are not."""
@@ -209,8 +217,7 @@ class _Guess(NumberGuess):
         if "question_id" not in self.said and key in self.table.names:
             doubts.refuse_other_questions(self.table, ids, key, self.result.columns.get("golds", ""))
         self._ask_for_steps()
-        if self.lacks("question"):
-            self._first_constant("question", QUESTIONS, ids)
+        self._question(ids)
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
             are_words = names and ours == "feedback" and are_marks(self.table.column(names[0]))
@@ -232,6 +239,21 @@ class _Guess(NumberGuess):
             ):  # else it is a passage or an instruction
                 self.read("question", "text", "the same in all rows of a question, while answers change")
 
+    def _question(self, ids: Sequence[Any]) -> None:
+        """Find the question; a ticket's subject or the text of a case is one if nearly every question has another."""
+        if self.lacks("question"):
+            self._first_constant("question", QUESTIONS, ids)
+        if not self.lacks("question"):
+            return
+        n = len({*map(str, ids)})
+        for name in self.free(SUBJECTS):
+            path, texts = plain_name(name).split(".")[:-1], self.table.column(name)
+            is_own = "." in name or last_name(name) != "text"  # a column `text` may be a reply
+            is_asked = is_own and NO_ANSWERS.isdisjoint(path) and all(isinstance(text, str) for text in texts)
+            if is_asked and self.table.constant_in(name, ids) and len({*texts}) >= max(2, _OWN_TEXTS * n):
+                self.read("question", name, OF_ITS_OWN)
+                return
+
     def _golds(self, ids: Sequence[Any]) -> None:
         """Find gold answers; the number of an option is one beside the options."""
         names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)]
@@ -239,6 +261,9 @@ class _Guess(NumberGuess):
         names = [name for name in names if name not in tags and not plain_name(name).endswith("prompt.label")]
         changing = [name for name in names if last_name(name) in LABELS]
         names = [n for n in names if not (n in changing and doubts.changes_in_rounds(self.table, ids, n))][:1]
+        if not names:  # of an object such as {"gold": {"answer": "Oslo", "source": "wiki"}}
+            inner = [name for name in self._unread() if is_in_golds(name) and last_name(name) in _GOLD_FIELDS]
+            names = [name for name in inner if len(inner) == 1 and self.table.constant_in(name, ids)]
         if not names and has_options(self.table.rows):
             names = [name for name in self.free(OPTION_NUMBERS) if self.table.constant_in(name, ids)][:1]
         for name in names:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 
@@ -11,6 +12,8 @@ from suffice.importers.alarm import Read, used_columns
 from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
+from suffice.importers.preview import title
+from suffice.policy.metrics import METRICS
 
 _JUDGING = frozenset(OVERLAPS) | {
     *words(
@@ -23,6 +26,13 @@ _JUDGING = frozenset(OVERLAPS) | {
 """Words of columns that may say how good an answer is."""
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
+_SECOND = ("", ":1..5", ":0..5", ":1..6", ":0..10")
+"""The scales of scores beside gold answers: what lies between 0 and 100 is as often a count."""
+
+ONCE = "is known once of a question, not of each round"
+"""What is said of an outcome of whole questions."""
+
+_METRIC = " (metric)"
 _WORDS = 6
 _SHOWN = 4
 """The most options that a note names."""
@@ -56,9 +66,13 @@ def judging_note(read: Read) -> str:
         and 2 * own.known > read.facts.trajectories
     ]
     if not options and golds:
+        theirs = golds[0].removeprefix("imported_")
+        option = f"--column {quoted(f'golds={theirs}')}"
+        if math.isfinite(known[golds[0]].low):
+            return f"{theirs!r} {ONCE}: as a score it cannot judge an earlier stop; if it is the gold answer, {option} reads it.{_UNTIL}"
         return (
-            f"no column that is read says which answers are right: if {golds[0]!r}, which is the same in all rounds of a question, is the gold "
-            f"answer, --column {quoted(f'golds={golds[0]}')} reads it.{_UNTIL}"
+            f"no column that is read says which answers are right: if {theirs!r}, which is the same in all rounds of a question, is the gold "
+            f"answer, {option} reads it.{_UNTIL}"
         )
     if not options:
         return ""
@@ -72,16 +86,37 @@ def judging_note(read: Read) -> str:
     return f"no column that is read says which answers are right, but {named} may: {listed} judges by it{turned}{more}.{_UNTIL}"
 
 
+def judge_notes(read: Read, judge: str) -> list[str]:
+    """Return a note on the log's own scores beside gold answers: which of them judges, and which are kept.
+
+    Args:
+        read: The run as it was read.
+        judge: The metric of gold answers by which a decision judges; "" without gold answers.
+    """
+    names = [ours.removesuffix(_METRIC) for ours in read.columns if ours in METRICS or ours.endswith(_METRIC)]
+    others = [name for name in names if name != judge]
+    if not judge or not names:
+        return []
+    judges = f"the log's own {judge!r} judges" if judge in names else f"the gold answers judge ({title(judge)})"
+    if not others:
+        return [judges]
+    are = "are" if others[1:] else "is"
+    kept = f"the log's own {cut_list(map(repr, others))} {are} kept: `suffice decide --metric {others[0]}` judges by it"
+    return [f"{judges}; {kept}"]
+
+
 def second_judge_note(read: Read) -> list[str]:
-    """Return a note on a column of scores in [0, 1] that is not read, where gold answers judge."""
+    """Return a note on a column of scores that is not read, where gold answers judge."""
     columns, used = read.facts.own.columns, used_columns(read)
     known = {name: own for name, own in columns.items() if name not in used and own.varying and may_judge(name)}
-    names = [name for name, own in known.items() if "self" not in _words(name) and scale_of(name, own) == ""]
-    if not names or not read.is_table:
+    scales = {name: scale_of(name, own) for name, own in known.items() if "self" not in _words(name)}
+    usable = {name: scale for name, scale in scales.items() if scale is not None and scale in _SECOND}
+    if not usable or not read.is_table:
         return []
-    theirs = in_log(names[0])
+    name, scale = next(iter(usable.items()))
+    theirs, span = in_log(name), (scale.removeprefix(":") or "0..1").replace("..", " to ")
     return [
-        f"answers are judged by the gold answers; {theirs!r}, from 0 to 1, may judge them, too: {metric_option(theirs, '')} reads it"
+        f"answers are judged by the gold answers; {theirs!r}, from {span}, may judge them, too: {metric_option(theirs, scale)} reads it"
     ]
 
 

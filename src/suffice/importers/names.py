@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -44,6 +44,9 @@ QUESTIONS = words(
     "question question_text query query_str user_query user_input problem prompt task instruction input "
     "request goal inputs"
 )
+SUBJECTS = words("subject text body message title headline")
+"""Names of what a ticket or a case asks, if the texts differ from question to question."""
+
 GOLDS = words(
     "golds gold gold_answers gold_answer golden_answers golden_answer ground_truths ground_truth "
     "reference_answers reference_answer references reference expected_answer expected_output expected "
@@ -52,6 +55,18 @@ GOLDS = words(
     "answer_gold ideal ref refs ref_answer targets target labels label reference_summary reference_text "
     "reference_translation reference_output gold_summary ref_summary"
 )
+
+
+def is_in_golds(name: str) -> bool:
+    """Return whether a nested column is a field of an object that is called like gold answers, and not of a document or a tag.
+
+    >>> is_in_golds("gold.answer"), is_in_golds("reference.text"), is_in_golds("gold")
+    (True, False, False)
+    """
+    above = plain_name(name).rpartition(".")[0].rpartition(".")[2]
+    return above in GOLDS and not above.startswith(("ref", "label", "target"))
+
+
 OPTION_NUMBERS = words(
     "answer_idx answer_index correct_idx correct_index gold_idx gold_index target_idx target_index "
     "correct_answer_idx correct_answer_index correct_option_idx correct_choice_idx label_idx"
@@ -257,8 +272,26 @@ _TRANSLATED = {
 _ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
 
 
-_OF_TOKEN_USAGE = {"prompt": "prompt_tokens", "completion": "completion_tokens", "total": "total_tokens"}
+_OF_TOKEN_USAGE = {
+    **dict.fromkeys(("prompt", "input", "in"), "prompt_tokens"),
+    **dict.fromkeys(("completion", "output", "out"), "completion_tokens"),
+    "total": "total_tokens",
+}
 """The usual names of counts in an object that is called after them."""
+
+_TOKENS = re.compile(r"(?:\w+_)?tok(?:en)?s?(?:_\w+)?")
+_OBJECT_OF_TOKENS = re.compile(rf"{_TOKENS.pattern}|(?:\w+_)?usage")
+
+
+def counts_tokens(name: str, kinds: Collection[str]) -> bool:
+    """Return whether a column is called like a count of tokens, by its own name, or by one of some kinds and that of its object.
+
+    >>> [counts_tokens(name, {"sent"}) for name in ("tok_sent", "usage.sent", "usage.cost", "tokenizer")]
+    [True, True, False, False]
+    """
+    path, _, last = plain_name(name).rpartition(".")
+    is_within = _OBJECT_OF_TOKENS.fullmatch(path.rpartition(".")[2]) is not None
+    return _TOKENS.fullmatch(last) is not None or (is_within and not {*last.split("_")}.isdisjoint(kinds))
 
 
 @lru_cache(maxsize=1024)
@@ -269,15 +302,15 @@ def plain_name(name: str) -> str:
     ('final_answer', 'final_answer', 'turn', 'latency_ms')
     >>> plain_name("Frage-Nr"), plain_name("rondas.respuesta")
     ('question_id', 'rondas.answer')
-    >>> plain_name("response.tokenUsage.completion")
-    'response.token_usage.completion_tokens'
+    >>> plain_name("response.tokenUsage.completion"), plain_name("tokens.prompt"), plain_name("usage.in")
+    ('response.token_usage.completion_tokens', 'tokens.prompt_tokens', 'usage.prompt_tokens')
     """
     spaced = re.sub(
         r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", unicodedata.normalize("NFC", name)).strip()
     )
     plain = re.sub(r"[\s\-]+", "_", spaced).lower()
     path, point, last = plain.rpartition(".")
-    if path.endswith("token_usage"):
+    if last in _OF_TOKEN_USAGE and _OBJECT_OF_TOKENS.fullmatch(path.rpartition(".")[2]):
         last = _OF_TOKEN_USAGE.get(last, last)
     return f"{path}{point}{_ENGLISH.get(last, last)}"
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.common.tables import cut_list
 from suffice.importers.closed_book import is_confidence, is_of_retrieval
 from suffice.importers.cost_guesses import CostGuess
 from suffice.importers.grid import OWN_COLUMNS, is_cost, whole_number
@@ -60,12 +59,6 @@ class NumberGuess(CostGuess):
         """Read numbers in [0, 1] of each round as metrics: scores against a reference, and, if there is no other metric, one by a word in its name."""
         for name in [name for name in self._unread(of_rounds=True) if is_overlap(name)]:
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
-        own = [name for name in self.result.metrics if is_overlap(name)]
-        if own and "golds" in self.result.columns:
-            self.result.notes.append(
-                f"{self.result.columns['golds']!r} is read as the gold answer, the text that {cut_list(map(repr, own))} compare with: `suffice "
-                f"decide` judges by its own comparison with it unless --metric {own[0]} chooses the log's own score"
-            )
         if self._is_judged():
             return
         for name in [name for name in self._unread(of_rounds=True) if is_score_name(name)]:

@@ -36,11 +36,16 @@ _SAID = frozenset(words("answer answers response reply output completion predict
 """Words of columns with what a loop returned, and with what a model said."""
 
 _QUESTIONS = 2_000
+NOT_READ = "not read: "
+"""The beginning of the note on columns that are not read and in no other note."""
+
 _AFTERWARDS = frozenset(
     words(
         "status state reason verdict result outcome final chosen selected best stop stopped end ended total "
         "count round rounds steps error errors grade score label judge correct success solved passed answer "
-        "answers winner converged resolved feedback flag flagged termination exit finish"
+        "answers winner converged resolved feedback flag flagged termination exit finish "
+        "closed closing closure completed completion resolution disposition escalated escalation terminated "
+        "finished accepted approved rejected csat stars rating satisfaction thumbs"
     )
 )
 """Words of columns that are known only once a loop has ended, and so may follow from its rounds."""
@@ -170,7 +175,7 @@ def mixed_groups(read: Read) -> Iterator[Doubt]:
         listed = cut_list(f"{value:.20} {100 * mean:+.1f}" for value, (_, mean) in means.items())
         sentence = (
             f"what later rounds gain differs with {theirs!r}: from round {place + 1} to the last, {listed} points (by chance in less than 1 % "
-            f"of logs). `decide` judges all its values together; if they are several systems, --where {quoted(f'{theirs}={next(iter(means))}')} "
+            f"of logs). `decide` judges all its values together; if they are several systems, and no outcome known only at the end, --where {quoted(f'{theirs}={next(iter(means))}')} "
             "judges one, here and in decide"
         )
         yield sentence, {}
@@ -248,7 +253,7 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
     if not names or not read.is_table:
         return []
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return [f"not read: {', '.join(names[:_SHOWN])}{more}"]
+    return [f"{NOT_READ}{', '.join(names[:_SHOWN])}{more}"]
 
 
 def mixed_scales(read: Read) -> Iterator[Doubt]:

@@ -6,6 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from suffice.evaluation.replay.outcomes import MultipleChoice
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.answer_places import is_continued
 from suffice.importers.facts import SCORES, SEVERAL, Facts
@@ -57,13 +59,21 @@ class Reading:
         self._own: dict[str, None] = {}
         self._shown: Preview | None = None
         self._changes = False
+        self._choice = MultipleChoice()
 
     @property
     def preview(self) -> Preview:
         """The question to show."""
         if self._shown is None:
             raise RuntimeError("a run has at least one question")
-        return self._shown
+        return replace(self._shown, judge=self.judge)
+
+    @property
+    def judge(self) -> str:
+        """The metric of gold answers by which a decision judges unless it is told otherwise; "" without gold answers."""
+        known = {name for (name, _), n in self._known.items() if n}
+        usual = ("em",) if self._choice.note else ("f1", "em")
+        return next((name for name in (MATCH, *usual) if name in known), "")
 
     def add(self, table: pa.Table) -> None:
         """Count a part."""
@@ -110,7 +120,7 @@ class Reading:
                 rows = table.slice(said.start, length).to_pylist()
                 self._shown, self._changes = preview_of(rows, names, facts.normalizer, self._why), len(seen) > 1
         if scores is not None:
-            self._add_scored(part, scores)
+            self._add_scored(part, scores, golds)
         self._add_means(part, rounds, distinct)
         self._add_ends(part)
         self._add_equalling(part)
@@ -137,8 +147,11 @@ class Reading:
         facts.grade = facts.grade or next((answers[i] or "" for i in np.flatnonzero(is_later).tolist()), "")
         return may_be
 
-    def _add_scored(self, part: Part, scores: Floats) -> None:
+    def _add_scored(self, part: Part, scores: Floats, golds: Sequence[Sequence[str] | None]) -> None:
         """Count answers that were compared with gold answers, and those that only the log's own metrics call right."""
+        if "em" in part.metrics:
+            every = [gold for own in golds for gold in own or ()]
+            self._choice += MultipleChoice.counted(every, part.metrics["em"], part.metrics.get("f1"))
         known = part.has_answer & ~np.isnan(scores)
         self.facts.scored += int(known.sum())
         for name in part.metrics.keys() - SCORES:

@@ -114,6 +114,8 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
     if not counts["answers"]:
         raise DataError(f"no reply has an answer at {position}: name another answer position, or 'whole'")
     missing = counts["replies"] - counts["answers"]
+    if not missing + counts["whole"]:
+        return f"answers are read at '{position}' in all {counts['replies']:,} replies"
     whole = f", and {counts['whole']:,} before the first that has one are read whole" if counts["whole"] else ""
     return (
         f"answers are read at '{position}': {missing + counts['whole']:,} of {counts['replies']:,} replies "

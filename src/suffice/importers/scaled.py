@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.importers.grid import cell_number
+from suffice.importers.cost_guesses import COST_NAMES
+from suffice.importers.cost_names import SECONDS
+from suffice.importers.grid import cell_number, is_cost
 from suffice.importers.ids import ALIKE, ANY_CASE, plain_id
-from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS
+from suffice.importers.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
+from suffice.importers.number_forms import DECIMAL_COMMA, EACH, FORMS, THOUSANDS, points_separate
 from suffice.importers.records import Record, column_names
 from suffice.importers.shape import Shape, with_derived
+from suffice.importers.table_columns import TableColumns
 
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
 _NUMBER = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*%?")
@@ -89,6 +93,44 @@ def with_forms(shape: Shape, columns: dict[str, str]) -> Shape:
 
 def _in_form(row: Record, name: str, read: Callable[[Any], Any]) -> Any:
     return read(row.values.get(name))
+
+
+def with_whole_thousands(shape: Shape, columns: Mapping[str, str]) -> tuple[Shape, list[str]]:
+    """Return rows in which 1.234 in a column of costs is 1234 where a point separates thousands, and notes that say so.
+
+    Args:
+        shape: The rows.
+        columns: The columns that the user names.
+    """
+    table, notes = TableColumns(shape.rows), []
+    said = {theirs: ours for ours, theirs in columns.items() if is_cost(ours) or ours == "spend"}
+    names = [name for name in table.names if name in said or is_cost(name) or _costs(name)]
+    for name in [name for name in names if not name.endswith(tuple(f" ({form})" for form in FORMS))]:
+        ours = said.get(name, "")
+        of_parts = last_name(name) in SECONDS or _is_money(name) or ours == "spend" or ours.endswith(".seconds")
+        values, whole = table.column(name), not of_parts
+        if example := points_separate(values, whole=whole):
+            shape = with_derived(shape, name, name, partial(_in_form, name=name, read=_with_point))
+            notes.append(f"{example} in {name!r} is read as {example.replace('.', '')}: its point separates thousands")
+        elif whole and (part := _fraction(values)) is not None:
+            notes.append(
+                f"{name!r} has {part:g}, and a count has no fraction: if points separate thousands, write whole numbers into the log"
+            )
+    return shape, notes
+
+
+def _costs(name: str) -> bool:
+    return last_name(name) in (*COST_NAMES, *TOTAL_TOKENS) or _is_money(name) or counts_tokens(name, ())
+
+
+def _is_money(name: str) -> bool:
+    return last_name(name) in MONEY
+
+
+def _fraction(values: Sequence[Any]) -> float | None:
+    """Return the first number that has a fraction; None without one."""
+    numbers = [value for value in values if isinstance(value, float) and math.isfinite(value)]
+    return next((value for value in numbers if not value.is_integer()), None)
 
 
 def form_name(name: str, form: str) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.grid import cell_number
+from suffice.importers.judging import ONCE
 from suffice.importers.names import OVERLAPS, is_error_count, last_name, words, words_in
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import Shape
@@ -61,7 +62,7 @@ def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
                 )
         if theirs in shape.outer:
             raise DataError(
-                f"{theirs!r} is known once of a question, not of each round: as a metric it would be the score of every round, and no earlier "
+                f"{theirs!r} {ONCE}: as a metric it would be the score of every round, and no earlier "
                 "stop would ever lose anything. Name a score of each round, or leave --metric-column out"
             )
 

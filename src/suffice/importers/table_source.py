@@ -48,7 +48,7 @@ from suffice.importers.runs import (
     runs_notes,
     tell_apart,
 )
-from suffice.importers.scaled import scaled_metrics, with_forms
+from suffice.importers.scaled import scaled_metrics, with_forms, with_whole_thousands
 from suffice.importers.scores import keep_at_ends
 from suffice.importers.shape import Shape
 from suffice.importers.shapes import ROUNDS, unfold
@@ -157,14 +157,14 @@ class TableSource(ABC):
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
-        self.shape = with_forms(self.shape, columns)
+        self.shape, of_thousands = with_whole_thousands(with_forms(self.shape, columns), columns)
         try:
             self.shape, metrics = scaled_metrics(self.shape, options.metrics)
             self.plan = guess_columns(columns, metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
         refuse_averages(TableColumns(self.shape.rows), self.plan.columns)
-        self.plan.notes += [*of_ids, *of_costs]
+        self.plan.notes += [*of_ids, *of_costs, *of_thousands]
         self.shape = models_that_answer(self.shape, self.plan.columns)
         self._read_options()
         if RETURNED in options.columns:

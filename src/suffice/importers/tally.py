@@ -21,6 +21,9 @@ from suffice.importers.table_columns import WITHIN, ColumnMap
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.schema import PINNED_LABELS
 
+UNSAID = "and lost rows would look the same"
+"""What the note on ends that the log does not give says of them."""
+
 _FEW = 5
 _COPIED_LAST, _COPIED = 0.98, 0.95
 """Gold answers are suspected to be the model's own above these shares of equal last answers, and of all answers."""
@@ -248,7 +251,7 @@ class Tally:
         what = "runs" if n > self._named > 0 else "questions"
         return (
             f"{n - self.lengths[longest]} of {n} {what} have fewer than {longest} rounds: read as the loop's own stops, with what "
-            f"comes later unknown. {says if is_said else unsaid}, and lost rows would look the same: --ended rule "
+            f"comes later unknown. {says if is_said else unsaid}, {UNSAID}: --ended rule "
             "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` assumes the worst of their "
             "missing rounds"
         )

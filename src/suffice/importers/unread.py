@@ -13,7 +13,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_options
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
-from suffice.importers.judging import metric_option
+from suffice.importers.judging import ONCE, metric_option
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
@@ -23,6 +23,7 @@ from suffice.importers.names import (
     SPEAKERS,
     SYNONYMS,
     TOTAL_TOKENS,
+    counts_tokens,
     is_error_count,
     is_id_name,
     is_round_name,
@@ -49,7 +50,6 @@ _MONEY = re.compile(r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
-_OF_TOKENS = re.compile(r"(?:^|_)tok(?:en)?s?(?:_|$)")
 _TOKEN_COLUMNS = {"input": "cost.generator.uncached_tokens", "output": "cost.generator.output_tokens"}
 _TOKEN_WORDS = {
     "input": {"in", "input", "prompt", "eingabe", "entrada", "entrée", "ingresso", "输入"},
@@ -166,7 +166,8 @@ def _no_tokens_note(
     table: TableColumns, shown: Mapping[str, str], unused: Collection[str], absent: Sequence[str]
 ) -> str:
     """Return the note that no input or output tokens are read, which names the columns of tokens that may be them."""
-    names = [name for name in unused if _OF_TOKENS.search(last_name(name)) and table.numbers(name)]
+    kinds = frozenset().union(*_TOKEN_WORDS.values())
+    names = [name for name in unused if counts_tokens(name, kinds) and table.numbers(name)]
     what = " or ".join(absent)
     if not names:
         return f"no column has {what} tokens{UNCOUNTED}"
@@ -211,7 +212,7 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
         is_outcome = bool(_called([name], OUTCOME_NAMES))
         fault = table.not_a_number(name)
         if is_outcome and name in shape.outer:
-            yield f"{name!r} is known once of a question, not of each round, so it cannot judge an earlier stop"
+            yield f"{name!r} {ONCE}, so it cannot judge an earlier stop: log what each round would return, and whether it is right"
         elif fault is not None:
             scale = f"--metric-column {quoted(f'{last_name(name)}={name}:WORST,BEST')} names its words"
             expected = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -94,6 +95,21 @@ def cost_column(component: str, kind: str) -> str:
     'cost.generator.output_tokens'
     """
     return f"cost.{component}.{kind}"
+
+
+_CONFIDENCE = re.compile(
+    r"(?:^|_)(?:conf|confidence|certainty|uncertainty|p_(?:known?|true|ik|yes)|log_?probs?|probs?|probability|entropy|perplexity"
+    r"|margin|self_(?:score|rating|eval|assessment)|own_score|familiarity)(?=_|$)"
+)
+
+
+def is_confidence_name(name: str) -> bool:
+    """Return whether a column's name, in lower case with underscores, is one of a model's confidence in what it says or knows.
+
+    >>> [is_confidence_name(name) for name in ("verbal_conf", "gate_logprob", "p_known", "configuration")]
+    [True, True, True, False]
+    """
+    return _CONFIDENCE.search(name) is not None
 
 
 def column_kind(name: str, field: pa.Field | None = None) -> str:

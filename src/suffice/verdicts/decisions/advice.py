@@ -134,7 +134,8 @@ class Advice(Result):
             missing.append(failed_text(trial.totals.failed, left_out=False))
         if trial.totals.unexplained:
             missing.append(
-                f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
+                f"{trial.unexplained}: what they would have answered later is unknown, and counts at its worst; if your loop stopped there by "
+                "itself, import with --ended rule"
             )
         if trial.chosen is not None:
             unknown = float(trial.totals.open[trial.chosen]) / (max(trial.totals.n, 1) * trial.by_labels)

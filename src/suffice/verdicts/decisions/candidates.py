@@ -149,7 +149,7 @@ def candidates(
         selector: The selector of all candidates.
         highest: The highest round of all questions; tune questions alone may be shorter.
         start_round: The first round of the loop.
-        signals: Columns that are a confidence in the answer of round 0, an attempt or a run; see `gate_rules` and `give_up_rules`.
+        signals: Columns that are a confidence in the answer of a round, an attempt or a run; see `gate_rules` and `give_up_rules`.
     """
     models = attempts_of(tune)
     policies = [
@@ -165,12 +165,8 @@ def candidates(
             for one in alone
         ]
     success = abandoned(metric)
-    read: list[_LabelledRule] = []
-    if success:
-        read = give_up_rules(tune, success, signals)
-    elif signals or models or begins_closed_book(tune):
-        read = gate_rules(tune, metric, signals)
-    first = 1 if success or models else 0
+    read = give_up_rules(tune, success, signals) if success else gate_rules(tune, metric, signals)
+    first = 1 if success or models else 0 if begins_closed_book(tune) else start_round
     policies += [
         policy_for(tune, rule, max_rounds=highest, start_round=first, selector=selector, name=label)
         for label, rule in read

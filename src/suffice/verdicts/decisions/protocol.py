@@ -106,7 +106,7 @@ def decide(
         leave_out_failed: Whether to leave out questions whose recording failed; else they count as lost.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
-        signals: Columns that are a confidence in round 0, which may skip retrieval, in an attempt, or in a run that may be given up.
+        signals: Columns that are a confidence in an answer, beside those called so, or in a run that may be given up.
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.

@@ -372,7 +372,8 @@ class Trial:
         """The number of questions with fewer rounds than others and no recorded reason, in words."""
         n = self.totals.unexplained
         have = "has" if n == 1 else "have"
-        return f"{n:,} of {counted(self.totals.n, 'question')} {have} fewer than {self.loop.highest} rounds, and the log does not say why"
+        what = "no round 1" if self.loop.highest == 1 else f"fewer than {self.loop.highest} rounds"
+        return f"{n:,} of {counted(self.totals.n, 'question')} {have} {what}, and the log does not say why"
 
     @property
     def against(self) -> str:

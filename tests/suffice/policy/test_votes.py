@@ -749,7 +749,7 @@ def test_votes_that_are_counted_once_are_those_of_all_answers(pairs, n_before):
 
 @given(_ANSWERS)
 @settings(max_examples=150, deadline=None)
-def test_weighted_votes_of_a_session_are_sums_in_the_order_of_the_rounds(pairs):
+def test_weighted_votes_of_a_session_are_sums_in_order(pairs):
     rule = "(weighted_vote_share > 2) | (weighted_vote_lead > 99)"
     session = Session(policy(rule, 50, selector="last"), missing="ignore")
     totals: dict[str, float] = {}

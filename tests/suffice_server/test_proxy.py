@@ -383,8 +383,10 @@ def outcome(started, name, grade):
 
 
 def idle(started, n=1):
-    """Wait until conversations were recorded without an outcome."""
+    """Make every conversation look as if it were idle for long, and wait until some were recorded without an outcome."""
     while started.counts.get("recorded conversations", 0) < n:
+        for conversation in [*started.proxy.recorder.conversations.open.values()]:
+            conversation.last = 0.0
         time.sleep(0.05)
 
 
@@ -420,7 +422,7 @@ def test_an_outcome_before_the_first_reply_is_refused(world):
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_an_outcome_that_comes_late_is_recorded_all_the_same(world, restarts):
-    started = world(bounds=Bounds(idle=0.1))
+    started = world()
     started.loop("chat", "First?")
     first = started.last["x-suffice-conversation"]
     started.headers = {"x-suffice-conversation": "task-7"}
@@ -448,7 +450,7 @@ def test_an_outcome_that_comes_late_is_recorded_all_the_same(world, restarts):
 
 
 def test_a_late_outcome_of_an_agent_that_never_came_back_counts(world):
-    started = world(bounds=Bounds(idle=0.1))
+    started = world()
     history = [{"role": "user", "content": "Mend."}]
     started.ask("chat", history)
     started.ask("chat", history)
@@ -460,7 +462,7 @@ def test_a_late_outcome_of_an_agent_that_never_came_back_counts(world):
 
 
 def test_a_name_that_several_conversations_had_is_refused(world):
-    started = world(lambda _: "Yes.", bounds=Bounds(idle=0.1))
+    started = world(lambda _: "Yes.")
     started.headers = {"x-suffice-conversation": "task-7"}
     for number in (1, 2):
         started.loop("chat")
@@ -469,7 +471,7 @@ def test_a_name_that_several_conversations_had_is_refused(world):
 
 
 def test_an_outcome_that_cannot_be_written_is_said(world, monkeypatch):
-    started = world(bounds=Bounds(idle=0.1))
+    started = world()
     started.loop("chat")
     idle(started)
     name = started.last["x-suffice-conversation"]

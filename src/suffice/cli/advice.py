@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import typer
 
 from suffice.cli import options
@@ -17,17 +18,18 @@ from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import Table
 from suffice.errors import DataError
-from suffice.evaluation.replay.outcomes import abandoned, is_agreement
+from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
 from suffice.recordings import Recording, read_recording
-from suffice.verdicts.decisions import SAVABLE, Advice, Labels, decide, write_sheet
+from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
 _PLAIN_RULES = {
-    "answer_stable": ("answer repeats", "once the answer repeats"),
-    "stable_twice": ("repeats twice", "once the answer repeats twice"),
+    "answer_stable": "answer repeats",
+    "stable_twice": "answer repeats twice",
+    "similar": "answer hardly changes",
 }
-"""Rules that a first decision nearly always tries, as a policy and in a sentence."""
+"""Rules that a first decision nearly always tries, in words."""
 
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
@@ -105,9 +107,9 @@ class _Declared:
         ),
     ] = None
 
-    def given(self) -> dict[str, Any]:
-        """Return the arguments of `decide`."""
-        return {
+    def given(self, context: typer.Context, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
+        """Return the arguments of `decide`; what suffice.toml says holds for a first decision alone, label noise for labels, and a price for giving up."""
+        given = {
             "metric": self.metric,
             "max_loss": self.max_loss,
             "alpha": self.risk,
@@ -119,6 +121,13 @@ class _Declared:
             "min_saving": self.min_saving,
             "success_price": self.success_price,
         }
+        if is_later and is_from_file(context, "max_loss"):
+            given["max_loss"] = None
+        if (is_later or not of_labels) and is_from_file(context, "label_noise"):
+            given["label_noise"] = None
+        if is_from_file(context, "success_price") and not abandoned(self.metric or ""):
+            given["success_price"] = None
+        return given
 
 
 def decide_command(
@@ -131,7 +140,7 @@ def decide_command(
     where: Where = None,
     signal: Annotated[
         list[str] | None,
-        typer.Option("--signal", help="A column, a confidence in round 0's answer, an attempt or a run; repeatable."),
+        typer.Option("--signal", help="A confidence in an answer or a run, beside columns called so; repeatable."),
     ] = None,
     leave_out_failed: Annotated[
         bool,
@@ -161,10 +170,11 @@ def decide_command(
     Example: suffice decide run.parquet --metric em
     """
     target = out or previous or (_OUT if ask is None else _OUT_OF_LABELS)
-    labels = _labels_of(ask, path, target)
-    recording = chosen_loop(read_recording(path), where)
-    earlier = _earlier(previous, target, recording, path)
-    given, of_tune = _given(context, declared, of_labels=ask is not None, is_later=earlier is not None), tune.given()
+    labels = None if ask is None else _labels_of(ask, path, target)
+    recording = chosen_loop(read_recording(path), where) if where else read_recording(path)
+    earlier = _earlier(previous, target, recording, path) if previous or target.exists() else None
+    given = declared.given(context, of_labels=ask is not None, is_later=earlier is not None)
+    of_tune = tune.given()
     if "tune" in of_tune:
         of_tune["tune"] = tune_of_loop(of_tune["tune"], where)
     with status("comparing", quiet=output.as_json):
@@ -180,7 +190,7 @@ def decide_command(
         )
     advice = replace(advice, where=tuple(where or (earlier.where if earlier else ())))
     advice.save(target)
-    files = {"decision": target, **_written_sheet(ask, recording, advice, labels)}
+    files = {"decision": target, **({} if labels is None else _written_sheet(ask, recording, advice, labels))}
     again = ""
     if earlier is not None and advice.n == earlier.n and ask is None:
         again = (
@@ -188,47 +198,77 @@ def decide_command(
             "wrong then, judge it anew with -o OTHER.json.\n"
         )
     screen = Screen(
-        sentences=[f"{again}{_in_plain_words(_as_cap(advice.lead), advice.trial.metric)}"],
-        tables=[_in_words(table, None if output.details else advice.trial.metric) for table in advice.tables()],
+        sentences=[f"{again}{in_plain_words(advice.lead, advice.trial.metric)}"],
+        tables=[_with_caps(table) if output.details else _in_words(table, advice.trial) for table in advice.tables()],
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
-        aside={bar_heading(advice.trial.max_loss)},
+        aside={bar_heading(advice.trial.max_loss), advice.trial.cost, _score(advice.trial.metric)},
         quiet=re.compile(r"rules whose signals|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"),
         files=files,
         then=_next_step(
-            advice, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
+            advice, recording, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
         ),
     )
-    output.show({**advice.to_dict(), "file": str(target)}, screen)
+    output.show({**advice.to_dict(), "file": str(target)} if output.as_json else {}, screen)
 
 
-def _in_words(table: Table, metric: str | None) -> Table:
-    """Return a table of the decision in the words of its sentence; with None, policies and metrics keep the names that options take."""
-    rows = [tuple(_as_cap(cell) if isinstance(cell, str) else cell for cell in row) for row in table.rows]
-    if metric is None:
-        return replace(table, rows=tuple(rows))
-    names = {metric: _score(metric), "policy": "loop"}
+def _with_caps(table: Table) -> Table:
+    """Return a table of the decision in which fixed numbers of rounds are caps; policies and metrics have the names that options take."""
+    return replace(
+        table, rows=tuple(tuple(_as_cap(cell) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
+    )
+
+
+def _in_words(table: Table, trial: Trial) -> Table:
+    """Return a table of the decision in the words of its sentence."""
+    rows, score = [*_with_caps(table).rows], _score(trial.metric)
+    names = {trial.metric: score, "policy": "loop", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
     places = [place for place, column in enumerate(columns) if column.interval]
     for at, row in enumerate(rows):
-        cells = [_PLAIN_RULES.get(cell, (cell,))[0] if isinstance(cell, str) else cell for cell in row]
+        cells = [_plain_cell(cell) if isinstance(cell, str) else cell for cell in row]
         for place in places:
             cells[place] = _range(columns[place].text(cells[place]))
         rows[at] = tuple(cells)
     title = table.title.replace("others fitted the candidates", "others chose what to try")
-    return replace(table, title=title, columns=tuple(columns), rows=tuple(rows))
+    notes = tuple(_plain_rules(note) for note in table.notes)
+    return replace(table, title=title, columns=tuple(columns), rows=tuple(rows), notes=notes)
 
 
-def _in_plain_words(text: str, metric: str) -> str:
-    """Write a sentence without names of rules and metrics, and without brackets of intervals.
+def in_plain_words(text: str, metric: str) -> str:
+    """Write a sentence of an advice without names of rules and metrics, and without brackets of intervals.
 
-    >>> _in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
+    >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
     'to stop once the answer repeats would change the score (F1) by +5.6 (-10.6 to +25.9) points'
     """
-    for name, (_, words) in _PLAIN_RULES.items():
-        text = re.sub(rf"([Ss])top by {name}\b", rf"\1top {words}", text)
+    text = _as_cap(text)
+    for name, words in _PLAIN_RULES.items():
+        text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
+    text = _plain_rules(text)
     if _score(metric) != metric:
         text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {_score(metric)}", text)
     return _range(text.replace(" on tune questions", " on the questions that chose what to try"))
+
+
+def _plain_cell(text: str) -> str:
+    """Write a cell in words; how many more questions a proof takes is in the sentence.
+
+    >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more")
+    ('answer repeats twice', 'not proved yet')
+    """
+    text = _PLAIN_RULES.get(text, text)
+    return re.sub(r"^(not proved yet), about [\d,]+ more$", r"\1", _plain_rules(text))
+
+
+def _plain_rules(text: str) -> str:
+    """Write rules in words wherever they are named alone, if the name is no English word.
+
+    >>> _plain_rules("stable_twice"), _plain_rules("waits for stable_twice"), _plain_rules("answer_stable >= 1")
+    ('answer repeats twice', 'waits for answer repeats twice', 'answer_stable >= 1')
+    """
+    for name, words in _PLAIN_RULES.items():
+        if "_" in name:
+            text = re.sub(rf"(?<![\w'\"`=]){name}(?![\w'\"`]| [<>=])", words, text)
+    return text
 
 
 def _score(metric: str) -> str:
@@ -254,42 +294,40 @@ def _as_cap(text: str) -> str:
     return f"cap {alone[1]}" if alone else _FIXED.sub(r"a cap of \1", text)
 
 
-def _given(context: typer.Context, declared: _Declared, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
-    """Return what is declared; what suffice.toml says holds for a first decision alone, label noise for labels, and a price for giving up."""
-    given = declared.given()
-    if is_later and is_from_file(context, "max_loss"):
-        given["max_loss"] = None
-    if (is_later or not of_labels) and is_from_file(context, "label_noise"):
-        given["label_noise"] = None
-    if is_from_file(context, "success_price") and not abandoned(given["metric"] or ""):
-        given["success_price"] = None
-    return given
-
-
-def _labels_of(ask: Path | None, path: Path, target: Path) -> Labels | None:
-    """Read the labels of a sheet; None without one."""
-    if ask is None:
-        return None
+def _labels_of(ask: Path, path: Path, target: Path) -> Labels:
+    """Read the labels of a sheet."""
     if ask in (path, target):
         named = "log" if ask == path else "decision"
         raise DataError(f"--ask {quoted(ask)} names the {named}: give the labelling sheet a name of its own")
     return Labels.read(ask)
 
 
-def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, labels: Labels | None) -> dict[str, Path]:
-    """Write the sheet with what is to be labelled next; return its name for the screen."""
-    if ask is None or labels is None or not (advice.to_label or ask.exists()):
+def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, labels: Labels) -> dict[str, Path]:
+    """Write the sheet with what is to be labelled next, if there is anything; return its name for the screen."""
+    if ask is None or not (advice.to_label or ask.exists()):
         return {}
     write_sheet(ask, recording, advice.to_label, labels, advice.pairs)
     return {"labels": ask}
 
 
-def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice | None:
+def _diagnosing(advice: Advice, recording: Recording, path: Path) -> str:
+    """Return the command that shows the signals of right and wrong answers; "" where the sentence names what the log has to say first."""
+    metric = advice.trial.metric
+    if advice.trial.unjudged or abandoned(metric) or not has_outcome(recording, metric):
+        return ""
+    if metric in ("f1", "em"):
+        said = ""
+    elif is_agreement(metric) or np.isin(values := outcome(recording, metric), (0, 1))[np.isfinite(values)].all():
+        said = options.metric_words(metric)
+    else:  # right and wrong need a threshold
+        said = options.metric_words(f"{metric} > 0.5")
+    return f"suffice diagnose {quoted(path)}{where_words(advice.where)}{said}"
+
+
+def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice:
     """Return the decision to continue: the one that is named, or the one that the target file holds."""
     if previous is not None:
         return Advice.load(previous)
-    if not target.exists():
-        return None
     earlier = Advice.load(target)  # continue it: starting anew until the answer pleases would not be evidence
     if not earlier.knows(recording):
         raise DataError(
@@ -299,15 +337,17 @@ def _earlier(previous: Path | None, target: Path, recording: Recording, path: Pa
     return earlier
 
 
-def _next_step(advice: Advice, path: Path, target: Path, ask: Path | None, *, unjudged: bool) -> str:
+def _next_step(
+    advice: Advice, recording: Recording, path: Path, target: Path, ask: Path | None, *, unjudged: bool
+) -> str:
     """Return the command that follows from the verdict; `unjudged` is a log by whose agreement alone a verdict can be."""
-    filters = where_words(advice.where)
+    filters = where_words(advice.where) if advice.where else ""
     if advice.verdict == "do it":
         return f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}"
     if advice.trial.taken_back:
         return f"suffice decide FRESH.parquet -o OTHER.json{filters}"
     if advice.verdict != "not enough data":
-        return f"suffice diagnose {quoted(path)}"
+        return _diagnosing(advice, recording, path)
     if ask is None:
         further = f"FRESH.parquet --continue {quoted(target)}"
         return f"suffice decide {f'{quoted(path)}{ASK}' if unjudged else further}{filters}"

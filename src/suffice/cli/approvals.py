@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import typer
 
 from suffice.cli.console import printable
-from suffice.cli.parameters import is_from_file
+from suffice.cli.parameters import URL, is_from_file
 from suffice.cli.settings import DEFAULT_KEY, FILE, read_settings
 from suffice.common.files import replacing
 from suffice.errors import DataError
@@ -30,7 +30,6 @@ VARIABLE = "SUFFICE_APPROVE"
 """The environment variable with approvals for programs: ``NAME_API_KEY@https://host:443``, separated by blanks."""
 
 _KEY = "api_key_env"
-_URL = "base_url"
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -88,7 +87,7 @@ def wanted(settings: Mapping[str, Any]) -> list[Approval]:
     tables = [table for table in settings.values() if isinstance(table, Mapping)]
     values = {key.replace("-", "_"): value for part in (settings, *tables) for key, value in part.items()}
     approvals: list[Approval] = []
-    for url, key in _endpoints({_URL: None, _KEY: None, **values}):
+    for url, key in _endpoints({URL: None, _KEY: None, **values}):
         if url in values or key in values:
             approvals += _wanted(values.get(url), {values.get(key) or DEFAULT_KEY: key in values})
     return list(dict.fromkeys(approvals))
@@ -118,8 +117,6 @@ def check_approved(context: Any) -> None:
         BadParameter: An approval is missing, and there is no user to ask, or the user refuses.
     """
     values = context.params
-    if _URL not in values:
-        return
     elsewhere = values.get("on") is not None  # nodes of a cluster may have keys that this process lacks
     missing: list[Approval] = []
     for url, key in _endpoints(values):
@@ -145,9 +142,9 @@ def check_approved(context: Any) -> None:
 
 def _endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield each endpoint's parameters of address and key; a judge has the model's unless it has its own."""
-    prefixes = {name.removesuffix(ending) for ending in (_URL, _KEY) for name in values if name.endswith(ending)}
+    prefixes = {name.removesuffix(ending) for ending in (URL, _KEY) for name in values if name.endswith(ending)}
     for prefix in sorted(prefixes):
-        url, key = (prefix + own if values.get(prefix + own) is not None else own for own in (_URL, _KEY))
+        url, key = (prefix + own if values.get(prefix + own) is not None else own for own in (URL, _KEY))
         yield url, key
 
 

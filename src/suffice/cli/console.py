@@ -107,7 +107,13 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
         fit: A width that the table fits into, see `fits`; numbers stay on one line, while headings and texts may wrap.
     """
     grid = Grid(box=None, pad_edge=False, header_style="bold")
-    widths: list[int] | list[None] = [None] * len(table.columns) if fit is None else _widths(table, fit)
+    widths: list[int | None] = [None] * len(table.columns)
+    if fit is not None:  # spare width goes to the first columns that need it
+        ranges = _width_ranges(table)
+        spare = fit - _GAP * (len(ranges) - 1) - sum(least for least, _ in ranges)
+        for place, (least, whole) in enumerate(ranges):
+            widths[place] = taken = min(whole, least + spare)
+            spare -= taken - least
     for column, width in zip(table.columns, widths, strict=True):
         side: Literal["left", "right"] = "right" if column.numeric else "left"
         grid.add_column(Text(column.name), justify=side, width=width, overflow="fold")
@@ -130,17 +136,6 @@ def _width_ranges(table: Table) -> list[tuple[int, int]]:
         least = max(words, longest if column.numeric else min(longest, _TEXT_WIDTH))
         ranges.append((least, max(longest, cell_len(column.name))))
     return ranges
-
-
-def _widths(table: Table, width: int) -> list[int]:
-    """Return the widths of columns; spare width goes to the first columns that need it."""
-    ranges = _width_ranges(table)
-    spare = width - _GAP * (len(ranges) - 1) - sum(least for least, _ in ranges)
-    widths = []
-    for least, whole in ranges:
-        widths.append(min(whole, least + spare))
-        spare -= widths[-1] - least
-    return widths
 
 
 def print_table(table: Table, to: Terminal | None = None) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from suffice.cli import models, options, runs
+from suffice.cli.advice import in_plain_words
 from suffice.cli.console import say
 from suffice.cli.options import POLICY
 from suffice.cli.output import Output, Screen
@@ -86,10 +87,10 @@ def deploy_command(
     Example: suffice deploy decision.json --to langgraph
     """
     options.allowed(to, ["python", _VLLM, *frameworks()], "--to")
-    if _is_decision(path):
-        advice = Advice.load(path)
+    advice = Advice.load(path) if _is_decision(path) else None
+    if advice is not None:
         if advice.policy is None:
-            raise DataError(f"there is nothing to deploy. {advice.sentence}")
+            raise DataError(f"there is nothing to deploy. {in_plain_words(advice.sentence, advice.trial.metric)}")
         policy, sentence, target = advice.policy, advice.sentence, out or POLICY
         then = f"suffice decide FRESH.parquet --continue {quoted(path)}{runs.where_words(advice.where)}"
         notes = [_LATER]
@@ -118,7 +119,8 @@ def deploy_command(
     notes += _position_notes(policy, is_given=position is not None) + _needed_notes(policy)
     notes += _sampling_notes(policy) if to == _VLLM else []
     files = {} if target == path else {"policy": target}
-    screen = Screen(sentences=[sentence], notes=notes, files=files, then=then)
+    plain = sentence if advice is None else in_plain_words(sentence, advice.trial.metric)
+    screen = Screen(sentences=[plain], notes=notes, files=files, then=then)
     output.show({"policy": str(target), "to": to, "lines": lines, "needs": notes, "sentence": sentence}, screen)
     if not output.as_json:
         say(f"\n{lines}")

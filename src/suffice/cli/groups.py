@@ -53,7 +53,9 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(**values: Any) -> Any:
         values.pop(SET, None)
         for name, value in values.items():
-            values[name] = _mapped_over(place, value) if name in recordings else _mapped_over(_of_this_machine, value)
+            convert = place if name in recordings else _of_this_machine
+            if value is not None:
+                values[name] = [convert(one) for one in value] if isinstance(value, list) else convert(value)
         values_of = {
             name: group(**{field.name: values.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
@@ -90,10 +92,6 @@ def _as_text(hint: Any) -> Any:
     option.metavar = option.metavar or "PATH"
     texts: Any = list[str] if list in {get_origin(one) for one in (kind, *get_args(kind))} else str
     return Annotated[texts | None if type(None) in get_args(kind) else texts, option]
-
-
-def _mapped_over(function: Callable[[Any], Any], value: Any) -> Any:
-    return [function(one) for one in value] if isinstance(value, list) else None if value is None else function(value)
 
 
 def _of_this_machine(value: Any) -> Any:

@@ -23,11 +23,14 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.importers.guesses import OF_ITS_OWN
 from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
+from suffice.importers.judging import ONCE
 from suffice.importers.parted_run import PartedRun
-from suffice.importers.preview import DIFFERENT
+from suffice.importers.preview import DIFFERENT, USUAL
 from suffice.importers.table_columns import WITHIN
+from suffice.importers.tally import UNSAID
 from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
@@ -40,10 +43,14 @@ _ENDS = {
     "failed": "failed",
 }
 
-_PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]"}
+_PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]", OF_ITS_OWN}
+_PLAIN |= {"a number: a signal of your own", "a confidence by its name: a signal of your own"}
 """Reasons for a reading that the names of the two columns show."""
 
-_QUIET = re.compile(r"columns that are kept|answers are compared as|every question has \d+ rounds|policies fitted on")
+_QUIET = re.compile(
+    r"columns that are kept|answers are compared as|every question has \d+ rounds|policies fitted on|"
+    r"each record is a question, and an item in"
+)
 """Notes that nobody needs before a first decision."""
 
 _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}
@@ -326,6 +333,8 @@ def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
     ]
     runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
     said = {**_ENDS, **({"max_rounds": "have all of them"} if len(summary.ends) > 1 else {})}  # no cap may be known
+    if any(UNSAID in note for note in summary.notes):
+        said["rule"] = "ended earlier"
     ends = ", ".join(f"{n:,} {said[end]}" for end, n in summary.ends.items())
     what = "round"
     if summary.samples:
@@ -337,11 +346,17 @@ def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
     each = f"{counted(summary.rounds, what)} each" if is_even else f"up to {counted(summary.rounds, what)}: {ends}"
     readings = summary.readings if details else [item for item in summary.readings if item.how != WITHIN]
     tables = replace(summary, readings=tuple(readings)).tables()
+    if not details:
+        tables = [replace(table, title=table.title.removesuffix(USUAL)) for table in tables]
     return Screen(
         sentences=[f"{questions}, {each}"],
         tables=tables[1:],
         shown=len(tables) - 2,
-        aside={"name", DIFFERENT, *(["by"] if {item.how for item in readings} <= _PLAIN else [])},
+        aside={
+            *("name", DIFFERENT),
+            *(["n"] if is_even else []),
+            *(["by"] if {item.how for item in readings} <= _PLAIN else []),
+        },
         notes=[*summary.notes, *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},
@@ -353,6 +368,9 @@ def _next_step(summary: ImportSummary) -> str:
     """Return the next command; none if no round can be saved, which a note explains."""
     if summary.rounds <= 1 or not (summary.judged_by or any(means.answered for means in summary.by_round)):
         return ""
+    are_drafts = any(alarm.name == "drafts" for alarm in summary.alarms)
+    if not summary.judged_by and are_drafts and any(ONCE in note for note in summary.notes):
+        return ""  # an agent's messages: neither their agreement nor labels of them say whether a run succeeds
     if summary.clusters >= ENOUGH:
         return f"suffice decide {quoted(summary.path)}{'' if summary.judged_by or summary.of_steps else ASK}{where_words(summary.loops[:1])}"
     return options.replay_step(summary.path, read_recording(summary.path))

@@ -20,11 +20,11 @@ import typer
 
 from suffice._version import __version__
 from suffice.cli.console import warn
-from suffice.cli.extensions import load_extensions
+from suffice.cli.extensions import EXTENSIONS, load_extensions
 from suffice.cli.sink import current_sink
 from suffice.cli.tree import Group
 from suffice.common.files import quoted
-from suffice.common.provided import DISTRIBUTIONS
+from suffice.common.provided import DISTRIBUTIONS, installed
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
 
 _UsageError: Any = typer.BadParameter.__base__  # typer's name for this class differs between versions
@@ -71,7 +71,8 @@ def common(
     Exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """  # noqa: D205 - one paragraph: the help has 40 lines
     del debug, version  # read from the arguments by `run`, which outlives a failing parse
-    load_extensions(extension or ())
+    if extension or installed(EXTENSIONS):
+        load_extensions(extension or ())
 
 
 def _root() -> Any:

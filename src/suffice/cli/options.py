@@ -165,7 +165,9 @@ class Pricing:
         return None if self.model is None else list_price(self.model).price
 
     def of(self, recording: Recording) -> Price | dict[str, Price] | None:
-        """Return the prices of the recorded components."""
+        """Return the prices of the recorded components; None if none are given."""
+        if self.prices is None and self.model is None:
+            return None
         return self.price() or prices_of(self.prices, recording)
 
 

@@ -7,6 +7,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -25,15 +26,19 @@ _OTHER_NOTES = 6
 """The most notes on a screen in addition to the necessary ones."""
 
 _NEEDED = re.compile(
-    r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|no answer|got lost|^not read:|^problem:|WARNING",
+    r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|no answer|got lost|known once|^not read:|^problem:|WARNING",
     re.IGNORECASE,
 )
 """Notes without which a figure would mislead; they are shown with their advice."""
 
-_OPTION = re.compile(r"--[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?(?: --[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?)*")
-"""Options with their values, one after another."""
+_OPTION = r"--[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?"
+_COMMAND = re.compile(rf"`[^`]*`|(?:\bsuffice(?: [\w./-]+)+ )?{_OPTION}(?: {_OPTION})*")
+"""Commands, and options with their values, one after another: what a reader copies."""
 
 _SENTENCE = re.compile(r"(?<=[^.\d][.]) +(?=[A-Z])")
+_NO_BREAK = "\ue000"
+"""Stands for a space at which a line must not end; a private character, which no text has."""
+
 _FIGURES = re.compile(r"[\d.,%]+")
 
 
@@ -107,8 +112,8 @@ class Screen:
         least = sum(map(len, texts[: max(needed, 2)]))
         for place, whole in enumerate(self.tables[: self.shown], start=1):
             most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
-            table = _with_rows_that_fit(_narrowed(whole, self.aside, width), width, most)
-            room -= _print(table, width)
+            table = _fitted(whole, self.aside, width, most)
+            room -= _print(table, width, n_left=len(whole.rows) - len(table.rows))
             hidden["column"] += len(whole.columns) - len(table.columns)
             hidden["row"] += len(whole.rows) - len(table.rows)
         while texts and sum(map(len, texts)) > room:
@@ -126,25 +131,29 @@ def _without_cautions(notes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _wrapped(texts: Iterable[str], width: int) -> list[str]:
-    return [
-        line for text in texts for line in textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
-    ]
+    r"""Return the lines of texts; none begins within an option and its value, or a short command.
+
+    >>> _wrapped(["it is read; --column answer=reply reads it otherwise"], 20)
+    ['it is read; --column', 'answer=reply reads', 'it otherwise']
+    >>> _wrapped(["it is read; --column answer=reply reads it otherwise"], 30)
+    ['it is read;', '--column answer=reply reads it', 'otherwise']
+    """
+    parts = re.compile(rf"`[^`]*`|{_OPTION}")
+
+    def joined(match: re.Match[str]) -> str:
+        return match[0] if len(match[0]) > width else match[0].replace(" ", _NO_BREAK)
+
+    wrapped = partial(textwrap.wrap, width=width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for text in texts for line in wrapped(parts.sub(joined, text))]
 
 
-def _narrowed(table: Table, aside: Collection[str], width: int) -> Table:
-    """Drop the columns `aside` of a table, then its last columns, until it fits the width."""
-    places = [place for place, column in enumerate(table.columns) if column.name not in aside]
-    while True:
-        columns = tuple(table.columns[place] for place in places)
-        rows = tuple(tuple(row[place] for place in places) for row in table.rows)
-        narrowed = replace(table, columns=columns, rows=rows)
-        if len(places) == 1 or fits(narrowed, width):
-            return narrowed
+def _fitted(whole: Table, aside: Collection[str], width: int, lines: int) -> Table:
+    """Drop the columns `aside` of a table, then its last columns until it fits the width, and its last rows until it fits the lines."""
+    places = [place for place, column in enumerate(whole.columns) if column.name not in aside]
+    table = whole.with_columns(places)
+    while len(places) > 1 and not fits(table, width):
         places.pop()
-
-
-def _with_rows_that_fit(table: Table, width: int, lines: int) -> Table:
-    """Return a table with as many of its rows as fit into a number of lines."""
+        table = whole.with_columns(places)
     table = replace(table, rows=table.rows[:lines])
     while len(table.rows) > 1 and (over := _height(table, width) - lines) > 0:
         table = replace(table, rows=table.rows[: -max(1, over // 4)])
@@ -157,11 +166,13 @@ def _height(table: Table, width: int) -> int:
     return len(_wrapped([table.title], width)) + len(lines) + 1
 
 
-def _print(table: Table, width: int) -> int:
+def _print(table: Table, width: int, *, n_left: int = 0) -> int:
+    """Print a table, and the number of rows that are left out instead of an empty line; return the number of lines."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)
-    console.print()
+    more = f"... {counted(n_left, 'more round' if table.columns[0].name == 'round' else 'more row')}"
+    say(more if n_left else "")
     return _height(table, width)
 
 
@@ -195,6 +206,8 @@ def _shortened(sentence: str, most: int) -> str:
     'it is read ...'
     >>> _shortened("it is read; --column 'a=b c' reads it otherwise", 36)
     "it is read; --column 'a=b c' ..."
+    >>> _shortened("it holds several: `suffice decide --where model=x` judges one", 40)
+    'it holds several ...'
     >>> _shortened("prices say what is paid (suffice decide --prices), else nothing", 50)
     'prices say what is paid ...'
     """
@@ -203,7 +216,7 @@ def _shortened(sentence: str, most: int) -> str:
     if short == plain:
         return plain
     kept = len(short.removesuffix(" ..."))
-    kept = next((own.start() for own in _OPTION.finditer(plain) if own.start() <= kept < own.end()), kept)
+    kept = next((own.start() for own in _COMMAND.finditer(plain) if own.start() <= kept < own.end()), kept)
     if plain.count("(", 0, kept) > plain.count(")", 0, kept):
         kept = plain.rindex("(", 0, kept)
     return plain[:kept].rstrip(" ;:,(") + " ..."

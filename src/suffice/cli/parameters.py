@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
@@ -31,6 +31,9 @@ _ENDPOINT = ("base-url", "model", "api-key-env")
 
 SET = "set_values"
 """The parameter of `--set`."""
+
+URL = "base_url"
+"""The parameter of the endpoint."""
 
 _DROPPED: Mapping[tuple[str, str], str] = {
     ("replay", "stream"): "replay reads a large recording in blocks by itself",
@@ -209,10 +212,9 @@ def _named_fields(group: Any) -> Iterator[tuple[Any, str]]:
 
 
 @contextmanager
-def taking_from_file(context: Any) -> Iterator[None]:
-    """Record, while a command runs, which of its values come from the file, for the groups of options."""
-    names = frozenset(one.name for one in context.command.params if is_from_file(context, one.name))
-    token = _from_file.set(names)
+def taking_from_file(names: Iterable[str]) -> Iterator[None]:
+    """Record, while a command runs, which of its parameters have values from the file, for the groups of options."""
+    token = _from_file.set(frozenset(names))
     try:
         yield
     finally:
@@ -307,19 +309,24 @@ def is_from_file(context: Any, parameter: str) -> bool:
     return getattr(context.get_parameter_source(parameter), "name", "") == "DEFAULT_MAP"
 
 
-def _is_given(context: Any, parameter: str) -> bool:
+def is_given(context: Any, parameter: str) -> bool:
+    """Return whether the value of a running command's parameter comes from the command line."""
     return getattr(context.get_parameter_source(parameter), "name", "") == "COMMANDLINE"
 
 
-def note_settings(context: Any) -> None:
-    """List on standard error the values that a command takes from the file, before it runs."""
+def note_settings(context: Any, parameters: Sequence[Any]) -> None:
+    """List on standard error the values that a command takes from the file, and which model `--base-url` asks, before it runs.
+
+    Args:
+        context: The command.
+        parameters: Those with values from the file.
+    """
     if current_sink() is not None:  # in a worker, the driver has said so
         return
-    if _is_given(context, "base_url") and not _is_given(context, "model") and context.params.get("model"):
+    if is_given(context, URL) and not is_given(context, "model") and context.params.get("model"):
         own = read_settings().get("model")
         left = "" if own is None else f", since {_shown(own)} of {FILE} belongs to the endpoint there"
         warn(f"note: the model asked at --base-url is {context.params['model']}{left}; --model NAME asks another")
-    parameters = [one for one in context.command.params if is_from_file(context, one.name)]
     if not parameters:
         return
     tables = [table for table in read_settings().values() if isinstance(table, dict)]

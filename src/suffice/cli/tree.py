@@ -17,19 +17,22 @@ from typing import Any, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from suffice.cli.approvals import check_approved
 from suffice.cli.groups import expanded, settings_of
 from suffice.cli.parameters import (
+    SET,
+    URL,
     SettingParameter,
     check_set,
     defaults_of,
+    is_from_file,
+    is_given,
     name_place,
     note_settings,
     replacement,
     settings_in,
     taking_from_file,
 )
-from suffice.cli.settings import read_settings
+from suffice.cli.settings import FILE, read_settings
 from suffice.common.provided import by_name, load_entry, package_of
 from suffice.errors import DataError, MissingExtraError, did_you_mean
 
@@ -249,13 +252,14 @@ class Group(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Import and return a command, with its name and its arguments."""
         name, *rest = args
-        if name in self.list_commands(ctx):
-            command = command_at(f"{self.place} {name}".strip())
-            if name != "init" and not {"--help", "-h"} & set(rest):  # help must work even if the file is wrong
+        words = f"{self.place} {name}".strip()
+        if words in _places():
+            command = command_at(words)
+            # Help must work even if the file is wrong.
+            if FILE.exists() and name != "init" and not {"--help", "-h"} & set(rest):
                 ctx.default_map = {name: defaults_of(command, rest, read_settings(), every_setting)}
             return name, command, rest
         if not ctx.resilient_parsing:
-            words = f"{self.place} {name}".strip()
             if words in TREE:
                 raise MissingExtraError(f"suffice {words}", distribution=TREE[words].distribution)
             ctx.fail(f"there is no command {name!r}.{did_you_mean(name, self.list_commands(ctx))}")
@@ -276,15 +280,21 @@ class Command(TyperCommand):
                 ctx.fail(advice)
             error.ctx = error.ctx or ctx
             raise
-        check_set(ctx)
+        if ctx.params.get(SET):
+            check_set(ctx)
         return rest
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
-        note_settings(ctx)
-        check_approved(ctx)
+        from_file = [one for one in self.params if is_from_file(ctx, str(one.name))]
+        if from_file or is_given(ctx, URL):
+            note_settings(ctx, from_file)
+        if URL in ctx.params:  # else it sends no key anywhere
+            from suffice.cli.approvals import check_approved
+
+            check_approved(ctx)
         try:
-            with taking_from_file(ctx):
+            with taking_from_file(str(one.name) for one in from_file):
                 return super().invoke(ctx)
         except typer.BadParameter as error:
             name_place(ctx, error)

@@ -18,7 +18,6 @@ from glob import escape
 from pathlib import Path
 from typing import IO, Any, cast
 
-from suffice.common.code_pages import page_of
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, MissingExtraError, SufficeError
 
@@ -397,6 +396,8 @@ def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
     try:
         return raw.decode(errors=errors)
     except UnicodeDecodeError as error:
+        from suffice.common.code_pages import page_of
+
         wrong, file = raw[error.start : error.start + 1], where.partition(", line ")[0]
         page, may_be = page_of(raw, error.start)
         hint = f". If it is {may_be!r}, as in {page}:  {_to_utf8(file, page)}" if may_be else ""

@@ -7,7 +7,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -161,6 +161,11 @@ class Table:
         getters = [attrgetter(value) if isinstance(value, str) else value for value in columns.values()]
         rows = tuple(tuple(value(item) for value in getters) for item in items)
         return cls(title=title, columns=tuple(columns), rows=rows, notes=tuple(notes))
+
+    def with_columns(self, places: Sequence[int]) -> Table:
+        """Return the table with the columns at these places only, in their order."""
+        columns = tuple(self.columns[place] for place in places)
+        return replace(self, columns=columns, rows=tuple(tuple(row[place] for place in places) for row in self.rows))
 
     def texts(self) -> list[list[str]]:
         """Return every cell as printed."""

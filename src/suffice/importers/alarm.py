@@ -10,8 +10,9 @@ from typing import Any, Literal
 from suffice.common.results import UNLESS_EMPTY
 from suffice.common.tables import CAUTION
 from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices
 from suffice.importers.facts import Facts
-from suffice.importers.names import RUNS, last_name
+from suffice.importers.names import RUNS, in_log, last_name
 from suffice.recordings.runs import RUN_FILE
 
 
@@ -67,7 +68,17 @@ class Read:
 
     def was_guessed(self, ours: str) -> bool:
         """Return whether a table's column was read without the user's word; other formats say what their fields are."""
-        return self.source == "tabular" and ours not in (self.options.get("columns") or {})
+        return self.is_table and ours not in self.said
+
+    @property
+    def is_table(self) -> bool:
+        """True if rows of a table were read, whose columns were guessed or named by the user."""
+        return self.source == "tabular"
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """The columns that the user names, by our names."""
+        return self.options.get("columns") or {}
 
     @property
     def samples(self) -> bool:
@@ -75,7 +86,7 @@ class Read:
         return bool(self.options.get("samples"))
 
 
-Doubt = tuple[str, dict[str, tuple[dict[str, Any], str]]] | tuple[str, dict[str, tuple[dict[str, Any], str]], str]
+Doubt = tuple[str, Choices] | tuple[str, Choices, str]
 """The sentence of an alarm, the other readings that answer it, and the one of them that the log itself confirms, if any."""
 
 
@@ -89,5 +100,5 @@ def used_columns(read: Read) -> set[str]:
     names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}
     names |= {ours.partition(" ")[0] for ours in read.columns}
     if read.facts.trajectories > read.facts.clusters:  # columns of these names tell the runs of a question apart
-        names |= {name for name in read.facts.own.columns if last_name(name.removeprefix("imported_")) in RUNS}
+        names |= {name for name in read.facts.own.columns if last_name(in_log(name)) in RUNS}
     return names | {f"imported_{name}" for name in names}

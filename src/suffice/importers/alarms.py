@@ -18,13 +18,12 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers import gold_alarms, order_alarms, own_alarms, reply_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
-from suffice.importers.facts import Facts
+from suffice.importers.choices import Choices, in_options, of_each, of_options, of_rows
+from suffice.importers.facts import SCORES, Facts
 from suffice.importers.fields import single_name
-from suffice.importers.gold_alarms import SCORES
-from suffice.importers.names import MOST_SPEAKERS, REPEATS, last_name
+from suffice.importers.names import MOST_SPEAKERS, REPEATS, in_log, last_name
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
-from suffice.importers.reply_alarms import of_each, of_rows
-from suffice.importers.run_outcomes import LAST_ROUND
+from suffice.importers.scores import LAST_ROUND
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
 from suffice.policy.normalizers import MATCH
@@ -88,9 +87,9 @@ def find_alarms(read: Read) -> list[Alarm]:
 def _equal_answers(read: Read) -> Iterator[Doubt]:
     """Nearly all questions have equal answers only, while another text varies: a gold answer or an input was read."""
     facts = read.facts
-    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or read.source != "tabular":
+    if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or not read.is_table:
         return
-    passages = [name for name in facts.beside if is_of_passages(name.removeprefix("imported_"))]
+    passages = [name for name in facts.beside if is_of_passages(in_log(name))]
     if passages and facts.several >= _UNCOUNTED and read.columns.get("round") == "order of the rows":
         yield from _passages_as_rounds(facts, passages)
         return
@@ -98,15 +97,13 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
     for name, n in said_beside.most_common(1):
         if n >= _CHANGING * facts.several:
             answer = read.columns.get("answer", "answer")
-            said = name.removeprefix("imported_") if name != "text" else read.columns.get("text", name)
+            said = in_log(name) if name != "text" else read.columns.get("text", name)
             golds = read.columns.get("golds")
-            readings = answer_readings(answer, [said], golds, may_be_gold=golds is None)
             sentence = (
                 f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, while {said!r} varies between "
                 f"the rounds of {n:,}: {answer!r} may be a gold answer or an input, and {said!r} what the model said"
             )
-            choices = {option: ({"columns": columns}, meaning) for option, (columns, meaning) in readings.items()}
-            yield sentence, choices
+            yield sentence, in_options(answer_readings(answer, [said], golds, may_be_gold=golds is None))
 
 
 def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Doubt]:
@@ -115,7 +112,7 @@ def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Dou
     if facts.beside[name] >= _MOSTLY * facts.several:
         sentence = (
             f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, and their rows, which nothing counts, "
-            f"differ in {name.removeprefix('imported_')!r}: if each is a passage that one answer was given from, there is nothing to stop"
+            f"differ in {in_log(name)!r}: if each is a passage that one answer was given from, there is nothing to stop"
         )
         yield sentence, {}
 
@@ -127,36 +124,26 @@ def _empty_answers(read: Read) -> Iterator[Doubt]:
     is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
     said = gold_alarms.marks_like_golds(facts)
     is_unjudged = not (facts.answers or said) and gold_alarms.has_own_score(facts)  # by its scores alone
-    if is_mostly_empty and not is_unjudged and read.source == "tabular":
+    if is_mostly_empty and not is_unjudged and read.is_table:
         where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
             f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
-        theirs = [read.columns.get(f"{name} (metric)", name) for name in said]
-        yield (
-            sentence,
-            {
-                f"--column {quoted(f'answer={name}')}": (
-                    {"columns": {"answer": name}},
-                    f"{name!r} is what the model said",
-                )
-                for name in theirs
-            },
-        )
+        choices: Choices = {}
+        for theirs in [read.columns.get(f"{name} (metric)", name) for name in said]:
+            choices |= of_options(f"{theirs!r} is what the model said", columns={"answer": theirs})
+        yield sentence, choices
 
 
 def _one_question(read: Read) -> Iterator[Doubt]:
     """All trajectories are about one question, by its text: it may be an instruction or an example."""
     facts, text = read.facts, read.columns.get("question")
     is_one = facts.clusters == 1 and _ENOUGH <= facts.trajectories < facts.rounds
-    if is_one and text and read.source == "tabular":
+    if is_one and text and read.is_table:
         sentence = f"all {facts.trajectories:,} trajectories have the same question in {text!r}: it may be an instruction or an example"
         own = read.columns.get("question_id", "record")
-        yield (
-            sentence,
-            {"--column question=": ({"columns": {"question": ""}}, f"each {own!r} is a question of its own")},
-        )
+        yield sentence, of_options(f"each {own!r} is a question of its own", columns={"question": ""})
 
 
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
@@ -164,20 +151,20 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     facts = read.facts
     last = max((r for r, n in facts.answered.items() if n), default=0)
     empty = [r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r] and r < last]
-    if not empty or read.source != "tabular":  # other formats say what a round is
+    if not empty or not read.is_table:  # other formats say what a round is
         return
     sentence = (
         f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have no answer in any question: they are "
         "steps of the loop, and only steps that end with an answer are rounds"
     )
-    choices: dict[str, tuple[dict[str, Any], str]] = {}
+    choices: Choices = {}
     for name, (answering, others) in facts.kinds.items():
         if len(answering) == 1 and answering.isdisjoint(others) and answering != {"None"}:
-            theirs, (value,) = name.removeprefix("imported_"), answering
+            theirs, (value,) = in_log(name), answering
             choices |= of_rows(theirs, value, f"rounds are rows whose {theirs!r} is {value!r}")
     single = {name: own for name, own in facts.changing.items() if len(own[0]) == 1 and own[1] - own[0]}
     for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
-        theirs, (value,) = name.removeprefix("imported_"), single[name][0]
+        theirs, (value,) = in_log(name), single[name][0]
         choices |= of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
     answer = read.columns.get("answer", "answer")
     name = "answer" if answer.startswith("items of ") else answer
@@ -187,7 +174,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
 def _copied_rounds(read: Read) -> Iterator[Doubt]:
     """The answers of a round are those of the round before in every question: its rows may be copies, for which nothing was called."""
     facts = read.facts
-    if facts.several == facts.equal or read.source != "tabular" or read.samples:
+    if facts.several == facts.equal or not read.is_table or read.samples:
         return
     copied = [r for r in facts.rows if facts.changes[r, False] >= _MANY and not facts.changes[r, True]]
     mark = "".join(_marks_of_last(facts))
@@ -211,7 +198,7 @@ def _marks_of_last(facts: Facts) -> Iterator[str]:
         return
     for name, (last, others) in facts.last_kinds.items():
         if len(last) == 1 and others and last.isdisjoint(others):
-            theirs, (value,) = name.removeprefix("imported_"), last
+            theirs, (value,) = in_log(name), last
             option = (
                 f" (--where {quoted(f'{theirs}={next(iter(others))}')} leaves them out)" if len(others) == 1 else ""
             )
@@ -225,7 +212,7 @@ def _drafts(read: Read) -> Iterator[Doubt]:
     if not facts.answers or facts.normalizer in _OWN_TEXTS:
         return
     mean = facts.characters / facts.answers
-    means = "they are drafts or whole replies, so answer_stable, agreement and votes mean little"
+    means = "they are drafts or whole replies, so repeated answers, agreement and votes mean little"
     if mean > _PARAGRAPH:
         yield f"answers have {mean:,.0f} characters on average: {means}", {}
     elif facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating:
@@ -277,9 +264,9 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
 
 def _other_systems(read: Read) -> Iterator[Doubt]:
     """The rounds of a question come from other models, systems or files."""
-    facts, said = read.facts, (read.options.get("columns") or {}).get("round", "")
+    facts, said = read.facts, read.said.get("round", "")
     for name, n in facts.systems.most_common(1):
-        theirs = name.removeprefix("imported_")
+        theirs = in_log(name)
         if 2 * n > facts.trajectories and not (read.samples or said.startswith(f"{theirs}:")):
             counts = read.columns.get("round", "round")
             sentence = (
@@ -319,8 +306,8 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
     said = Counter({name: n for name, n in facts.speakers.items() if of_actions or last_name(name) != "action"})
     for name, n in said.most_common(1):
         values = [value for value, _ in facts.said_by[name].most_common()]
-        theirs = name.removeprefix("imported_")
-        are_stages = (read.options.get("columns") or {}).get("round", "").startswith(f"{theirs}:")
+        theirs = in_log(name)
+        are_stages = read.said.get("round", "").startswith(f"{theirs}:")
         is_usual = 2 * n > facts.trajectories and not (read.samples or are_stages)
         if n >= _FEW and is_usual and len(values) <= MOST_SPEAKERS:
             sentence = (
@@ -332,7 +319,7 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
 
 def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:
     """Return a check of tables alone, whose rows can be chosen with ``--where``, or of other formats alone."""
-    return lambda read: check(read) if (read.source == "tabular") is tables else iter(())
+    return lambda read: check(read) if read.is_table is tables else iter(())
 
 
 def _sample_list(read: Read) -> Iterator[Doubt]:

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.names import (
     FEEDBACK,
     GOLDS,
@@ -25,8 +25,9 @@ from suffice.importers.names import (
     is_round_name,
     last_name,
     plain_name,
+    words,
 )
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.table_columns import TableColumns, several_rows
 from suffice.policy.metrics import normalize_answer
 
 FEW = 0.01
@@ -66,13 +67,11 @@ _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
 _REPLY = re.compile(
     rf"(?:{_WHO}|raw|full)_(?:output|response|reply|completion|generation|text|message)|generated|hypothesis"
 )
-_OTHER_TEXTS = (
-    *("finish_reason", "stop_reason", "error", "cluster", "end", "split", "member", "status", "type", "kind"),
-    *("error_type", "exception", "error_message", "stderr", "traceback", "stack_trace", "at", "when"),
-    *("sub_question", "subquestion", "sub_query"),
-    *("role", "node", "event", "event_type", "speaker", "sender", "author", "step_type", "span_type", "component"),
-    *("context", "contexts", "passage", "passages", "document", "documents", "evidence", "retrieved", "search_query"),
-    *("title", "titles", "source", "url", "stage", "phase"),
+_OTHER_TEXTS = words(
+    "finish_reason stop_reason error cluster end split member status type kind error_type exception "
+    "error_message stderr traceback stack_trace at when sub_question subquestion sub_query role node "
+    "event event_type speaker sender author step_type span_type component context contexts passage "
+    "passages document documents evidence retrieved search_query title titles source url stage phase"
 )
 _OF_PASSAGES = re.compile(
     r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
@@ -83,24 +82,11 @@ _OF_PASSAGES = re.compile(
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
 _ARGUMENTS = frozenset(
-    {
-        "tool_args",
-        "tool_arguments",
-        "tool_input",
-        "tool_call",
-        "args",
-        "arguments",
-        "action",
-        "action_input",
-        "parameters",
-    }
+    words("tool_args tool_arguments tool_input tool_call args arguments action action_input parameters")
 )
 """Objects with the arguments of a tool."""
 
-THOUGHTS = (
-    *("observation", "observations", "thought", "thoughts", "reasoning"),
-    *("rationale", "explanation", "justification"),
-)
+THOUGHTS = words("observation observations thought thoughts reasoning rationale explanation justification")
 """Names of what an agent does, and of what it sees or thinks, which is no answer."""
 
 _VERDICTS = frozenset({"good", "bad", "right", "wrong", "ok", "okay", "error", "helpful", "unhelpful"})
@@ -126,7 +112,7 @@ def refuse_gold_as_answer(
         golds: The column of gold answers; "" if the user says that there is none, None if none is known.
         unread: Columns that may be a text of the model, since they are not read as anything else.
     """
-    several = {key for key, n in Counter(map(str, ids)).items() if n > 1}
+    several = several_rows(ids)
     if not several:
         return  # one row a question: there is nothing to stop, and another message says so
     others = [name for name in unread if _is_other_text(table, name, answer)]
@@ -165,7 +151,7 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
             f"last {reply!r}, such as {said!r:.40}. A loop can stop only where each round has an answer: if these are steps to a "
             "later one, log an answer in each",
             "columns",
-            {_options({"answer": reply}): ({"answer": reply}, f"{reply!r} is an answer in each round")},
+            of_columns({"answer": reply}, f"{reply!r} is an answer in each round"),
         )
 
 
@@ -183,7 +169,7 @@ def refuse_unread_answer(
     What an agent does may be its answer only if each action has a score.  Where rows are rounds without a score, texts of
     numbers and lists of texts may be answers, too, unless the outcome of each task is known, as of an agent that uses tools.
     """
-    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    several = len(several_rows(ids))
     texts = [name for name in unread if table.filled(name) and table.is_text(name)]
     plain = {name: last_name(name) for name in texts}
     names = [name for name in texts if plain[name] not in (THOUGHTS if is_scored else (*THOUGHTS, *ACTIONS))]
@@ -197,14 +183,14 @@ def refuse_unread_answer(
             name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled") and table.filled(name)
         ]
     if names:
-        choices: dict[str, tuple[Any, str]] = {
-            _options({"answer": name}): ({"answer": name}, f"{name!r} is what the model said") for name in names
-        }
+        choices: Choices = {}
+        for name in names:
+            choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
         raise UnsettledError(
             f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
             f"{'differs' if len(names) == 1 else 'differ'} between the rows of a question",
             "columns",
-            {**choices, "--column answer=": ({"answer": ""}, "there is none")},
+            choices | of_columns({"answer": ""}, "there is none"),
         )
 
 
@@ -231,7 +217,7 @@ def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[s
         names: The columns called like a class that are not read.
         golds: The column of gold answers; "" if none is known.
     """
-    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    several = len(several_rows(ids))
     right = {*map(str, table.column(golds))} - {"None"} if golds else set()
     for name in names:
         said = {*map(str, table.column(name))} - {"None"}
@@ -280,7 +266,7 @@ def gold_beside(table: TableColumns, ids: Sequence[Any], answer: str, unread: Co
 
 def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collection[str]) -> None:
     """Raise if a column of no usual name has another one beside it that is called after it as its gold answer."""
-    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    several = len(several_rows(ids))
     for name in unread:
         gold = gold_beside(table, ids, name, unread) if is_model_text(name) and table.changing_in(name, ids) else None
         if gold is not None and several >= _ENOUGH:
@@ -289,7 +275,7 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
             raise UnsettledError(
                 f"no column is called like an answer, but {gold!r} like the gold answer of {name!r}",
                 "columns",
-                {_options(columns): (columns, meaning)},
+                of_columns(columns, meaning),
             )
 
 
@@ -300,16 +286,10 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
     """
     name = "" if golds and table.constant_in(golds, ids) else other_questions(table, ids, key)
     if name:
-        several = sum(n > 1 for n in Counter(map(str, ids)).values())
+        several = len(several_rows(ids))
         has_rounds = _has_rounds(table, ids, name)
-        own = {"question_id": name, "run": key}
-        choices = {
-            _options(own): (
-                own,
-                f"each {name!r} is a question, and the rows up to the next one of its {key!r} are its rounds",
-            )
-        }
-        first = {"question_id": key}
+        meaning = f"each {name!r} is a question, and the rows up to the next one of its {key!r} are its rounds"
+        each = of_columns({"question_id": name, "run": key}, meaning) if has_rounds else {}
         meaning = f"all rows of one {key!r} are about its first question: each reply is a round"
         said = (
             "the rows may be rounds of several questions"
@@ -320,7 +300,7 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
             f"{name!r} differs between the rows of {table.changing_in(name, ids):,} of {several:,} values of {key!r}: if a user asks something "
             f"else each time, {said}",
             "columns",
-            {**(choices if has_rounds else {}), _options(first): (first, meaning)},
+            each | of_columns({"question_id": key}, meaning),
         )
 
 
@@ -332,7 +312,7 @@ def _has_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
 
 def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
     """Return the column of what a user asks, if it is something else in nearly every row of a conversation; else ""."""
-    several = sum(n > 1 for n in Counter(map(str, ids)).values())
+    several = len(several_rows(ids))
     names = [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)]
     if not names and _SESSION.fullmatch(last_name(key)):
         names = [name for name in table.names if last_name(name) in _QUERIES and table.is_text(name)]
@@ -422,19 +402,12 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
     return f"{doubt}: {place} has {answer}={said!r:.40} and {other}={text!r:.40}"
 
 
-def answer_readings(
-    answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool
-) -> dict[str, tuple[Any, str]]:
+def answer_readings(answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool) -> Choices:
     """Return the possible readings by their options; each names both answers and gold answers."""
     kept = {"golds": golds} if golds else {}
-    result: dict[str, tuple[Any, str]] = {}
+    result: Choices = {}
     for name in candidates:
         columns = {"answer": name, **({"golds": answer} if may_be_gold else kept)}
         gold = f", and {answer!r} the gold answer" if may_be_gold else ""
-        result[_options(columns)] = (columns, f"{name!r} is what the model said{gold}")
-    result[_options({"answer": answer, **kept})] = ({"answer": answer, **kept}, f"{answer!r} is what the model said")
-    return result
-
-
-def _options(columns: dict[str, str]) -> str:
-    return " ".join(f"--column {quoted(f'{ours}={theirs}')}" for ours, theirs in columns.items())
+        result |= of_columns(columns, f"{name!r} is what the model said{gold}")
+    return result | of_columns({"answer": answer, **kept}, f"{answer!r} is what the model said")

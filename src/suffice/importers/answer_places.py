@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import starmap
 from typing import Any
 
-from suffice.importers.names import PARSED_ANSWERS, plain_name
+from suffice.importers.names import PARSED_ANSWERS, words_in
 from suffice.policy.numbers_in_text import is_number_alone
 from suffice.policy.signals.position import AnswerPosition, PositionKind
 from suffice.policy.signals.text import strip_thinking
@@ -109,7 +109,7 @@ def _often(found: Iterable[Collection[str]]) -> list[str]:
 
 
 def _is_usual(name: str) -> bool:
-    return not _ANSWERS.isdisjoint(re.split(r"[_.]", plain_name(name)))
+    return not _ANSWERS.isdisjoint(words_in(name))
 
 
 def _between_marks(texts: Sequence[str]) -> list[AnswerPosition]:

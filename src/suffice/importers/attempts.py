@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
-from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices, of_options
 from suffice.importers.names import last_name
+from suffice.importers.records import places_of
 from suffice.importers.table_columns import TableColumns
 from suffice.recordings.runs import MODEL_NAMES, is_of_judge
 
@@ -32,32 +32,22 @@ def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str]) 
             if not models:
                 continue
             orders = in_turn(model, models)
-            rows = {
-                f"--column {quoted(f'round={name}')}": (
-                    {"columns": {"round": name}},
-                    f"{name!r} counts the rounds of one loop",
-                )
-            }
+            rows = of_options(f"{name!r} counts the rounds of one loop", columns={"round": name})
+            own = of_options(f"each {model} is a loop of its own, with one answer", columns={"run": model})
             raise UnsettledError(
                 f"{name!r} counts the rows of every question, and each of its numbers has a {model} of its own ({cut_list(models)}): are these "
                 "asked in turn, until an answer is accepted, or is each a loop of its own?",
                 "options",
-                {**(orders or rows), f"--column {quoted(f'run={model}')}": _own_loops(model)},
+                (orders or rows) | own,
             )
 
 
-def in_turn(model: str, models: Sequence[str]) -> dict[str, tuple[dict[str, Any], str]]:
+def in_turn(model: str, models: Sequence[str]) -> Choices:
     """Return the option that reads models as attempts in an order; nothing if they cannot be written in it."""
     order = ",".join(models)
     if any("," in name for name in models) or len(order) > _LONGEST:
         return {}
-    column = f"{model}:{order}"
-    return {
-        f"--column {quoted(f'round={column}')}": (
-            {"columns": {"round": column}},
-            "they are asked in turn, in this order",
-        )
-    }
+    return of_options("they are asked in turn, in this order", columns={"round": f"{model}:{order}"})
 
 
 def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
@@ -72,10 +62,6 @@ def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
     return ""
 
 
-def _own_loops(model: str) -> tuple[Mapping[str, Any], str]:
-    return {"columns": {"run": model}}, f"each {model} is a loop of its own, with one answer"
-
-
 def _model_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
     for name in table.names:
         if last_name(name) in MODEL_NAMES and not is_of_judge(name) and name not in used:
@@ -84,7 +70,7 @@ def _model_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
 
 def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, name: str) -> list[str]:
     """Return the model of each number, in order; empty unless each number has one, and counts the rows of nearly every question."""
-    numbers = [int(float(value)) for value in table.column(name)]
+    numbers = table.whole_numbers(name)
     pairs = {*zip(numbers, map(str, table.column(model)), strict=True)}
     if (
         not 1 < len(pairs) <= _MOST
@@ -92,10 +78,7 @@ def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, name:
         or len(pairs) != len({m for _, m in pairs})
     ):
         return []
-    own: dict[str, list[int]] = {}
-    for key, n in zip(ids, numbers, strict=True):
-        own.setdefault(key, []).append(n)
-    several = [sorted(rows) for rows in own.values() if len(rows) > 1]
+    several = [sorted(numbers[place] for place in own) for own in places_of(ids).values() if len(own) > 1]
     lowest = min(numbers)
     whole = sum(rows == [*range(lowest, lowest + len(rows))] for rows in several)
     if lowest > 1 or len(several) < _ENOUGH or whole < _NEARLY_ALL * len(several):

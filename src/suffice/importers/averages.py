@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from suffice.common.tables import cut_list
 from suffice.errors import DataError
 from suffice.importers.answer_or_gold import is_model_text
-from suffice.importers.names import IDS, OUTCOME_NAMES, QUESTIONS, last_name
+from suffice.importers.names import IDS, OUTCOME_NAMES, QUESTIONS, last_name, words
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.metrics import METRICS
 from suffice.recordings.runs import MODEL_NAMES
@@ -20,21 +20,7 @@ _COUNTED = frozenset({"questions", "samples", "examples", "items", "trials", "se
 _MEASURED = frozenset(
     (*OUTCOME_NAMES, *METRICS, "acc", "tokens", "cost", "latency", "calls", "rounds", "match", "rate")
 )
-_SYSTEMS = frozenset(
-    (
-        *MODEL_NAMES,
-        "system",
-        "method",
-        "group",
-        "config",
-        "setting",
-        "policy",
-        "approach",
-        "dataset",
-        "benchmark",
-        "task",
-    )
-)
+_SYSTEMS = MODEL_NAMES | {*words("system method group config setting policy approach dataset benchmark task")}
 """Names of what averages are taken over, and words of the names of averages."""
 
 _RATES = frozenset({"accuracy", "acc", "em", "f1", "exact"})

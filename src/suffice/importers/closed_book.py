@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from suffice.importers.names import ANSWERS, last_name, plain_name
 from suffice.importers.records import Record
+from suffice.recordings.schema import is_confidence_name
 
 _WHAT = "(?:rag|retrieval|contexts?|docs|documents|evidence|search|passages|tools?|knowledge)"
 _ALONE = rf"closed_?book|(?<!non_)parametric|memory_only|(?:no|non|without|w_?o|before|pre)_?{_WHAT}|(?:llm|model)_(?:only|alone)"
@@ -21,11 +22,6 @@ _RETRIEVED = re.compile(
 _STATUS = frozenset({"status", "error", "state", "ok", "failed", "finish_reason", "exception"})
 _NOT_RUN = frozenset({"skipped", "skip", "not_run", "not run", "none", "gated", "unused", "n/a", "no"})
 
-_CONFIDENCE = re.compile(
-    r"(?:^|_)(?:conf|confidence|certainty|uncertainty|p_(?:known?|true|ik|yes)|log_?probs?|probs?|probability|entropy|perplexity"
-    r"|margin|self_(?:score|rating|eval|assessment)|own_score|familiarity)(?=_|$)"
-)
-
 Families = dict[str, dict[int, str]]
 
 
@@ -35,7 +31,7 @@ def is_confidence(name: str) -> bool:
     >>> [is_confidence(name) for name in ("verbal_conf", "gate.logprob", "p_known", "configuration")]
     [True, True, True, False]
     """
-    return _CONFIDENCE.search(_words(name)) is not None
+    return is_confidence_name(_words(name))
 
 
 def is_of_retrieval(name: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,27 +18,12 @@ from suffice.importers.cost_names import (
     dollar_columns,
 )
 from suffice.importers.grid import cell_number
-from suffice.importers.names import TOTAL_TOKENS, last_name, plain_name
+from suffice.importers.names import TOTAL_TOKENS, last_name, words, words_in
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import WITHIN, ColumnMap, TableColumns
 
-_OF_OTHERS = frozenset(
-    {
-        "execution",
-        "exec",
-        "sandbox",
-        "tool",
-        "test",
-        "tests",
-        "judge",
-        "grader",
-        "eval",
-        "evaluation",
-        "retriever",
-        "search",
-    }
-)
+_OF_OTHERS = frozenset(words("execution exec sandbox tool test tests judge grader eval evaluation retriever search"))
 """Words of objects whose tokens and seconds are not the model's."""
 
 _COST = "cost.generator."
@@ -55,16 +39,17 @@ class CostGuess:
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
         """Return the unused columns with one of the usual names; with `of_rounds`, only columns of rounds."""
-        unread = {*self._unread()} - (self.outer if of_rounds else set())
+        unread = {*self._unread(of_rounds=of_rounds)}
         return [name for name in self.table.by_name(usual) if name in unread]
 
     def _of_model(self, usual: Iterable[str]) -> list[str]:
         """Return the unused columns of rounds with one of the usual names, without those of a tool, a test or a judge."""
         names = self.free(usual, of_rounds=True)
-        return [name for name in names if _OF_OTHERS.isdisjoint(re.split(r"[._]", plain_name(name).rpartition(".")[0]))]
+        return [name for name in names if _OF_OTHERS.isdisjoint(words_in(name.rpartition(".")[0]))]
 
-    def _unread(self) -> list[str]:
+    def _unread(self, *, of_rounds: bool = False) -> list[str]:
         used = {*self.result.columns.values(), *self.result.metrics.values(), *self.result.labels.values()}
+        used |= self.outer if of_rounds else set()
         return [name for name in self.table.names if name not in used]
 
     def lacks(self, ours: str) -> bool:

@@ -7,36 +7,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from suffice.importers.names import last_name
+from suffice.importers.names import last_name, words
 from suffice.importers.round_columns import RoundColumns
 from suffice.recordings.runs import MODEL_NAMES
 
-INPUT_COLUMNS = (
-    "prompt_tokens",
-    "input_tokens",
-    "tokens_in",
-    "input_token_count",
-    "prompt_token_count",
-    "n_prompt_tokens",
-    "in_tokens",
-    "tokens_input",
-    "num_input_tokens",
-    "n_input_tokens",
-    *("in_tok", "tok_in", "input_tok", "prompt_tok", "in_toks", "input_toks", "prompt_toks"),
+INPUT_COLUMNS = words(
+    "prompt_tokens input_tokens tokens_in input_token_count prompt_token_count n_prompt_tokens in_tokens "
+    "tokens_input num_input_tokens n_input_tokens in_tok tok_in input_tok prompt_tok in_toks input_toks "
+    "prompt_toks"
 )
-OUTPUT_COLUMNS = (
-    "completion_tokens",
-    "output_tokens",
-    "tokens_out",
-    "output_token_count",
-    "candidates_token_count",
-    "n_completion_tokens",
-    "generated_tokens",
-    "out_tokens",
-    "tokens_output",
-    "num_output_tokens",
-    "n_output_tokens",
-    *("out_tok", "tok_out", "output_tok", "completion_tok", "out_toks", "output_toks", "completion_toks"),
+OUTPUT_COLUMNS = words(
+    "completion_tokens output_tokens tokens_out output_token_count candidates_token_count "
+    "n_completion_tokens generated_tokens out_tokens tokens_output num_output_tokens n_output_tokens "
+    "out_tok tok_out output_tok completion_tok out_toks output_toks completion_toks"
 )
 CACHED_COLUMNS = ("cached_tokens", "cached_input_tokens", "cached_content_token_count", "prompt_cache_hit_tokens")
 CACHE_READ, CACHE_WRITTEN = "cache_read_input_tokens", "cache_creation_input_tokens"

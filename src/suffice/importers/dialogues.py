@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from suffice.errors import UnsettledError
+from suffice.importers.choices import of_columns
 from suffice.importers.fields import flat
 from suffice.importers.grades import is_grade
 from suffice.importers.names import is_person
+from suffice.importers.traces.payloads import text_of
 
 _SAID = ("assistant", "ai", "model", "gpt", "bot", "chatbot", "llm", "ai_assistant")
 _ROLES = ("role", "from", "author", "sender", "speaker")
@@ -96,12 +98,7 @@ def refuse_several_questions(conversations: Sequence[_Messages], name: str, opti
             f"each conversation in {name!r} asks several questions, such as {first[:_SHOWN]!r} and {text[:_SHOWN]!r}: their answers are "
             "no rounds of one question, and if each was answered once, there is nothing to stop",
             "columns",
-            {
-                f"--column {option}={name}": (
-                    {option: name},
-                    "they ask again about the first question: each reply is a round",
-                )
-            },
+            of_columns({option: name}, "they ask again about the first question: each reply is a round"),
         )
 
 
@@ -154,7 +151,7 @@ def _texts(messages: Iterable[Any], *, calling: bool = False) -> Iterable[tuple[
     spoken = [
         (str(message.get(_field(message, _ROLES), "")).lower(), text, message)
         for message in messages
-        if (text := _text(message.get(_field(message, _CONTENTS)))).strip() or (calling and _tool_calls(message))
+        if (text := text_of(message.get(_field(message, _CONTENTS)))).strip() or (calling and _tool_calls(message))
     ]
     speaks = [role in _SAID or is_person(role) for role, _, _ in spoken]
     asker = _asker(
@@ -204,10 +201,3 @@ def _asker(said: Sequence[tuple[str, Any]]) -> Any:
     is_own_view = all((role in _SAID) == (name == first) for role, name in said)
     is_greeting = any(name != first and _IS_USER.search(name) for _, name in said)
     return first if is_own_view and not is_greeting and len({name for _, name in said}) > 1 else None
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        parts = [part.get("text") if isinstance(part, dict) else part for part in content]
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""

@@ -8,6 +8,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from suffice.importers.own_columns import OwnColumns
+from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import MATCH
 from suffice.policy.rounds import Floats
 
 _LEAST = 3
@@ -54,6 +56,9 @@ def is_clear(n: float, total: float, squares: float) -> bool:
     spread = n * squares - total**2
     return n > 1 and total**2 * (n - 1) > _SURE**2 * spread
 
+
+SCORES = frozenset({*METRICS, MATCH})
+"""Metrics that compare answers with gold answers."""
 
 SEVERAL = 4
 """Values that a column of gold answers has at least: with fewer, it often equals an answer by chance."""

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices, of_each, of_options, of_rows
 from suffice.importers.grid import whole_number
 from suffice.importers.names import last_name
-from suffice.importers.records import Record
-from suffice.importers.reply_alarms import of_each, of_rows
-from suffice.importers.shape import ANY, Shape, column_names
-from suffice.importers.stages import changed_by
+from suffice.importers.records import Record, column_names, places_of, with_column
+from suffice.importers.shape import ANY, Shape, changed_by
 from suffice.importers.table_columns import TableColumns
 from suffice.recordings.runs import MODEL_NAMES
 
@@ -33,7 +31,7 @@ _MESSAGES = frozenset({"error", "error_message", "error_msg", "exception"})
 """Names of columns that are filled where a call failed."""
 
 _TRUE = frozenset({"true", "yes", *map(str, range(1, 10))})
-ALL_ROWS = {"--column round=": ({"columns": {"round": ""}}, "all rows of a question are rounds, in their order")}
+ALL_ROWS = of_options("all rows of a question are rounds, in their order", columns={"round": ""})
 """The option that reads all rows as rounds."""
 
 _NEARLY_ALL, _HARDLY_ANY = 0.9, 0.1
@@ -47,7 +45,7 @@ def refuse_failed_calls(
     answer: str,
     used: Sequence[str],
     *,
-    others: Mapping[str, tuple[dict[str, Any], str]] = ALL_ROWS,
+    others: Choices = ALL_ROWS,
 ) -> None:
     """Raise if a column says that calls failed, and their rows, unlike others, have no answer or only its beginning, or that they repeat one.
 
@@ -61,9 +59,7 @@ def refuse_failed_calls(
     _refuse_retries(table, answer, used)
 
 
-def _refuse_failed(
-    table: TableColumns, answer: str, used: Sequence[str], all_rows: Mapping[str, tuple[dict[str, Any], str]]
-) -> None:
+def _refuse_failed(table: TableColumns, answer: str, used: Sequence[str], all_rows: Choices) -> None:
     is_cut = [not _is_whole(value) for value in table.column(answer)]
     for name in [name for name in table.names if name not in used and name != answer]:
         values = [value if isinstance(value, str) else f"{value}" for value in table.column(name)]
@@ -115,7 +111,7 @@ def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
     for name in [name for name in column_names(said) if last_name(name) in MODEL_NAMES and name not in (key, answer)]:
         known = {row.values.get(name) for row in said}
         if not all(row.values.get(name) in known for row in shape.rows):
-            shape = changed_by(shape, partial(_with_models, name=name, key=key, known=known), {})
+            shape = changed_by(shape, partial(_with_models, name=name, key=key, known=known))
     return shape
 
 
@@ -125,12 +121,9 @@ def _with_models(rows: Sequence[Record], *, name: str, key: str, known: Collecti
     for row in rows:
         models.setdefault(str(row.values.get(key)), set()).update({row.values.get(name)} & {*known})
     only = {own: next(iter(values)) for own, values in models.items() if len(values) == 1}
-    return [
-        replace(row, values={**row.values, name: only.get(str(row.values.get(key)), row.values.get(name))})
-        if row.values.get(name) not in known
-        else row
-        for row in rows
-    ]
+    own = [row.values.get(name) for row in rows]
+    keys = [str(row.values.get(key)) for row in rows]
+    return with_column(rows, name, [v if v in known else only.get(k, v) for k, v in zip(keys, own, strict=True)])
 
 
 def _is_whole(value: Any) -> bool:
@@ -168,14 +161,14 @@ def without_repeated_calls(
     All rows are kept if a round then still occurs twice, as where a question has several runs, unless the user says `which` row counts.
     """
     key, number, answer = (columns.get(name, "") for name in ("question_id", "round", "answer"))
-    places: dict[tuple[str, Any], list[int]] = {}
-    for place, row in enumerate(rows if answer else ()):
+    keys: list[tuple[str, Any]] = []
+    for row in rows if answer else ():
         text = str(row.values.get(number))
-        counted_as = whole_number(text.removesuffix(".0"))
-        places.setdefault((str(row.values.get(key)), text if counted_as is None else counted_as), []).append(place)
+        counted_as = whole_number(text)
+        keys.append((str(row.values.get(key)), text if counted_as is None else counted_as))
     dropped: set[int] = set()
     held: list[tuple[str, ...]] = []
-    for own in [own for own in places.values() if len(own) > 1]:
+    for own in [own for own in places_of(keys).values() if len(own) > 1]:
         said = [place for place in own if rows[place].values.get(answer) not in (None, "")]
         if which is not None:
             dropped.update({*own} - {(said or own)[0 if which == "first" else -1]})

@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from suffice.common.syntax import literal_of
 from suffice.importers.calls import call_fields, history_fields
 from suffice.importers.literals import tagged_texts
 from suffice.importers.names import (
@@ -22,19 +21,23 @@ from suffice.importers.names import (
     last_name,
     plain_name,
     rounds_in_order,
+    words,
 )
-from suffice.importers.records import ROUND_LISTS, Record
+from suffice.importers.records import ROUND_LISTS, Record, column_names
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.traces.payloads import logged_reply
 from suffice.importers.trulens import record_fields
 from suffice.loops.models._wire import is_cut
+from suffice.loops.retrieval.fields import literal
 
 _RUN_LISTS = frozenset({"agents", "runs", "seeds", "chains", "trajectories"})
 _DEPTH = 8
 _PAIR = {"key", "value"}
 _PARTS = frozenset(
-    {"choices", "object", "created", "created_at", "completed_at", "output", "content", "type", "role", "status"}
-    | {"stop_reason", "stop_sequence", "incomplete_details", "error", "system_fingerprint", "service_tier"}
+    words(
+        "choices object created created_at completed_at output content type role status stop_reason "
+        "stop_sequence incomplete_details error system_fingerprint service_tier"
+    )
 )
 """Fields of a reply that are replaced by its answer and finish reason, or that do not describe a round."""
 
@@ -178,7 +181,7 @@ def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
             value = item.values[name]
             if name in others or value is None or value == "" or isinstance(value, list):
                 continue
-            is_list = isinstance(value, str) and _is_bracketed(value) and isinstance(_parsed(value), list)
+            is_list = isinstance(value, str) and _is_bracketed(value) and isinstance(literal(value), list)
             (listed if is_list else others).add(name)
     listed -= others
     if listed:
@@ -195,22 +198,18 @@ def _objects_as_text(records: Sequence[Record]) -> set[str]:
     """
     lines = {
         name
-        for name in _names_of(records)
+        for name in column_names(records)
         if last_name(name) not in _SAID - {"message"} and _are_log_lines(records, name)
     }
-    names = dict.fromkeys(name for name in _names_of(records) if name not in lines)
+    names = dict.fromkeys(name for name in column_names(records) if name not in lines)
     for item in records:
         for name in [name for name in names if item.values.get(name) not in (None, "")]:
             value = item.values[name]
             is_object = isinstance(value, str) and value[:1] == "{" and value[-1:] == "}"
-            parsed = _parsed(value) if is_object else value
+            parsed = literal(value) if is_object else value
             if not isinstance(parsed, dict) or (last_name(name) in _SAID and not _is_whole_reply(parsed)):
                 del names[name]
     return lines | {name for name in names if any(item.values.get(name) for item in records)}
-
-
-def _names_of(records: Sequence[Record]) -> list[str]:
-    return [*dict.fromkeys(name for item in records for name in item.values)]
 
 
 def _are_log_lines(records: Sequence[Record], name: str) -> bool:
@@ -233,7 +232,7 @@ def _object_at_end(text: str) -> dict[str, Any] | None:
     ({'id': 1}, None)
     """
     own = text[text.find("{") :].strip() if text.rstrip()[-1:] == "}" else ""
-    value = _parsed(own)
+    value = literal(own)
     return value if isinstance(value, dict) else None
 
 
@@ -244,7 +243,7 @@ def _is_bracketed(text: str) -> bool:
 def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
     """Parse the named fields, whose lists are written as text."""
     texts = {name: values[name] for name in names if isinstance(values.get(name), str)}
-    read = {name: _parsed(text) if text[:1] in ("[", "{") else text for name, text in texts.items()}
+    read = {name: literal(text) if text[:1] in ("[", "{") else text for name, text in texts.items()}
     read = {name: _object_at_end(value) or value if isinstance(value, str) else value for name, value in read.items()}
     return {**values, **{name: _with_gold_text(value) for name, value in read.items()}} if texts else values
 
@@ -269,18 +268,6 @@ def _round_fields(names: tuple[str, ...]) -> list[str]:
 @lru_cache(maxsize=64)
 def _run_lists(names: tuple[str, ...]) -> list[str]:
     return [name for name in names if plain_name(name) in _RUN_LISTS]
-
-
-def _parsed(text: str) -> Any:
-    """Return the list or object that a text writes in JSON or Python syntax; another text as it is."""
-    for read in (json.loads, literal_of):
-        try:
-            value = read(text)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            continue
-        if isinstance(value, list | dict):
-            return value
-    return text
 
 
 def names_rounds(name: str) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.choices import of_columns
 
 _DIGITS = re.compile(r"\d+")
 
@@ -29,14 +29,10 @@ def gap_error(where: str, question: str, rounds: Sequence[int], theirs: str, fil
             f"{where}: {question} is missing in the file of a round: it has the rounds {rounds!r:.80}. Rows that --where leaves out are "
             "missing, too: without it, rows without an answer are rounds without one"
         )
-    choices: dict[str, tuple[dict[str, str], str]] = {
-        "--column round=": ({"round": ""}, "nothing is missing: count the rows of each question in their order")
-    }
+    choices = of_columns({"round": ""}, "nothing is missing: count the rows of each question in their order")
     if theirs.lower().endswith("depth"):
-        choices[f"--column {quoted(f'run={theirs}')} --column round="] = (
-            {"run": theirs, "round": ""},
-            f"the rows of each {theirs!r} are a loop of their own, with its own rounds and verdict",
-        )
+        meaning = f"the rows of each {theirs!r} are a loop of their own, with its own rounds and verdict"
+        choices |= of_columns({"run": theirs, "round": ""}, meaning)
     return UnsettledError(
         f"{where}: {question} has the rounds {rounds!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If rounds are missing, find "
         "them first",

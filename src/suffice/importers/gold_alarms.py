@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
-from suffice.importers.facts import SEVERAL, Facts
-from suffice.importers.names import last_name
+from suffice.importers.choices import of_options
+from suffice.importers.facts import SCORES, SEVERAL, Facts
+from suffice.importers.names import in_log, last_name
 from suffice.policy.normalizers import MATCH, is_structured
-
-SCORES = frozenset({"em", "f1", "contains", MATCH})
-"""Metrics that compare answers with gold answers."""
 
 _ENOUGH, _FEW = 20, 5
 """The least number of answers about which a share says something, and of different gold answers."""
@@ -72,21 +68,20 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
     for name in sorted((own for own, _ in facts.equalling.most_common()), key=facts.is_vote):
         if may_be_gold(facts, name) and not (read.samples and facts.is_vote(name)):
             n = facts.equalling[name]
-            theirs = name.removeprefix("imported_")
+            theirs = in_log(name)
             sentence = (
                 f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
                 f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
             )
-            option, meaning = f"--column {quoted(f'golds={theirs}')}", f"{theirs!r} is the gold answer"
-            own: dict[str, tuple[dict[str, Any], str]] = {option: ({"columns": {"golds": theirs}}, meaning)}
+            golds, meaning = {"golds": theirs}, f"{theirs!r} is the gold answer"
+            own = of_options(meaning, columns=golds)
             votes = [] if read.samples else [vote for vote in facts.equalling if facts.is_vote(vote)]
             for vote in votes[:1]:
-                more = f"the answers are samples, of which {vote.removeprefix('imported_')!r} is the most frequent"
+                more = f"the answers are samples, of which {in_log(vote)!r} is the most frequent"
                 if vote == name:
-                    own |= {"--samples": ({"samples": True}, more)}
+                    own |= of_options(more, samples=True)
                 else:
-                    said = {"columns": {"golds": theirs}, "samples": True}
-                    own = {f"{option} --samples": (said, f"{meaning}, and {more}"), **own}
+                    own = of_options(f"{meaning}, and {more}", columns=golds, samples=True) | own
             yield sentence, own
             return
 
@@ -122,7 +117,7 @@ def never_right(read: Read) -> Iterator[Doubt]:
             f"none of {facts.scored:,} answers equals {golds!r}: it may not be the gold answer, or be the number of an option, or have "
             "more than the answer (then join gold answers by --golds FILE), or answers are inside replies (--answer-position says where)"
         )
-        yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, "the log has no gold answers")}
+        yield sentence, of_options("the log has no gold answers", columns={"golds": ""})
 
 
 def last_is_gold(read: Read) -> Iterator[Doubt]:
@@ -169,7 +164,7 @@ def code_golds(read: Read) -> Iterator[Doubt]:
                 f"{name} is 1 for {n:,} of {facts.scored:,} answers whose text differs from the code in {golds!r}: compared with it as texts, "
                 "they would count as wrong"
             )
-            yield sentence, {"--column golds=": ({"columns": {"golds": ""}}, f"answers are judged by {name}")}
+            yield sentence, of_options(f"answers are judged by {name}", columns={"golds": ""})
 
 
 def own_score(read: Read) -> Iterator[Doubt]:
@@ -181,16 +176,12 @@ def own_score(read: Read) -> Iterator[Doubt]:
         return
     for name, own in facts.own.columns.items():
         words = {value.lower().replace("-", "_").partition("_")[0] for value in own.values}
-        if _SCORED_BY.fullmatch(last_name(name.removeprefix("imported_"))) and words and words <= _SELF:
-            said = name.removeprefix("imported_")
-            ours = f"self_{score}"
+        if _SCORED_BY.fullmatch(last_name(in_log(name))) and words and words <= _SELF:
+            said = in_log(name)
             sentence = (
                 f"{theirs!r} is read as what is right, but {said!r} is {next(iter(own.values))!r:.40}: what a model thinks of its own answers rises "
                 "with their number whether they are right or not"
             )
-            option = f"--column {quoted(f'{ours}={theirs}')}"
-            yield (
-                sentence,
-                {option: ({"columns": {ours: theirs}}, "it is a signal, by which a rule may stop, and judges nothing")},
-            )
+            meaning = "it is a signal, by which a rule may stop, and judges nothing"
+            yield sentence, of_options(meaning, columns={f"self_{score}": theirs})
             return

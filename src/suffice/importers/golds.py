@@ -12,9 +12,9 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
 from suffice.importers.grid import gold_texts, only_text
-from suffice.importers.id_forms import plain_id
+from suffice.importers.ids import plain_id
 from suffice.importers.names import GOLDS, IDS, QUESTIONS, last_name, plain_name
-from suffice.importers.records import Record, records_of
+from suffice.importers.records import Record, column_names, records_of
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import listed_items
 
@@ -125,7 +125,7 @@ class GoldAnswers:
 
 def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
     records = [replace(item, values=dict(_fields(item.values))) for item in records_of(path)]
-    names = list(dict.fromkeys(name for item in records for name in item.values))
+    names = column_names(records)
 
     def called(usual: tuple[str, ...], within: tuple[str, ...] = ()) -> list[str]:
         inside = [name for name in names if "." in name and plain_name(name).partition(".")[0] in within]

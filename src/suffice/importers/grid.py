@@ -12,11 +12,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-from suffice.common.syntax import literal_of
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.importers.literals import tagged_texts
+from suffice.importers.names import words
 from suffice.importers.number_forms import DECIMAL_COMMA, THOUSANDS, is_undecided, written_number
+from suffice.loops.retrieval.fields import literal
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, End
 from suffice.policy.signals import SIGNALS
@@ -27,33 +28,16 @@ OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
 
 _EMPTY = frozenset({"", "nan", "null", "none", "na", "n/a", "#n/a", "<na>", "-"})
 _TRUTH_WORDS = {
-    "true": 1.0,
-    "yes": 1.0,
-    "pass": 1.0,
-    "passed": 1.0,
-    "accepted": 1.0,
-    "correct": 1.0,
-    "false": 0.0,
-    "no": 0.0,
-    "fail": 0.0,
-    "failed": 0.0,
+    **dict.fromkeys(words("true yes pass passed accepted correct"), 1.0),
     **dict.fromkeys(
-        (
-            "incorrect",
-            "not_attempted",
-            "wrong_answer",
-            "wrong answer",
-            "runtime_error",
-            "runtime error",
-            "compilation_error",
-            "time_limit_exceeded",
-            "time limit exceeded",
-            "memory_limit_exceeded",
+        words(
+            "false no fail failed incorrect not_attempted wrong_answer runtime_error compilation_error time_limit_exceeded "
+            "memory_limit_exceeded"
         ),
         0.0,
     ),
 }
-"""Words that are read as 0 or 1 if a number is expected."""
+"""Words that are read as 0 or 1 if a number is expected; blanks count as underscores."""
 END_NAMES = get_args(End)
 
 
@@ -194,8 +178,8 @@ def cell_number(value: Any, name: str, where: str) -> float:
         text = value.strip().lower() if isinstance(value, str) else None
     if text in _EMPTY:
         return math.nan
-    if text in _TRUTH_WORDS:
-        return _TRUTH_WORDS[text]
+    if text is not None and (truth := _TRUTH_WORDS.get(text.replace(" ", "_"))) is not None:
+        return truth
     if text is not None and re.fullmatch(r"[0-9]+(\.[0-9]*)?\s*%", text):
         return float(text[:-1]) / 100
     number = None if text is None else written_number(value.strip(), whole=_is_whole_name(name))
@@ -206,6 +190,13 @@ def cell_number(value: Any, name: str, where: str) -> float:
     raise DataError(f"{where}: {name} is {value!r:.80}; expected a number, or nothing where undefined.{why}")
 
 
+def number_or_nan(value: Any, name: str = "tokens") -> float:
+    """Return a cell as a number, NaN also for what is none."""
+    with suppress(DataError):
+        return cell_number(value, name, "")
+    return math.nan
+
+
 def _is_whole_name(name: str) -> bool:
     """Return whether a column of this name has whole numbers: tokens, calls or milliseconds."""
     return "token" in name or "calls" in name or name.endswith("_ms")
@@ -213,30 +204,18 @@ def _is_whole_name(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def whole_number(text: str) -> int | None:
-    """Parse a whole number; None if the text is something else, or has more than 30 digits.
+    """Parse a whole number, which data frames write as 7.0; None if the text is something else, or has more than 30 digits.
 
-    >>> whole_number(" 12 "), whole_number("-3"), whole_number("²")
-    (12, -3, None)
+    >>> whole_number(" 12 "), whole_number("-3"), whole_number("7.0"), whole_number("²")
+    (12, -3, 7, None)
     """
-    return int(text) if re.fullmatch(r"\s*-?[0-9]{1,30}\s*", text) else None
+    match = re.fullmatch(r"\s*(-?[0-9]{1,30})(?:\.0)?\s*", text)
+    return None if match is None else int(match[1])
 
 
 def are_texts(items: Any) -> bool:
     """Return whether all items can be gold answers: texts or numbers."""
     return all(isinstance(item, str | int | float) for item in items)
-
-
-def _list_in(text: str) -> Any:
-    """Return the list that JSON or Python printed, as data frames print lists to CSV files; None of another text.
-
-    >>> _list_in('["a"]'), _list_in("['a', 'b']"), _list_in("['a' 'b']"), _list_in("[a]")
-    (['a'], ['a', 'b'], None, None)
-    """
-    has_gaps = re.search(r"""['"]\s+['"]""", text) is not None  # Python joins texts without a comma between them
-    for read in (json.loads,) if has_gaps else (json.loads, literal_of):
-        with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            return read(text)
-    return None
 
 
 def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
@@ -253,7 +232,7 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
         are_lists = bool(value) and all(isinstance(item, list) for item in value)
         return tuple(map(list_text, value if are_lists else [value]))
     if listed and isinstance(value, str) and value.lstrip().startswith("["):
-        items = _list_in(value.strip())
+        items = literal(value)
         if isinstance(items, list) and (are_texts(items) or tagged_texts(items)):
             value = items
     if isinstance(value, list) and (tagged := tagged_texts(value)) is not None:

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
 from suffice.importers.grid import OWN_COLUMNS, is_cost
@@ -25,8 +25,10 @@ from suffice.importers.names import (
     PARSED_ANSWERS,
     QUESTIONS,
     REPLIES,
+    SUBJECTS,
     WEAK_REPLIES,
     ends_with_round,
+    is_in_golds,
     is_of_person,
     is_round_name,
     last_name,
@@ -38,7 +40,7 @@ from suffice.importers.number_guesses import NumberGuess
 from suffice.importers.options import has_options
 from suffice.importers.parsed_columns import are_in_replies, is_parsed_name
 from suffice.importers.records import Record
-from suffice.importers.round_scores import are_marks, refuse_single_scores
+from suffice.importers.scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words
 from suffice.importers.table_columns import ColumnMap, TableColumns
@@ -50,8 +52,14 @@ from suffice.recordings.runs import is_of_judge
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
 _SHOWN = 6
+OF_ITS_OWN = "a text of its own for nearly each question"
+"""The reason why a column such as a ticket's subject is read as the question."""
+
 _OWN_TEXTS = 0.9
 """The least share of the questions that have a text of their own if it asks them."""
+
+_GOLD_FIELDS = ("answer", "answers", "text", "value")
+"""Names of the gold answer in an object of gold answers that has further fields."""
 
 OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 """Columns about a single round; beside a list of rounds, the record's own columns of these names are not."""
@@ -209,8 +217,7 @@ class _Guess(NumberGuess):
         if "question_id" not in self.said and key in self.table.names:
             doubts.refuse_other_questions(self.table, ids, key, self.result.columns.get("golds", ""))
         self._ask_for_steps()
-        if self.lacks("question"):
-            self._first_constant("question", QUESTIONS, ids)
+        self._question(ids)
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
             are_words = names and ours == "feedback" and are_marks(self.table.column(names[0]))
@@ -232,6 +239,21 @@ class _Guess(NumberGuess):
             ):  # else it is a passage or an instruction
                 self.read("question", "text", "the same in all rows of a question, while answers change")
 
+    def _question(self, ids: Sequence[Any]) -> None:
+        """Find the question; a ticket's subject or the text of a case is one if nearly every question has another."""
+        if self.lacks("question"):
+            self._first_constant("question", QUESTIONS, ids)
+        if not self.lacks("question"):
+            return
+        n = len({*map(str, ids)})
+        for name in self.free(SUBJECTS):
+            path, texts = plain_name(name).split(".")[:-1], self.table.column(name)
+            is_own = "." in name or last_name(name) != "text"  # a column `text` may be a reply
+            is_asked = is_own and NO_ANSWERS.isdisjoint(path) and all(isinstance(text, str) for text in texts)
+            if is_asked and self.table.constant_in(name, ids) and len({*texts}) >= max(2, _OWN_TEXTS * n):
+                self.read("question", name, OF_ITS_OWN)
+                return
+
     def _golds(self, ids: Sequence[Any]) -> None:
         """Find gold answers; the number of an option is one beside the options."""
         names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)]
@@ -239,6 +261,9 @@ class _Guess(NumberGuess):
         names = [name for name in names if name not in tags and not plain_name(name).endswith("prompt.label")]
         changing = [name for name in names if last_name(name) in LABELS]
         names = [n for n in names if not (n in changing and doubts.changes_in_rounds(self.table, ids, n))][:1]
+        if not names:  # of an object such as {"gold": {"answer": "Oslo", "source": "wiki"}}
+            inner = [name for name in self._unread() if is_in_golds(name) and last_name(name) in _GOLD_FIELDS]
+            names = [name for name in inner if len(inner) == 1 and self.table.constant_in(name, ids)]
         if not names and has_options(self.table.rows):
             names = [name for name in self.free(OPTION_NUMBERS) if self.table.constant_in(name, ids)][:1]
         for name in names:
@@ -302,7 +327,7 @@ class _Guess(NumberGuess):
         """Ask the user for the column of answers if none is known, and a text may be."""
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
-            unread = [name for name in self._unread() if name not in self.outer]
+            unread = self._unread(of_rounds=True)
             of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
             scored, is_of_tasks, rounds = bool(of_rounds), bool(self.result.of_runs), "round" in columns
             doubts.refuse_unread_answer(
@@ -324,12 +349,12 @@ class _Guess(NumberGuess):
             distinct = [name for i, name in enumerate(top) if not any(self._same(name, other) for other in top[:i])]
             if len(distinct) > 1:
                 shown = distinct[:_SHOWN]
-                choices: dict[str, tuple[Any, str]] = {
-                    f"--column answer={name}": ({"answer": name}, f"{name!r} is the answer") for name in shown
-                }
+                choices: Choices = {}
+                for name in shown:
+                    choices |= of_columns({"answer": name}, f"{name!r} is the answer")
                 if "round" not in self.result.columns and shown == distinct:
-                    joined, meaning = ",".join(distinct), "they are the answers of successive rounds, in this order"
-                    choices[f"--column rounds={quoted(joined)}"] = ({"rounds": joined}, meaning)
+                    meaning = "they are the answers of successive rounds, in this order"
+                    choices |= of_columns({"rounds": ",".join(distinct)}, meaning)
                 others = f" and {len(distinct) - _SHOWN} more" if shown != distinct else ""
                 raise UnsettledError(f"{' and '.join(map(repr, shown))}{others} may be the answer", "columns", choices)
             if distinct:
@@ -354,7 +379,7 @@ class _Guess(NumberGuess):
             self.read("text", text)
 
     def _parsed(self, reply: str) -> str:
-        free = [name for name in self._unread() if name not in self.outer and is_parsed_name(name)]
+        free = [name for name in self._unread(of_rounds=True) if is_parsed_name(name)]
         names = [name for name in free if are_in_replies(self.table.column(name), self.table.column(reply))]
         return names[0] if len(names) == 1 else ""
 

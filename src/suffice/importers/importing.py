@@ -15,17 +15,17 @@ from suffice._version import __version__
 from suffice.common.display import facts_table
 from suffice.common.files import check_file
 from suffice.common.results import Result
-from suffice.common.tables import Column, Table, counted
+from suffice.common.tables import CAUTION, Column, Table, counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, check_expected, find_alarms
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.importers import log_reader
-from suffice.importers.judging import judging_note, second_judge_note
+from suffice.importers.judging import judge_notes, judging_note, second_judge_note
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.names import last_name
-from suffice.importers.own_alarms import unread_note
+from suffice.importers.own_alarms import NOT_READ, unread_note
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import Preview, means_table
 from suffice.importers.readers import read_run
@@ -116,7 +116,7 @@ class ImportSummary(Result):
             ),
         )
         facts_shown = replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes)
-        shown = [self.preview.table(), means_table(self.by_round)]
+        shown = [self.preview.table(), means_table(self.by_round, self.preview.judge)]
         return [facts_shown, *([read] if self.readings else []), *shown, columns]
 
 
@@ -195,7 +195,7 @@ def import_recording(
     """
     given = _checked({name: value for name, value in locals().items() if name in _OPTIONS})
     path = Path(path)
-    out = default_out(path) if out is None else own_place(check_file(out))
+    out = own_place(default_out(path) if out is None else check_file(out))
     return _imported(path, out, given, embedder=embedder, settle=settle, confirm=confirm)
 
 
@@ -248,13 +248,11 @@ def _imported(
         columns = run.write(out, {**metadata, "notes": notes})
     by_round = reading.by_round()
     judged_by = _judged_by(by_round)
-    unjudged = judging_note(_read(run, reading, options)) or UNJUDGED
-    notes += [] if judged_by or run.longest == 1 else [unjudged]
-    notes += (
-        second_judge_note(_read(run, reading, options)) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
-    )
+    read = _read(run, reading, options)
     loops, noted = loops_of(out)
-    notes += noted
+    judging = [] if judged_by or run.longest == 1 else [judging_note(read) or UNJUDGED]
+    judging += second_judge_note(read) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
+    notes = _with_unread(read, [*notes, *judging, *judge_notes(read, reading.judge), *noted])
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:
         notes.insert(0, f"{counted(n_clusters, 'question')}: a decision needs at least {ENOUGH}")
@@ -360,6 +358,13 @@ def _read(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
     return Read(
         facts=reading.facts, source=run.source, columns=columns, options=options, doubt=run.doubt, sources=sources
     )
+
+
+def _with_unread(read: Read, notes: Sequence[str]) -> list[str]:
+    """Return notes with the one on columns that are not read at the end, without those that another note offers."""
+    others = [note for note in notes if not note.startswith(NOT_READ)]
+    # a caution names a column without offering to read it
+    return [*others, *unread_note(read, [note for note in others if not note.startswith(CAUTION)])]
 
 
 def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:

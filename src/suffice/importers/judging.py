@@ -2,110 +2,45 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping
 
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.importers.alarm import Read, used_columns
-from suffice.importers.names import is_error_count, plain_name
+from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
+from suffice.importers.preview import title
+from suffice.policy.metrics import METRICS
 
-_JUDGING = frozenset(
-    [
-        "score",
-        "scores",
-        "judge",
-        "judgement",
-        "judgment",
-        "rating",
-        "ratings",
-        "grade",
-        "mark",
-        "marks",
-        "correct",
-        "correctness",
-        "quality",
-        "eval",
-        "evaluation",
-        "annotation",
-        "verdict",
-        "reward",
-        "thumb",
-        "thumbs",
-        "feedback",
-        "accuracy",
-        "passed",
-        "stars",
-        "critic",
-        "hallucination",
-        "faithfulness",
-        "factuality",
-        "note",
-        "bewertung",
-        "verifier",
-        "rouge",
-        "bleu",
-        "sacrebleu",
-        "meteor",
-        "bertscore",
-        "chrf",
-        "bleurt",
-        "comet",
-        "vote",
-        "votes",
-        "upvote",
-        "upvoted",
-        "helpful",
-        "helpfulness",
-    ]
-)
+_JUDGING = frozenset(OVERLAPS) | {
+    *words(
+        "score scores judge judgement judgment rating ratings grade mark marks correct correctness quality "
+        "eval evaluation annotation verdict reward thumb thumbs feedback accuracy passed stars critic "
+        "hallucination faithfulness factuality note bewertung verifier comet vote votes upvote upvoted "
+        "helpful helpfulness"
+    )
+}
 """Words of columns that may say how good an answer is."""
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
+_SECOND = ("", ":1..5", ":0..5", ":1..6", ":0..10")
+"""The scales of scores beside gold answers: what lies between 0 and 100 is as often a count."""
+
+ONCE = "is known once of a question, not of each round"
+"""What is said of an outcome of whole questions."""
+
+_METRIC = " (metric)"
 _WORDS = 6
 _SHOWN = 4
 """The most options that a note names."""
 
 _LOW = frozenset(
-    [
-        "down",
-        "bad",
-        "no",
-        "false",
-        "negative",
-        "wrong",
-        "dislike",
-        "unhelpful",
-        "thumbs_down",
-        "thumbsdown",
-        "worse",
-        "poor",
-        "fail",
-        "failed",
-        "👎",
-    ]
+    words("down bad no false negative wrong dislike unhelpful thumbs_down thumbsdown worse poor fail failed 👎")
 )
-_HIGH = frozenset(
-    [
-        "up",
-        "good",
-        "yes",
-        "true",
-        "positive",
-        "right",
-        "like",
-        "helpful",
-        "thumbs_up",
-        "thumbsup",
-        "better",
-        "great",
-        "pass",
-        "passed",
-        "👍",
-    ]
-)
+_HIGH = frozenset(words("up good yes true positive right like helpful thumbs_up thumbsup better great pass passed 👍"))
 """Words of which those of one set are worse than those of the other."""
 
 _UNTIL = " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
@@ -113,19 +48,17 @@ _UNTIL = " Until then `suffice decide` counts every answer that another would re
 
 def judging_note(read: Read) -> str:
     """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
-    if read.source != "tabular":
+    if not read.is_table:
         return ""
     columns = read.facts.own.columns
     known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
     known = {name: own for name, own in known.items() if "self" not in _words(name)}
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
-    options = {
-        name.removeprefix("imported_"): scale for name in may if (scale := scale_of(name, known[name])) is not None
-    }
-    options |= _shares({name.removeprefix("imported_"): own for name, own in known.items()})
+    options = {in_log(name): scale for name in may if (scale := scale_of(name, known[name])) is not None}
+    options |= _shares({in_log(name): own for name, own in known.items()})
     golds = [
-        name.removeprefix("imported_")
+        in_log(name)
         for name, own in known.items()
         if len(own.values) > 1
         and name not in may
@@ -133,9 +66,13 @@ def judging_note(read: Read) -> str:
         and 2 * own.known > read.facts.trajectories
     ]
     if not options and golds:
+        theirs = golds[0].removeprefix("imported_")
+        option = f"--column {quoted(f'golds={theirs}')}"
+        if math.isfinite(known[golds[0]].low):
+            return f"{theirs!r} {ONCE}: as a score it cannot judge an earlier stop; if it is the gold answer, {option} reads it.{_UNTIL}"
         return (
-            f"no column that is read says which answers are right: if {golds[0]!r}, which is the same in all rounds of a question, is the gold "
-            f"answer, --column {quoted(f'golds={golds[0]}')} reads it.{_UNTIL}"
+            f"no column that is read says which answers are right: if {theirs!r}, which is the same in all rounds of a question, is the gold "
+            f"answer, {option} reads it.{_UNTIL}"
         )
     if not options:
         return ""
@@ -149,16 +86,37 @@ def judging_note(read: Read) -> str:
     return f"no column that is read says which answers are right, but {named} may: {listed} judges by it{turned}{more}.{_UNTIL}"
 
 
+def judge_notes(read: Read, judge: str) -> list[str]:
+    """Return a note on the log's own scores beside gold answers: which of them judges, and which are kept.
+
+    Args:
+        read: The run as it was read.
+        judge: The metric of gold answers by which a decision judges; "" without gold answers.
+    """
+    names = [ours.removesuffix(_METRIC) for ours in read.columns if ours in METRICS or ours.endswith(_METRIC)]
+    others = [name for name in names if name != judge]
+    if not judge or not names:
+        return []
+    judges = f"the log's own {judge!r} judges" if judge in names else f"the gold answers judge ({title(judge)})"
+    if not others:
+        return [judges]
+    are = "are" if others[1:] else "is"
+    kept = f"the log's own {cut_list(map(repr, others))} {are} kept: `suffice decide --metric {others[0]}` judges by it"
+    return [f"{judges}; {kept}"]
+
+
 def second_judge_note(read: Read) -> list[str]:
-    """Return a note on a column of scores in [0, 1] that is not read, where gold answers judge."""
+    """Return a note on a column of scores that is not read, where gold answers judge."""
     columns, used = read.facts.own.columns, used_columns(read)
     known = {name: own for name, own in columns.items() if name not in used and own.varying and may_judge(name)}
-    names = [name for name, own in known.items() if "self" not in _words(name) and scale_of(name, own) == ""]
-    if not names or read.source != "tabular":
+    scales = {name: scale_of(name, own) for name, own in known.items() if "self" not in _words(name)}
+    usable = {name: scale for name, scale in scales.items() if scale is not None and scale in _SECOND}
+    if not usable or not read.is_table:
         return []
-    theirs = names[0].removeprefix("imported_")
+    name, scale = next(iter(usable.items()))
+    theirs, span = in_log(name), (scale.removeprefix(":") or "0..1").replace("..", " to ")
     return [
-        f"answers are judged by the gold answers; {theirs!r}, from 0 to 1, may judge them, too: {metric_option(theirs, '')} reads it"
+        f"answers are judged by the gold answers; {theirs!r}, from {span}, may judge them, too: {metric_option(theirs, scale)} reads it"
     ]
 
 
@@ -242,6 +200,4 @@ def may_judge(name: str) -> bool:
 
 def _words(name: str) -> list[str]:
     """Return the words of a column's name, without numbers at their ends: `rouge` of `rouge1`."""
-    return [
-        word.rstrip("0123456789") or word for word in re.split(r"[_\W]+", plain_name(name.removeprefix("imported_")))
-    ]
+    return [word.rstrip("0123456789") or word for word in words_in(name)]

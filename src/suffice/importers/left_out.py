@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 
 from suffice.common.tables import counted
-from suffice.errors import DataError
 from suffice.importers.cost_names import (
     CACHE_READ,
     CACHE_WRITTEN,
@@ -20,7 +18,7 @@ from suffice.importers.cost_names import (
     SECONDS,
 )
 from suffice.importers.dialogues import REPLY_TYPE
-from suffice.importers.grid import cell_number, is_cost
+from suffice.importers.grid import is_cost, number_or_nan
 from suffice.importers.names import (
     GOLDS,
     IDS,
@@ -32,9 +30,10 @@ from suffice.importers.names import (
     TOTAL_TOKENS,
     is_person,
     last_name,
+    words,
 )
-from suffice.importers.records import Record
-from suffice.importers.shape import ANY, Shape, column_names
+from suffice.importers.records import Record, column_names, places_of, with_column
+from suffice.importers.shape import ANY, Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.recordings.runs import LOOP_NAMES
 
@@ -50,32 +49,10 @@ _OF_ONE_LOOP = frozenset(
 
 _STEPS = frozenset({"step", "stage", "task_name", "step_name"})
 _OTHER_LOOPS = LOOP_NAMES | {*RUNS, "file", "run_file", "split", "dataset", "data_set", "set", "subset"}
-_COSTS = frozenset(
-    (
-        *INPUT_COLUMNS,
-        *OUTPUT_COLUMNS,
-        *CACHED_COLUMNS,
-        CACHE_READ,
-        CACHE_WRITTEN,
-        *SECONDS,
-        *CALLS,
-        *TOTAL_TOKENS,
-        *MONEY,
-    )
-)
 _TOKENS = frozenset((*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS))
+_COSTS = _TOKENS | {*CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS, *MONEY}
 _NO_CALLS = frozenset(
-    {
-        "tool",
-        "function",
-        "retriever",
-        "retrieval",
-        "retrieve",
-        "search",
-        "embedding",
-        "rerank",
-        "reranker",
-    }
+    {*words("tool function retriever retrieval retrieve search embedding rerank reranker")}
     | {"eval", "task", "score", "chain", "workflow"}
 )
 """What is no model's call, if it has no tokens: tools, people, and spans around calls."""
@@ -150,12 +127,9 @@ def _is_call(row: Record, where: Mapping[str, str]) -> bool:
 def _totals(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
     """Return the places of rows that are left out and have the sums of their question's other tokens, as the span around calls has."""
     names = [name for name in column_names(rows) if last_name(name) in _TOKENS]
-    numbers = {name: [_number(row.values.get(name), name) for row in rows] for name in names}
-    places: dict[Hashable, list[int]] = {}
-    for place, question in enumerate(questions):
-        places.setdefault(question, []).append(place)
+    numbers = {name: [number_or_nan(row.values.get(name), name) for row in rows] for name in names}
     result, asked = set[int](), 0
-    for own in places.values():
+    for own in places_of(questions).values():
         left = [place for place in own if not kept[place] and any(numbers[name][place] > 0 for name in names)]
         asked += bool(left) and len(own) > _SEVERAL - 1
         for place in left if len(own) >= _SEVERAL else ():
@@ -176,10 +150,7 @@ def _with_facts(
         known = {
             own: row.values[name] for own, row in zip(questions, rows, strict=True) if row.values.get(name) is not None
         }
-        result = [
-            replace(row, values={**row.values, name: known.get(own)})
-            for own, row in zip(questions, result, strict=True)
-        ]
+        result = with_column(result, name, map(known.get, questions))
     return result
 
 
@@ -211,11 +182,9 @@ def _cost_columns(table: TableColumns, said: Mapping[str, str], questions: Seque
 
 def _always_rises(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
     """Return whether numbers rise from each row of a question to the next, where questions have at least three."""
-    numbers: dict[Hashable, list[float]] = {}
-    for question, value in zip(questions, values, strict=True):
-        numbers.setdefault(question, []).append(_number(value))
-    long = [own for own in numbers.values() if len(own) >= _SEVERAL]
-    return bool(long) and all(one < other for own in long for one, other in pairwise(own))
+    numbers = [*map(number_or_nan, values)]
+    long = [own for own in places_of(questions).values() if len(own) >= _SEVERAL]
+    return bool(long) and all(numbers[one] < numbers[other] for own in long for one, other in pairwise(own))
 
 
 def _with_costs(
@@ -227,16 +196,10 @@ def _with_costs(
     for place, others in owners.items():
         values = dict(rows[place].values)
         for name in names if others else ():
-            more = [own for other in others if not math.isnan(own := _number(rows[other].values.get(name), name))]
-            own = _number(values.get(name), name)
+            more = [own for other in others if not math.isnan(own := number_or_nan(rows[other].values.get(name), name))]
+            own = number_or_nan(values.get(name), name)
             values[name] = own + sum(more) if more and not math.isnan(own) else values.get(name)
         result[place] = replace(
             rows[place], values=values if counts else {**values, _CALLS: 1 + sum(calls[other] for other in others)}
         )
     return result
-
-
-def _number(value: object, name: str = "tokens") -> float:
-    with suppress(DataError):
-        return cell_number(value, name, "")
-    return math.nan

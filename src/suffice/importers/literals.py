@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import math
 from contextlib import suppress
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import Any
 
 from suffice.common.json_text import load_json
@@ -28,7 +30,7 @@ def load_record(text: str) -> Any:
         if text.lstrip()[:1] not in ("{", "[") or "'" not in text or len(text) > _LONGEST:
             raise
         with suppress(ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            return _as_json(ast.literal_eval(_Constants().visit(parse_expression(text.strip()))))
+            return as_json(ast.literal_eval(_Constants().visit(parse_expression(text.strip()))))
         raise
 
 
@@ -39,14 +41,19 @@ class _Constants(ast.NodeTransformer):
         return ast.copy_location(ast.Constant(_NAMES[node.id]), node) if node.id in _NAMES else node
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Convert a value of Python or of a parquet file to JSON's types: times to ISO 8601, decimals to numbers, bytes to text."""
     if isinstance(value, dict):
-        return {str(name): _as_json(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [*map(_as_json, value)]
-    if isinstance(value, set):
-        return sorted(map(_as_json, value), key=str)
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+        return {str(name): as_json(item) for name, item in value.items()}
+    if isinstance(value, list | tuple | set):
+        return [*map(as_json, sorted(value, key=str) if isinstance(value, set) else value)]
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value.isoformat() if isinstance(value, date | time) else value
 
 
 def tagged_texts(value: Any) -> tuple[list[str], list[str]] | None:

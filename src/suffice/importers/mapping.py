@@ -10,23 +10,13 @@ from typing import Any
 from suffice.common.files import PACKED, write_file
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
+from suffice.importers.names import words
 from suffice.recordings.recording import open_recording
 
 _FORMAT = "suffice import"
 _VERSION = 1
 _LOG_ENDINGS = (
-    ".csv",
-    ".tsv",
-    ".json",
-    ".jsonl",
-    ".ndjson",
-    ".txt",
-    ".zip",
-    ".eval",
-    ".xlsx",
-    ".db",
-    ".sqlite",
-    ".duckdb",
+    *words(".csv .tsv .json .jsonl .ndjson .txt .zip .eval .xlsx .db .sqlite .duckdb"),
     *PACKED,
 )
 
@@ -89,15 +79,10 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
 
 
 def default_out(path: Path) -> Path:
-    """Return the path of a recording in the current folder under the name of its source, unless that may have cost calls."""
+    """Return the path of a recording in the current folder under the name of its source."""
     name = path.resolve().name
     stem = name.rpartition(".")[0] if name.endswith(PACKED) else name
-    out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
-    if out.exists() and not _was_imported(out):
-        raise DataError(
-            f"{str(out)!r} exists and is no recording that an import wrote: name another one to write with -o FILE"
-        )
-    return out
+    return Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
 
 
 def own_place(out: Path) -> Path:

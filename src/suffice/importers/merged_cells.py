@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from suffice.common.tables import cut_list
 from suffice.errors import DataError
 from suffice.importers.names import ANSWERS, WEAK_REPLIES, last_name
-from suffice.importers.records import Record
-from suffice.importers.shape import column_names
+from suffice.importers.records import Record, column_names
 from suffice.importers.table_columns import TableColumns
 
 _ENOUGH = 10
@@ -63,7 +61,7 @@ def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = N
     result, above = [], dict[str, Any]()
     for row, is_first in zip(rows, first, strict=True):
         above = {name: row.values[name] for name in merged} if is_first else above
-        result.append(replace(row, values={**row.values, **above}))
+        result.append(row.having(above))
     shown = cut_list(map(repr, merged))
     notes = [f"{shown}: empty cells are read as the one above, as in a sheet with merged cells"]
     total = records[-1].values.get(names[0])
@@ -90,7 +88,7 @@ def _filled_within(
         own = str(row.values.get(run))
         if _is_filled(row, text):
             above[own] = {name: row.values.get(name) for name in merged}
-        result.append(replace(row, values={**row.values, **above.get(own, {})}))
+        result.append(row.having(above.get(own, {})))
     return result, [f"{cut_list(map(repr, merged))}: empty cells are read as the one above of the same {run!r}"]
 
 

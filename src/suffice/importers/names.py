@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
 from suffice.recordings.runs import LOOP_NAMES
 
-ROUND_WORDS = (
-    *("round", "step", "iteration", "iter", "turn", "attempt", "trial", "try", "draft", "hop", "sample"),
-    *("revision",),
-)
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a text, in which long lists of names are written."""
+    return tuple(text.split())
+
+
+ROUND_WORDS = words("round step iteration iter turn attempt trial try draft hop sample revision")
 ORDER_WORDS = (*(word for word in ROUND_WORDS if word not in ("sample", "trial", "try")), "loop", "depth")
 """Words in file names that mean rounds; samples and trials are left out, since they may also be runs."""
 
@@ -25,20 +28,10 @@ _ROUND_NAME = re.compile(
     "|(?:completion|candidate)_(?:index|idx|id)|epoch"
 )
 
-IDS = (
-    *(
-        "question_id",
-        "qid",
-        "question_idx",
-        "task_id",
-        "problem_id",
-        "example_id",
-        "instance_id",
-        "query_id",
-        "custom_id",
-    ),
-    *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "conversation_id", "thread_id"),
-    *("session_id", "trace_id", "trace", "trajectory_id", "run_id", "uid", "uuid", "pubid", "idx", "index", "key"),
+IDS = words(
+    "question_id qid question_idx task_id problem_id example_id instance_id query_id custom_id item_id "
+    "dataset_item_id id _id sample_id record_id conversation_id thread_id session_id trace_id trace "
+    "trajectory_id run_id uid uuid pubid idx index key"
 )
 RUNS = (
     *sorted(LOOP_NAMES),
@@ -47,38 +40,36 @@ RUNS = (
 )
 """Columns that tell several runs of one question apart."""
 
-QUESTIONS = (
-    *("question", "question_text", "query", "query_str", "user_query", "user_input", "problem", "prompt"),
-    *("task", "instruction", "input", "request", "goal", "inputs"),
+QUESTIONS = words(
+    "question question_text query query_str user_query user_input problem prompt task instruction input "
+    "request goal inputs"
 )
-GOLDS = (
-    *("golds", "gold", "gold_answers", "gold_answer", "golden_answers", "golden_answer", "ground_truths"),
-    *("ground_truth", "reference_answers", "reference_answer", "references", "reference", "expected_answer"),
-    *("expected_output", "expected", "correct_answer", "correct_answers", "correct_option", "correct_choice"),
-    *("gt", "gts", "gt_answer", "gt_answers", "groundtruth", "ground_truth_answer", "ground_truth_answers"),
-    *("gold_label", "gold_ans", "true_answer", "right_answer", "answer_key", "answer_gold", "ideal", "ref"),
-    *("refs", "ref_answer", "targets", "target", "labels", "label"),
-    *(
-        "reference_summary",
-        "reference_text",
-        "reference_translation",
-        "reference_output",
-        "gold_summary",
-        "ref_summary",
-    ),
+SUBJECTS = words("subject text body message title headline")
+"""Names of what a ticket or a case asks, if the texts differ from question to question."""
+
+GOLDS = words(
+    "golds gold gold_answers gold_answer golden_answers golden_answer ground_truths ground_truth "
+    "reference_answers reference_answer references reference expected_answer expected_output expected "
+    "correct_answer correct_answers correct_option correct_choice gt gts gt_answer gt_answers groundtruth "
+    "ground_truth_answer ground_truth_answers gold_label gold_ans true_answer right_answer answer_key "
+    "answer_gold ideal ref refs ref_answer targets target labels label reference_summary reference_text "
+    "reference_translation reference_output gold_summary ref_summary"
 )
-OPTION_NUMBERS = (
-    *(
-        "answer_idx",
-        "answer_index",
-        "correct_idx",
-        "correct_index",
-        "gold_idx",
-        "gold_index",
-        "target_idx",
-        "target_index",
-    ),
-    *("correct_answer_idx", "correct_answer_index", "correct_option_idx", "correct_choice_idx", "label_idx"),
+
+
+def is_in_golds(name: str) -> bool:
+    """Return whether a nested column is a field of an object that is called like gold answers, and not of a document or a tag.
+
+    >>> is_in_golds("gold.answer"), is_in_golds("reference.text"), is_in_golds("gold")
+    (True, False, False)
+    """
+    above = plain_name(name).rpartition(".")[0].rpartition(".")[2]
+    return above in GOLDS and not above.startswith(("ref", "label", "target"))
+
+
+OPTION_NUMBERS = words(
+    "answer_idx answer_index correct_idx correct_index gold_idx gold_index target_idx target_index "
+    "correct_answer_idx correct_answer_index correct_option_idx correct_choice_idx label_idx"
 )
 """Names of gold answers that are numbers of options, beside which they are."""
 
@@ -100,10 +91,9 @@ PARSED_ANSWERS = (
 )
 """Names of answers parsed from a reply; beside them, a reply is read as the text."""
 
-REPLIES = (
-    *("response", "output", "completion", "generation", "generated_text", "model_output", "actual_output"),
-    *("model_response", "reply", "draft", "generated", "output_text", "response_text", "llm_output"),
-    *("llm_response", "resp", "outputs"),
+REPLIES = words(
+    "response output completion generation generated_text model_output actual_output model_response reply "
+    "draft generated output_text response_text llm_output llm_response resp outputs"
 )
 WEAK_REPLIES = ("result", "content", "text", "raw_output", "raw_response")
 """Names that also have other meanings."""
@@ -116,22 +106,26 @@ FEEDBACK = ("feedback", "critique", "critic", "reflection")
 MODELS = ("model", "model_name", "model_id", "llm")
 
 NO_ANSWERS = frozenset(
-    {"tokens", "usage", "cost", "costs", "latency", "timing", "timings", "input", "inputs", "prompt", "request"}
-    | {"context", "contexts", "passage", "document", "retrieved", "observation", "example", "reference", "doc"}
-    | {"metadata", "token_usage", "tokens_used", "token_count", "token_counts"}
+    words(
+        "tokens usage cost costs latency timing timings input inputs prompt request context contexts passage "
+        "document retrieved observation example reference doc metadata token_usage tokens_used token_count "
+        "token_counts"
+    )
 )
 """Objects whose `output`, `text` or `answer` is not the model's answer."""
 
-SPEAKERS = (
-    *("role", "node", "event", "event_type", "speaker", "sender", "author", "source", "name", "type", "kind"),
-    *("step_type", "span_type", "span_name", "component", "agent", "agent_name", "who", "actor", "from"),
-    *("sender_type", "sender_role", "author_type", "author_role", "speaker_role", "agent_role", "from_role"),
+SPEAKERS = words(
+    "role node event event_type speaker sender author source name type kind step_type span_type span_name "
+    "component agent agent_name who actor from sender_type sender_role author_type author_role "
+    "speaker_role agent_role from_role"
 )
 """Names of who or what an item comes from, or of what it is."""
 
 _PEOPLE_SAY = frozenset(
-    {"user", "human", "user_proxy", "customer", "client", "visitor", "guest", "caller", "patient", "student", "learner"}
-    | {"buyer", "subscriber", "requester", "end_user", "enduser", "person"}
+    words(
+        "user human user_proxy customer client visitor guest caller patient student learner buyer subscriber "
+        "requester end_user enduser person"
+    )
 )
 
 
@@ -162,10 +156,9 @@ MOST_SPEAKERS = 12
 PEOPLE = frozenset({"user", "user_id", "username", "user_name", "from", "from_id", "bot_id", "app_id", "subtype"})
 """Names of who wrote a message of a chat: a person, or a bot."""
 
-OUTCOME_NAMES = (
-    *("correct", "is_correct", "correctness", "answer_correctness", "passed", "passing", "success"),
-    *("is_success", "is_solved", "solved", "resolved", "verdict", "grade", "reward", "score", "accuracy", "em"),
-    *("f1", "exact_match", "f1_score", "tests_outcome"),
+OUTCOME_NAMES = words(
+    "correct is_correct correctness answer_correctness passed passing success is_success is_solved solved "
+    "resolved verdict grade reward score accuracy em f1 exact_match f1_score tests_outcome"
 )
 """Names of outcomes (correct or not, or how well): metrics if all values lie in [0, 1]."""
 
@@ -181,9 +174,9 @@ SYNONYMS = {
 }
 """Other names of this library's metrics and signals."""
 
-OWN_SIGNALS = (
-    *("confidence", "self_confidence", "certainty", "uncertainty", "margin", "logprob", "log_probability"),
-    *("entropy", "perplexity", "similarity", "quality", "rating", "critic_score", "judge_score"),
+OWN_SIGNALS = words(
+    "confidence self_confidence certainty uncertainty margin logprob log_probability entropy perplexity "
+    "similarity quality rating critic_score judge_score"
 )
 """Names of numbers that a loop may know when it decides; each becomes a signal of the user's own."""
 
@@ -279,8 +272,26 @@ _TRANSLATED = {
 _ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
 
 
-_OF_TOKEN_USAGE = {"prompt": "prompt_tokens", "completion": "completion_tokens", "total": "total_tokens"}
+_OF_TOKEN_USAGE = {
+    **dict.fromkeys(("prompt", "input", "in"), "prompt_tokens"),
+    **dict.fromkeys(("completion", "output", "out"), "completion_tokens"),
+    "total": "total_tokens",
+}
 """The usual names of counts in an object that is called after them."""
+
+_TOKENS = re.compile(r"(?:\w+_)?tok(?:en)?s?(?:_\w+)?")
+_OBJECT_OF_TOKENS = re.compile(rf"{_TOKENS.pattern}|(?:\w+_)?usage")
+
+
+def counts_tokens(name: str, kinds: Collection[str]) -> bool:
+    """Return whether a column is called like a count of tokens, by its own name, or by one of some kinds and that of its object.
+
+    >>> [counts_tokens(name, {"sent"}) for name in ("tok_sent", "usage.sent", "usage.cost", "tokenizer")]
+    [True, True, False, False]
+    """
+    path, _, last = plain_name(name).rpartition(".")
+    is_within = _OBJECT_OF_TOKENS.fullmatch(path.rpartition(".")[2]) is not None
+    return _TOKENS.fullmatch(last) is not None or (is_within and not {*last.split("_")}.isdisjoint(kinds))
 
 
 @lru_cache(maxsize=1024)
@@ -291,15 +302,15 @@ def plain_name(name: str) -> str:
     ('final_answer', 'final_answer', 'turn', 'latency_ms')
     >>> plain_name("Frage-Nr"), plain_name("rondas.respuesta")
     ('question_id', 'rondas.answer')
-    >>> plain_name("response.tokenUsage.completion")
-    'response.token_usage.completion_tokens'
+    >>> plain_name("response.tokenUsage.completion"), plain_name("tokens.prompt"), plain_name("usage.in")
+    ('response.token_usage.completion_tokens', 'tokens.prompt_tokens', 'usage.prompt_tokens')
     """
     spaced = re.sub(
         r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[#($%)\[\]:?]+", " ", unicodedata.normalize("NFC", name)).strip()
     )
     plain = re.sub(r"[\s\-]+", "_", spaced).lower()
     path, point, last = plain.rpartition(".")
-    if path.endswith("token_usage"):
+    if last in _OF_TOKEN_USAGE and _OBJECT_OF_TOKENS.fullmatch(path.rpartition(".")[2]):
         last = _OF_TOKEN_USAGE.get(last, last)
     return f"{path}{point}{_ENGLISH.get(last, last)}"
 
@@ -331,6 +342,15 @@ def ends_with_round(name: str) -> bool:
     return plain_name(name).rpartition("_")[2] in ROUND_WORDS
 
 
+def in_log(name: str) -> str:
+    """Return the log's name of a column that a recording keeps, which it calls `imported_NAME` if the name is ours.
+
+    >>> in_log("imported_text"), in_log("latency")
+    ('text', 'latency')
+    """
+    return name.removeprefix("imported_")
+
+
 def last_name(name: str) -> str:
     """Return the last part of a dotted name, in lower case with underscores.
 
@@ -340,15 +360,21 @@ def last_name(name: str) -> str:
     return plain_name(name).rpartition(".")[2]
 
 
+def words_in(name: str) -> list[str]:
+    """Return the words of a column's name, in lower case.
+
+    >>> words_in("judge.finalScore"), words_in("Latency (ms)")
+    (['judge', 'final', 'score'], ['latency', 'ms'])
+    """
+    return re.split(r"[\W_]+", plain_name(name))
+
+
 TOTAL_TOKENS = ("tokens", "total_tokens", "n_tokens", "num_tokens", "token_count", "tokens_used", "total_token_count")
 """Names of token counts that do not tell input from output."""
 
 MONEY = ("cost", "cost_usd", "total_cost", "price", "usd", "cost_in_usd", "total_cost_usd", "cost_eur", "price_usd")
 
-TIMES = (
-    *("timestamp", "time", "ts", "datetime", "created_at", "created", "start_time", "started_at", "logged_at"),
-    *("date",),
-)
+TIMES = words("timestamp time ts datetime created_at created start_time started_at logged_at date")
 """Names of the time at which a row was written."""
 
 

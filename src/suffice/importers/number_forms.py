@@ -15,6 +15,8 @@ _UNDECIDED = re.compile(r"-?[1-9]\d{0,2},\d{3}")
 _COMMAS = re.compile(r"-?[1-9]\d{0,2}(?:(?:,\d{3})+\.\d+|(?:,\d{3}){2,})")
 _DOTS = re.compile(r"-?[1-9]\d{0,2}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})")
 _GAPS = re.compile(r"-?[1-9]\d{0,2}(?:[ \u00a0\u202f'\u2019]\d{3})+(?:[.,]\d+)?")
+_POINTED = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
+_DECIMAL = re.compile(r"-?\d+\.\d+")
 _COMMA = re.compile(r"-?\d+,\d+")
 
 
@@ -40,6 +42,25 @@ def written_number(text: str, *, whole: bool = False) -> float | None:
     if _COMMA.fullmatch(bare) and not _UNDECIDED.fullmatch(bare):
         return float(bare.replace(",", "."))
     return float(bare) if re.fullmatch(r"-?\d+(?:\.\d+)?", bare) else None
+
+
+def points_separate(values: Sequence[object], *, whole: bool) -> str:
+    """Return the first text such as 1.234 whose point separates thousands, as other texts or the column's meaning show; "" without one.
+
+    Args:
+        values: The values of a column.
+        whole: Whether only whole numbers make sense, as of tokens.
+
+    >>> points_separate(["812", "1.234"], whole=True), points_separate(["4,5", "1.234"], whole=False)
+    ('1.234', '1.234')
+    >>> points_separate(["0.5", "1.234"], whole=True), points_separate(["812", "1.234"], whole=False)
+    ('', '')
+    """
+    texts = [_CURRENCY.sub("", value, count=1).strip() for value in values if isinstance(value, str)]
+    pointed = [text for text in texts if _POINTED.fullmatch(text)]
+    has_decimals = any(_DECIMAL.fullmatch(text) and not _POINTED.fullmatch(text) for text in texts)
+    shows = any(_DOTS.fullmatch(text) or (_COMMA.fullmatch(text) and not _UNDECIDED.fullmatch(text)) for text in texts)
+    return pointed[0] if pointed and not has_decimals and (whole or shows) else ""
 
 
 def is_undecided(text: object) -> bool:

@@ -7,16 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.common.tables import cut_list
 from suffice.importers.closed_book import is_confidence, is_of_retrieval
 from suffice.importers.cost_guesses import CostGuess
-from suffice.importers.grid import OWN_COLUMNS, is_cost
+from suffice.importers.grid import OWN_COLUMNS, is_cost, whole_number
 from suffice.importers.judging import total_beside
 from suffice.importers.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
 from suffice.importers.prefixes import THINKING_TOKENS, prefix_columns
-from suffice.importers.round_scores import is_overlap, is_score_name
-from suffice.importers.run_outcomes import LAST_ROUND, is_of_runs, is_task_outcome, run_note
-from suffice.importers.trajectories import ColumnReading
+from suffice.importers.scores import LAST_ROUND, is_of_runs, is_overlap, is_score_name, is_task_outcome, run_note
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
@@ -52,11 +49,7 @@ class NumberGuess(CostGuess):
                     self.read(ours, name)
             elif is_outcome and in_unit:
                 ours = f"{ours}_score" if ours in SIGNALS else ours  # one name cannot be both a signal and a metric
-                self.result.metrics[ours] = name
-                shown = self.shown.get(name, name)
-                self.result.readings.append(
-                    ColumnReading(ours=f"{ours} (metric)", theirs=shown, how="usual name, all in [0, 1]")
-                )
+                self.result.read_metric(ours, name, "usual name, all in [0, 1]", self.shown.get(name, ""))
             else:
                 low, high = min(values), max(values)
                 what = f"a number from {low:g} to {high:g}" if is_outcome else "a number"
@@ -64,36 +57,27 @@ class NumberGuess(CostGuess):
 
     def scores(self) -> None:
         """Read numbers in [0, 1] of each round as metrics: scores against a reference, and, if there is no other metric, one by a word in its name."""
-        for name in [name for name in self._unread() if name not in self.outer and is_overlap(name)]:
+        for name in [name for name in self._unread(of_rounds=True) if is_overlap(name)]:
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
-        own = [name for name in self.result.metrics if is_overlap(name)]
-        if own and "golds" in self.result.columns:
-            self.result.notes.append(
-                f"{self.result.columns['golds']!r} is read as the gold answer, the text that {cut_list(map(repr, own))} compare with: `suffice "
-                f"decide` judges by its own comparison with it unless --metric {own[0]} chooses the log's own score"
-            )
         if self._is_judged():
             return
-        for name in [name for name in self._unread() if name not in self.outer and is_score_name(name)]:
+        for name in [name for name in self._unread(of_rounds=True) if is_score_name(name)]:
             if self._score(name, plain_name(name).replace(".", "_")):
                 return
 
-    def _score(self, name: str, ours: str) -> bool:
+    def _score(self, name: str, ours: str, what: str = "a score") -> bool:
         """Read a column as a metric, if its numbers are all in [0, 1]; return whether they are."""
         values = self.table.numbers(name)
         is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
         if not is_usable or values is None or not all(0 <= value <= 1 for value in values):
             return False
-        self.result.metrics[ours] = name
-        how = "a score by its name, all in [0, 1]"
-        self.result.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=self.shown.get(name, name), how=how))
+        self.result.read_metric(ours, name, f"{what} by its name, all in [0, 1]", self.shown.get(name, ""))
         return True
 
     def confidences(self) -> None:
         """Read numbers that are a confidence by a word in their names as signals; those of a question only beside round 0."""
-        begins_at_0 = any(
-            str(number) in ("0", "0.0") for number in self.table.column(self.result.columns.get("round", ""))
-        )
+        numbers = self.table.column(self.result.columns.get("round", ""))
+        begins_at_0 = any(whole_number(str(number)) == 0 for number in numbers)
         for name in [name for name in self._unread() if is_confidence(name) and not is_of_retrieval(name)]:
             ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
             is_known = begins_at_0 if name in self.outer else "round" in self.result.columns
@@ -115,7 +99,7 @@ class NumberGuess(CostGuess):
             and not any(map(is_cost, self.result.columns))
         )
         number = self.result.columns.get("round", "")
-        unread = [name for name in self._unread() if name not in self.outer] if is_free else []
+        unread = self._unread(of_rounds=True) if is_free else []
         for name in prefix_columns(self.table, self._ids_of_rows(), number, unread)[:1]:
             self.read(THINKING_TOKENS, name, "tokens of a chain so far: they rise in each question")
 
@@ -124,15 +108,9 @@ class NumberGuess(CostGuess):
         if self._is_judged() or "golds" in self.result.columns:
             return
         ids, answer = self._ids_of_rows(), self.result.columns.get("answer", "")
-        for name in [name for name in self._unread() if name not in self.outer and is_task_outcome(name)]:
-            ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
-            is_usable = ours.isidentifier() and ours not in {*self.said, *SIGNALS, *OWN_COLUMNS}
-            in_unit = values is not None and all(0 <= value <= 1 for value in values)
-            if is_usable and in_unit and is_of_runs(self.table, name, ids, answer):
-                self.result.metrics[ours] = name
-                self.result.readings.append(
-                    ColumnReading(ours=f"{ours} (metric)", theirs=name, how="an outcome by its name, all in [0, 1]")
-                )
+        for name in [name for name in self._unread(of_rounds=True) if is_task_outcome(name)]:
+            ours = plain_name(name).replace(".", "_")
+            if is_of_runs(self.table, name, ids, answer) and self._score(name, ours, "an outcome"):
                 return
 
     def _is_judged(self) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from suffice.importers.grid import whole_number
 from suffice.importers.names import is_round_name, last_name
-from suffice.importers.records import Record
+from suffice.importers.records import Record, with_column
 from suffice.importers.row_times import tied_note
 from suffice.importers.runs import RowOrder, row_order, run_id
 from suffice.importers.shape import Shape
@@ -50,7 +51,7 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
     """Add the ids of questions to rows, if they are computed."""
     key = plan.columns.get("question_id", "")
     make = plan.formulas.get(key)
-    return [*rows] if make is None else [replace(row, values={**row.values, key: make(row)}) for row in rows]
+    return [*rows] if make is None else with_column(rows, key, map(make, rows))
 
 
 def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
@@ -64,4 +65,4 @@ def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
         or "p_known" in plan.columns
     ):
         return first_round
-    return 1 if any(str(row.values.get(name)).strip() in ("0", "0.0") for row in rows) else None
+    return 1 if any(whole_number(str(row.values.get(name))) == 0 for row in rows) else None

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.literals import load_record
+from suffice.importers.choices import of_columns
 from suffice.importers.names import last_name
-from suffice.importers.records import Record
-from suffice.importers.shape import Shape
+from suffice.importers.records import Record, column_names
+from suffice.importers.shape import Shape, with_derived
 from suffice.importers.shapes import OPTION_LISTS
-from suffice.importers.stages import changed_by
+from suffice.loops.retrieval.fields import literal
 from suffice.policy.metrics import normalize_answer
 
 _LABELS = "ABCDEFGHIJ"
@@ -43,12 +40,8 @@ def golds_as_answers(shape: Shape, golds: str, answer: str, *, is_said: bool = F
         if not is_said:
             _ask_if_reversed(shape.rows, golds, answer)
         name = f"{golds} (as {_TRUTHS})"
-
-        def as_truths(rows: Sequence[Record]) -> list[Record]:
-            cells = [{"0": "false", "1": "true"}.get(_word(row, golds)) for row in rows]
-            return [replace(row, values={**row.values, name: cell}) for row, cell in zip(rows, cells, strict=True)]
-
-        return changed_by(shape, as_truths, {}), name, _BITS, _TRUTHS
+        shape = with_derived(shape, golds, name, lambda row: {"0": "false", "1": "true"}.get(_word(row, golds)))
+        return shape, name, _BITS, _TRUTHS
     read = _reader(shape.rows)
     if read is None:
         return shape, golds, "", ""
@@ -68,13 +61,8 @@ def golds_as_answers(shape: Shape, golds: str, answer: str, *, is_said: bool = F
         next(form for form in (_LETTER, _TEXT, _FROM_0, _FROM_1) if form in forms) for forms in (of_golds, of_answers)
     )
     name = f"{golds} (as {wanted})"
-
-    def converted(rows: Sequence[Record]) -> list[Record]:
-        return [
-            replace(row, values={**row.values, name: _converted(row, read(row), golds, own, wanted)}) for row in rows
-        ]
-
-    return changed_by(shape, converted, {}), name, own, wanted
+    shape = with_derived(shape, golds, name, lambda row: _converted(row, read(row), golds, own, wanted))
+    return shape, name, own, wanted
 
 
 def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, str, str]:
@@ -93,15 +81,11 @@ def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, s
     texts = sum(own.keys() == {_TEXT} for own in forms)
     is_mixed = sum(map(bool, forms)) >= _NEARLY_ALL * n and min(texts, n - texts) > _SOME * n
     wanted = next((form for form in (_LETTER, _TEXT) if form in of_golds), "") if is_mixed else ""
+    if not wanted:
+        return shape, answer, ""
     name = f"{answer} (as {wanted})"
-
-    def converted(rows: Sequence[Record]) -> list[Record]:
-        return [
-            replace(row, values={**row.values, name: _in_form(row.values.get(answer), read(row), wanted)})
-            for row in rows
-        ]
-
-    return (changed_by(shape, converted, {}), name, wanted) if wanted else (shape, answer, "")
+    shape = with_derived(shape, answer, name, lambda row: _in_form(row.values.get(answer), read(row), wanted))
+    return shape, name, wanted
 
 
 def _in_form(value: Any, options: _Options, wanted: str) -> Any:
@@ -130,15 +114,12 @@ def _ask_if_reversed(rows: Sequence[Record], golds: str, answer: str) -> None:
     pairs = [(_word(row, golds), _word(row, answer)) for row in rows]
     same = [(gold == "1") == (said == "true") for gold, said in pairs if gold and said]
     if 2 * sum(same) < len(same):
-        is_true = f"--column {quoted(f'golds={golds}')}"
         raise UnsettledError(
             f"{golds!r} is 0 or 1, and answers are true or false: {sum(same):,} of {len(same):,} are right if 1 is true, and the others if "
             "1 is false, as where 0 is entailment. If it is false, write true and false into the log",
             "columns",
-            {
-                is_true: ({"golds": golds}, "1 is true, and most answers are wrong"),
-                "--column golds=": ({"golds": ""}, "the log has no gold answers"),
-            },
+            of_columns({"golds": golds}, "1 is true, and most answers are wrong")
+            | of_columns({"golds": ""}, "the log has no gold answers"),
         )
 
 
@@ -154,7 +135,7 @@ def has_options(rows: Sequence[Record]) -> bool:
 
 def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:
     """Return a function that reads the options of a row; None if the rows have none."""
-    names = dict.fromkeys(name for row in rows for name in row.values)
+    names = column_names(rows)
     for name in names:
         path, _, last = name.rpartition(".")
         if last_name(path) in OPTION_LISTS and last == "text" and f"{path}.label" in names:
@@ -173,10 +154,7 @@ def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:
 
 def _texts(row: Record, name: str) -> list[str]:
     """Return the items of a list, which may be written as text; none if it is something else."""
-    value = row.values.get(name)
-    if isinstance(value, str) and value.lstrip()[:1] == "[":
-        with suppress(ValueError):
-            value = load_record(value)
+    value = literal(row.values.get(name))
     are_texts = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
     return [str(item) for item in value] if are_texts and value else []
 

@@ -10,9 +10,9 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
 from suffice.importers.answer_places import last_of
-from suffice.importers.facts import Facts, is_clear
-from suffice.importers.gold_alarms import SCORES
-from suffice.importers.names import last_name
+from suffice.importers.choices import Choices
+from suffice.importers.facts import SCORES, Facts, is_clear
+from suffice.importers.names import in_log, is_error_count, last_name, plain_name, words
 from suffice.policy.normalizers import MATCH
 from suffice.policy.signals.position import AnswerPosition
 
@@ -26,13 +26,8 @@ _HALF = 0.5
 _KINDS = frozenset({"metric", "metric_name", "metric_type", "score_name", "score_type", "measure"})
 """Names of columns that say what a score measures."""
 
-_ERRORS = frozenset(
-    {
-        *("ter", "wer", "cer", "hter", "mae", "mse", "rmse", "mape", "nll", "loss", "ppl", "perplexity"),
-        *("brier", "ece", "error", "errors", "error_rate", "edit_distance", "levenshtein", "distance"),
-    }
-)
-"""Measures of which a lower value is better."""
+_MEASURES = frozenset(words("hter mae mse rmse mape nll ppl perplexity brier ece error_rate levenshtein"))
+"""Measures of which a lower value is better, besides those whose names say that they count what went wrong."""
 
 
 def orders_of(answers: Sequence[str]) -> list[str]:
@@ -81,7 +76,7 @@ def transcripts(read: Read) -> Iterator[Doubt]:
     if position is None or not is_same or facts.continued < max(_FEW, _HALF * facts.following):
         return
     own = AnswerPosition.parse(position)
-    choices: dict[str, tuple[dict[str, Any], str]] = {}
+    choices: Choices = {}
     if own.kind == "marker":
         last = str(last_of(own))
         choices = {f"--answer-position {quoted(last)}": ({"answer_position": last}, "the last one is meant")}
@@ -95,7 +90,7 @@ def transcripts(read: Read) -> Iterator[Doubt]:
 def falling_scores(read: Read) -> Iterator[Doubt]:
     """A metric falls far from the first round to the last, or is an error: the rounds may be in reverse order, or lower may be better."""
     facts = read.facts
-    if read.source != "tabular" or read.samples:
+    if not read.is_table or read.samples:
         return
     quality = MATCH if MATCH in facts.ends else "f1"
     error = _error_name(facts)
@@ -114,9 +109,7 @@ def falling_scores(read: Read) -> Iterator[Doubt]:
         if is_error and error:
             sentence = f"{theirs!r} is read as what is right, and {error[0]!r} says that it is {error[1]!r}, of which lower values are better"
         option = f"--metric-column {quoted(f'{name}={theirs}:1..0')}"
-        turned: dict[str, tuple[dict[str, Any], str]] = {
-            option: ({"metrics": {name: f"{theirs}:1..0"}}, "lower is better")
-        }
+        turned: Choices = {option: ({"metrics": {name: f"{theirs}:1..0"}}, "lower is better")}
         yield sentence, turned if is_own and not is_turned else {}
         return
 
@@ -131,8 +124,8 @@ def _scored_by(read: Read, name: str) -> tuple[str, bool]:
 def _error_name(facts: Facts) -> tuple[str, str] | None:
     """Return a column whose only value names a measure of errors, and the value."""
     for name, own in facts.own.columns.items():
-        if last_name(name.removeprefix("imported_")) in _KINDS and len(own.values) == 1:
+        if last_name(in_log(name)) in _KINDS and len(own.values) == 1:
             (value,) = own.values
-            if value.lower().replace(" ", "_").replace("-", "_") in _ERRORS:
-                return name.removeprefix("imported_"), value
+            if is_error_count(value) or plain_name(value) in _MEASURES:
+                return in_log(name), value
     return None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -12,10 +11,11 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.importers.alarm import Doubt, Read, used_columns
 from suffice.importers.answer_or_gold import is_model_text
+from suffice.importers.choices import Choices, column_options, of_options
 from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
 from suffice.importers.judging import may_judge
-from suffice.importers.names import TIMES, is_error_count, last_name, plain_name
+from suffice.importers.names import TIMES, in_log, is_error_count, last_name, words, words_in
 from suffice.importers.own_columns import MANY_VALUES, OwnColumns
 from suffice.policy.rounds import Floats
 from suffice.recordings.runs import tells_loops_apart
@@ -32,71 +32,21 @@ _ORDERS, _SURE = 499, 0.99
 
 _MOST_OTHER = 0.8
 _RETURNED = frozenset({"final", "selected", "chosen", "best", "returned", "accepted", "output", "prediction", "result"})
-_SAID = frozenset(
-    {
-        "answer",
-        "answers",
-        "response",
-        "reply",
-        "output",
-        "completion",
-        "prediction",
-        "sample",
-        "sampled",
-        "generation",
-        "raw",
-    }
-)
+_SAID = frozenset(words("answer answers response reply output completion prediction sample sampled generation raw"))
 """Words of columns with what a loop returned, and with what a model said."""
 
 _QUESTIONS = 2_000
+NOT_READ = "not read: "
+"""The beginning of the note on columns that are not read and in no other note."""
+
 _AFTERWARDS = frozenset(
-    {
-        "status",
-        "state",
-        "reason",
-        "verdict",
-        "result",
-        "outcome",
-        "final",
-        "chosen",
-        "selected",
-        "best",
-        "stop",
-        "stopped",
-        "end",
-        "ended",
-    }
-    | {
-        "total",
-        "count",
-        "round",
-        "rounds",
-        "steps",
-        "error",
-        "errors",
-        "grade",
-        "score",
-        "label",
-        "judge",
-        "correct",
-        "success",
-        "solved",
-    }
-    | {
-        "passed",
-        "answer",
-        "answers",
-        "winner",
-        "converged",
-        "resolved",
-        "feedback",
-        "flag",
-        "flagged",
-        "termination",
-        "exit",
-        "finish",
-    }
+    words(
+        "status state reason verdict result outcome final chosen selected best stop stopped end ended total "
+        "count round rounds steps error errors grade score label judge correct success solved passed answer "
+        "answers winner converged resolved feedback flag flagged termination exit finish "
+        "closed closing closure completed completion resolution disposition escalated escalation terminated "
+        "finished accepted approved rejected csat stars rating satisfaction thumbs"
+    )
 )
 """Words of columns that are known only once a loop has ended, and so may follow from its rounds."""
 
@@ -104,10 +54,10 @@ _AFTERWARDS = frozenset(
 def returned_rounds(read: Read) -> Iterator[Doubt]:
     """A flag, or a text about the question, says that another round than the last was returned in many questions."""
     facts = read.facts
-    if read.source != "tabular" or read.samples or RETURNED in (read.options.get("columns") or {}):
+    if not read.is_table or read.samples or RETURNED in read.said:
         return
     for name, own in facts.own.columns.items():
-        theirs = name.removeprefix("imported_")
+        theirs = in_log(name)
         for value, marks in () if name in read.columns or is_error_count(name) else own.marks.items():
             is_one = marks.once >= max(_ENOUGH, _MOSTLY * facts.trajectories)
             if is_one and marks.moves and marks.other >= max(_FEW, _SOME * marks.once):
@@ -124,9 +74,9 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
         if is_one and facts.is_vote(name) and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
             yield from _of_votes(facts, name)
             return
-        is_one = is_one and (not facts.without_golds or not _RETURNED.isdisjoint(words_of(name)))  # else it is the gold
+        is_one = is_one and (not facts.without_golds or not _RETURNED.isdisjoint(words_in(name)))  # else it is the gold
         if is_one and other >= max(_FEW, 2 * (1 - _NEARLY_ALL) * n):
-            theirs = name.removeprefix("imported_")
+            theirs = in_log(name)
             sentence = (
                 f"{theirs!r} equals an answer of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}, but not the last one "
                 f"in {other:,}: if the loop returned it, the last answer is not what you have now"
@@ -136,28 +86,26 @@ def returned_rounds(read: Read) -> Iterator[Doubt]:
 
 
 def _of_votes(facts: Facts, name: str) -> Iterator[Doubt]:
-    theirs = name.removeprefix("imported_")
+    theirs = in_log(name)
     sentence = (
         f"{theirs!r} is the most frequent answer in {facts.voted[name, True]:,} of {counted(sum(facts.voted[name, own] for own in (True, False)), 'trajectory', 'trajectories')} "
         "in which one answer is more frequent than any other: if they were put to a vote, they are no rounds that follow one another"
     )
-    samples = {"samples": True}, f"they are independent samples, and {theirs!r} is the answer to most of them"
+    samples = of_options(f"they are independent samples, and {theirs!r} is the answer to most of them", samples=True)
     others = [own for own in facts.equalling if may_be_gold(facts, own) and not facts.is_vote(own)]
     gold = {} if others else _of_gold(facts, theirs)
-    yield sentence, {"--samples": samples, **_of_returned(theirs), **gold}
+    yield sentence, samples | _of_returned(theirs) | gold
 
 
-def _of_gold(facts: Facts, theirs: str) -> dict[str, tuple[dict[str, Any], str]]:
+def _of_gold(facts: Facts, theirs: str) -> Choices:
     """Return the option that reads a column as the gold answers, if there are none."""
-    option = f"--column {quoted(f'golds={theirs}')}"
-    gold = {option: ({"columns": {"golds": theirs}}, f"{theirs!r} is the gold answer")}
+    gold = of_options(f"{theirs!r} is the gold answer", columns={"golds": theirs})
     return gold if facts.without_golds == facts.trajectories else {}
 
 
-def _of_returned(theirs: str) -> dict[str, tuple[dict[str, Any], str]]:
-    option = f"--column {quoted(f'{RETURNED}={theirs}')}"
+def _of_returned(theirs: str) -> Choices:
     meaning = f"{theirs!r} says what the loop returned: decide compares with that"
-    return {option: ({"columns": {RETURNED: theirs}}, meaning)}
+    return of_options(meaning, columns={RETURNED: theirs})
 
 
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
@@ -166,8 +114,8 @@ def copied_choice(facts: Facts) -> Iterator[Doubt]:
         for value, marks in own.marks.items():
             is_last = marks.last >= _NEARLY_ALL * marks.once and marks.once >= max(_ENOUGH, _MOSTLY * facts.several)
             if is_last and marks.copied >= _NEARLY_ALL * marks.last:
-                theirs = name.removeprefix("imported_")
-                option = f"--column {quoted(f'{RETURNED}={theirs}')}"
+                theirs = in_log(name)
+                option = column_options({RETURNED: theirs})
                 sentence = (
                     f"the last rounds, the only ones whose {theirs!r} is {value!r}, have the same answer as an earlier round, not always the "
                     f"one before: they may be the loop's choice written once more, and no call ({option} leaves them out and judges the choice)"
@@ -202,21 +150,15 @@ def _are_ordered(read: Read) -> bool:
     return read.samples and not is_panel and facts.trajectories >= _ENOUGH and facts.order.are_clear
 
 
-def _other_answers(read: Read) -> dict[str, tuple[dict[str, Any], str]]:
+def _other_answers(read: Read) -> Choices:
     """Return the options that read another column, which varies within questions and is called like an answer, as the answers."""
     facts, used = read.facts, used_columns(read)
-    names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(words_of(name))]
+    names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(words_in(name))]
     said = [name for name in names if facts.own.columns[name].varying >= _SOME * facts.trajectories]
-    others = [name.removeprefix("imported_") for name in said if is_model_text(name.removeprefix("imported_"))]
-    return {
-        f"--column {quoted(f'answer={name}')}": ({"columns": {"answer": name}}, f"{name!r} is what each sample said")
-        for name in others
-    }
-
-
-def words_of(name: str) -> list[str]:
-    """Return the words of a column's name, in lower case."""
-    return plain_name(name).replace(".", "_").split("_")
+    result: Choices = {}
+    for theirs in [in_log(name) for name in said if is_model_text(in_log(name))]:
+        result |= of_options(f"{theirs!r} is what each sample said", columns={"answer": theirs})
+    return result
 
 
 def mixed_groups(read: Read) -> Iterator[Doubt]:
@@ -224,16 +166,16 @@ def mixed_groups(read: Read) -> Iterator[Doubt]:
     facts = read.facts
     used = used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not tells_loops_apart(name)]
-    names = [name for name in names if _AFTERWARDS.isdisjoint(words_of(name))]
+    names = [name for name in names if _AFTERWARDS.isdisjoint(words_in(name))]
     names = [name for name in names if not all(map(is_plain_number, facts.own.columns[name].values))]
-    found = uneven_groups(facts.own, names) if read.source == "tabular" and not read.samples else None
+    found = uneven_groups(facts.own, names) if read.is_table and not read.samples else None
     if found is not None:
         name, place, means = found
-        theirs = name.removeprefix("imported_")
+        theirs = in_log(name)
         listed = cut_list(f"{value:.20} {100 * mean:+.1f}" for value, (_, mean) in means.items())
         sentence = (
             f"what later rounds gain differs with {theirs!r}: from round {place + 1} to the last, {listed} points (by chance in less than 1 % "
-            f"of logs). `decide` judges all its values together; if they are several systems, --where {quoted(f'{theirs}={next(iter(means))}')} "
+            f"of logs). `decide` judges all its values together; if they are several systems, and no outcome known only at the end, --where {quoted(f'{theirs}={next(iter(means))}')} "
             "judges one, here and in decide"
         )
         yield sentence, {}
@@ -295,9 +237,7 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
     """Return a note that names columns which vary within questions or divide them, are not read, and are in no other of the notes."""
     facts = read.facts
-    used = used_columns(read) | {
-        name for name in facts.own.columns if any(f"{name.removeprefix('imported_')!r}" in n for n in notes)
-    }
+    used = used_columns(read) | {name for name in facts.own.columns if any(f"{in_log(name)!r}" in n for n in notes)}
     sizes = {
         name: len(own.values)
         for name, own in facts.own.columns.items()
@@ -306,14 +246,14 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
         or (len(own.groups) > 1 and len(own.values) <= facts.trajectories / 2)
     }
     names = [
-        name.removeprefix("imported_")
+        in_log(name)
         for name, n in sorted(sizes.items(), key=lambda item: item[1])
         if n < MANY_VALUES or may_judge(name)
     ]
-    if not names or read.source != "tabular":
+    if not names or not read.is_table:
         return []
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return [f"not read: {', '.join(names[:_SHOWN])}{more}"]
+    return [f"{NOT_READ}{', '.join(names[:_SHOWN])}{more}"]
 
 
 def mixed_scales(read: Read) -> Iterator[Doubt]:
@@ -321,7 +261,7 @@ def mixed_scales(read: Read) -> Iterator[Doubt]:
     for name, (inside, above, most) in read.facts.scales.items():
         if min(inside, above) >= max(_ENOUGH, _TENTH * (inside + above)) and _LEAST_PERCENT < most <= 100:  # noqa: PLR2004
             sentence = (
-                f"{name.removeprefix('imported_')!r} is between 0 and 1 in {inside:,} rounds and up to {most:g} in {above:,} others: if the log "
+                f"{in_log(name)!r} is between 0 and 1 in {inside:,} rounds and up to {most:g} in {above:,} others: if the log "
                 "mixes shares and percentages, no threshold on it means anything. Write one scale in the log"
             )
             yield sentence, {}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from suffice.policy.rounds import Floats
+from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.recordings.runs import value_text
 
 MANY_VALUES = 200
@@ -24,7 +24,58 @@ _MOST_QUESTIONS = 5_000
 _FALSE = frozenset({"0", "false", "no", "n", "f", "off"})
 _NEARLY_ALL, _TWO = 0.98, 2
 
-_Places = npt.NDArray[np.int64]
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The rows of some whole trajectories, with what is looked up to count them.
+
+    Attributes:
+        starts: The first row of each trajectory.
+        answers: The answer of each row; None if it has none.
+        keys: What each answer is compared by; None if there is none.
+        metrics: The metrics of each row, by name.
+    """
+
+    table: pa.Table
+    starts: Positions
+    answers: Sequence[str | None]
+    keys: Sequence[Any]
+    metrics: Mapping[str, Floats] = field(default_factory=dict)
+
+    @cached_property
+    def ends(self) -> Positions:
+        """The row after each trajectory."""
+        return np.append(self.starts[1:], len(self.answers))
+
+    @property
+    def lengths(self) -> Positions:
+        """The number of rows of each trajectory."""
+        return self.ends - self.starts
+
+    @property
+    def trajectories(self) -> list[slice]:
+        """The rows of each trajectory."""
+        return [*map(slice, self.starts.tolist(), self.ends.tolist())]
+
+    @cached_property
+    def has_answer(self) -> Mask:
+        """A mask of the rows with an answer."""
+        return np.array([text is not None for text in self.answers], dtype=np.bool_)
+
+    @cached_property
+    def places(self) -> dict[Any, int]:
+        """A number for each different key; 0 where there is no answer."""
+        return {key: place for place, key in enumerate(dict.fromkeys([None, *self.keys]))}
+
+    @cached_property
+    def codes(self) -> Positions:
+        """The number of each row's key."""
+        return np.array([self.places[key] for key in self.keys], dtype=np.int64)
+
+    def are_same(self, codes: Positions) -> Mask:
+        """Return in which trajectories a column does not vary."""
+        same: Mask = np.minimum.reduceat(codes, self.starts) == np.maximum.reduceat(codes, self.starts)
+        return same
 
 
 @dataclass(slots=True)
@@ -98,43 +149,28 @@ class OwnColumns:
     changes: list[tuple[float, ...]] = field(default_factory=list)
     members: dict[str, list[str | None]] = field(default_factory=dict)
 
-    def add(
-        self,
-        table: pa.Table,
-        names: Iterable[str],
-        starts: _Places,
-        keys: Sequence[Hashable],
-        scores: Floats | None,
-    ) -> None:
-        """Count a part.
+    def add(self, part: Part, names: Iterable[str], scores: Floats | None) -> None:
+        """Count the columns that are kept as they are in a part.
 
-        Args:
-            table: The part.
-            names: Its columns that are kept as they are.
-            starts: The first row of each trajectory.
-            keys: What each answer is compared by.
-            scores: The score of each round; None if nothing judges answers, so that they are compared with the last one.
+        Without the score of each round, nothing judges answers, so that they are compared with the last one.
         """
-        places: dict[Hashable, int] = {}
-        answers = np.array([places.setdefault(key, len(places)) for key in keys])
-        part = _Part(starts, np.append(starts[1:], len(keys)), answers)
         before = len(self.changes)
         room = max(0, _MOST_QUESTIONS - before)
-        for start, end in zip(starts[:room].tolist(), part.ends[:room].tolist(), strict=True):
-            own = (answers[start:end] == answers[end - 1]).astype(float) if scores is None else scores[start:end]
+        for rows in part.trajectories[:room]:
+            own = (part.codes[rows] == part.codes[rows.stop - 1]).astype(float) if scores is None else scores[rows]
             self.changes.append(() if np.isnan(own).any() else tuple((own[-1] - own).tolist()))
         for name in names:
-            encoded = table.column(name).combine_chunks().dictionary_encode()
+            encoded = part.table.column(name).combine_chunks().dictionary_encode()
             texts = [*map(_text, encoded.dictionary.to_pylist())]
             codes = encoded.indices.fill_null(-1).to_numpy()
             codes = np.array([*(-1 if text is None else place for place, text in enumerate(texts)), -1])[codes]
             self._count(name, codes, texts, part)
-            constant = np.where(part.are_same(codes), codes[starts], -1)[:room]
+            constant = np.where(part.are_same(codes), codes[part.starts], -1)[:room]
             members = self.members.setdefault(name, [])
             members += [None] * (before - len(members))
             members += [None if code < 0 else texts[code] for code in constant.tolist()]
 
-    def _count(self, name: str, codes: _Places, texts: Sequence[str | None], part: _Part) -> None:
+    def _count(self, name: str, codes: Positions, texts: Sequence[str | None], part: Part) -> None:
         own = self.columns.setdefault(name, OwnColumn())
         if len(own.values) < MANY_VALUES:
             own.values.update(filter(None, texts))
@@ -151,20 +187,6 @@ class OwnColumns:
                     _mark(own.marks.setdefault(value, Marks()), codes == code, part)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """The first row and the end of each trajectory of a part, and a number for each different answer."""
-
-    starts: _Places
-    ends: _Places
-    answers: _Places
-
-    def are_same(self, codes: _Places) -> npt.NDArray[np.bool_]:
-        """Return in which trajectories a column does not vary."""
-        same: npt.NDArray[np.bool_] = np.minimum.reduceat(codes, self.starts) == np.maximum.reduceat(codes, self.starts)
-        return same
-
-
 def _text(value: Any) -> str | None:
     """Return a value as text, all digits of a number included; None where it is missing."""
     return value_text(f"{value:.17g}" if isinstance(value, float) and not math.isnan(value) else value)
@@ -175,17 +197,16 @@ def is_false(text: str) -> bool:
     return text.lower() in _FALSE
 
 
-def _mark(marks: Marks, is_marked: npt.NDArray[np.bool_], part: _Part) -> None:
+def _mark(marks: Marks, is_marked: Mask, part: Part) -> None:
     """Count the trajectories of several rounds of which exactly one is marked."""
-    lengths = part.ends - part.starts
-    once = (np.add.reduceat(is_marked.astype(int), part.starts) == 1) & (lengths > 1)
-    rows = np.flatnonzero(is_marked & np.repeat(once, lengths))
+    once = (np.add.reduceat(is_marked.astype(int), part.starts) == 1) & (part.lengths > 1)
+    rows = np.flatnonzero(is_marked & np.repeat(once, part.lengths))
     first, last = part.starts[once], part.ends[once] - 1
     marks.once += len(rows)
     marks.last += int((rows == last).sum())
-    marks.other += int((part.answers[rows] != part.answers[last]).sum())
+    marks.other += int((part.codes[rows] != part.codes[last]).sum())
     marks.copied += sum(
-        row == end and part.answers[row] in part.answers[start:end]
+        row == end and part.codes[row] in part.codes[start:end]
         for row, start, end in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True)
     )
     marks.places.update(("start", place) for place in (rows - first).tolist())

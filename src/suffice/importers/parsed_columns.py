@@ -1,13 +1,16 @@
-"""Columns with the answer that a log has parsed from the reply beside them."""
+"""Columns with the answer that a log has parsed from a reply, and logs that have each reply several times, each time parsed in another way."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from suffice.common.files import quoted
-from suffice.importers.names import last_name
+from suffice.common.tables import cut_list
+from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices, in_options, of_each, of_options
+from suffice.importers.names import in_log, last_name
+from suffice.importers.table_columns import TableColumns
 from suffice.policy.comparisons import guess_normalizer
 from suffice.policy.normalizers import match
 
@@ -20,9 +23,6 @@ _MAY_BE = re.compile(
 
 _MOSTLY, _HALF = 0.8, 0.5
 _SHOWN = 3
-
-Choices = dict[str, tuple[Any, str]]
-"""For each option of the command line, the parameter's value and its meaning."""
 
 
 def is_parsed_name(name: str) -> bool:
@@ -76,20 +76,53 @@ def with_columns(
     ranked = sorted(shares, key=lambda name: -shares[name])
     says = any(golds for _, _, golds in parsed[ranked[0]])
     said = "; ".join(
-        f"the column {_theirs(name)!r} has words of them"
+        f"the column {in_log(name)!r} has words of them"
         + (f", and {shares[name]:.0%} equal a gold answer" if says else "")
         for name in ranked[:_SHOWN]
     )
-    choices: Choices = {
-        f"--column {quoted(f'answer={_theirs(name)}')}": (
-            {"columns": {"answer": _theirs(name)}},
-            f"{_theirs(name)!r} is the answer",
-        )
-        for name in ranked[:_SHOWN]
-    }
-    choices |= {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
-    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices
+    choices: Choices = {}
+    for name in ranked[:_SHOWN]:
+        choices |= of_options(f"{in_log(name)!r} is the answer", columns={"answer": in_log(name)})
+    return (f"{guess[0]}; {said}", guess[1], guess[2]), choices | in_options(guess[1], "answer_position")
 
 
-def _theirs(name: str) -> str:
-    return name.removeprefix("imported_")
+_NEARLY_ALL = 0.95
+_MOST_PARSES = 8
+"""With more values, a column does not say how answers were parsed."""
+
+
+def refuse_other_parses(
+    table: TableColumns, columns: Mapping[str, str], used: Collection[str], *, has_replies: bool
+) -> None:
+    """Raise if the records of a question differ in a label, while their replies are the same, as with the filters of lm-eval.
+
+    Args:
+        table: The rows, each with the number of its record.
+        columns: The table's column for each of our names.
+        used: Columns whose meaning is known.
+        has_replies: Whether answers are read inside replies, which are then in the column of answers.
+    """
+    reply = columns.get("text") or (columns.get("answer") if has_replies else None)
+    if reply is None or not {"question", "answer"} <= columns.keys():
+        return
+    replies: dict[int, list[str]] = {}
+    questions: dict[int, str] = {}
+    texts = (table.column(name) for name in (columns["question"], reply))
+    for row, question, text in zip(table.rows, *texts, strict=True):
+        replies.setdefault(row.number, []).append(str(text))
+        questions[row.number] = str(question)
+    for name in [name for name in table.names if name not in used and not last_name(name).endswith("id")]:
+        values = table.column(name)
+        known = [*dict.fromkeys(value for value in values if isinstance(value, str))]
+        if not 1 < len(known) <= _MOST_PARSES:
+            continue
+        labels: dict[tuple[str, tuple[str, ...]], set[str]] = {}
+        for row, value in zip(table.rows, values, strict=True):
+            labels.setdefault((questions[row.number], tuple(replies[row.number])), set()).add(str(value))
+        if sum(len(own) == len(known) for own in labels.values()) >= _NEARLY_ALL * len(labels):
+            raise UnsettledError(
+                f"each reply is in the log with {len(known)} values of {name!r} ({cut_list(known)}), which may be ways to parse an answer "
+                "from it: which answers are meant?",
+                "options",
+                of_each(name, known, "those with {!r} alone"),
+            )

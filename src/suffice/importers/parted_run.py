@@ -189,7 +189,7 @@ class PartedRun:
             if MATCH in self._counts:
                 self._counts[MATCH] = replace(self._counts[MATCH], defined=reading.facts.known[MATCH])
         reading.facts.clusters = self.n_clusters
-        self.shown = (reading.preview.table(), means_table(reading.by_round()))
+        self.shown = (reading.preview.table(), means_table(reading.by_round(), reading.judge))
         return reading
 
     def write(self, out: Path, metadata: Mapping[str, Any]) -> tuple[ColumnCount, ...]:

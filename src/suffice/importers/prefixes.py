@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,8 +14,9 @@ import numpy as np
 from suffice.common.json_text import as_number
 from suffice.common.tables import CAUTION
 from suffice.errors import DataError
-from suffice.importers.grid import Grid, cell_number
+from suffice.importers.grid import Grid, number_or_nan
 from suffice.importers.names import last_name, plain_name
+from suffice.importers.records import places_of
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.unread import UNCOUNTED
@@ -104,7 +104,7 @@ class Prefixes:
             self._of_trials = _trial_column(columns) if self._trial_cost is None else ""
         price: Floats = np.full(len(columns), math.nan if self._trial_cost is None else self._trial_cost)
         if self._of_trials:
-            price = np.array([*map(_number, columns.extras[self._of_trials])])
+            price = np.array([*map(number_or_nan, columns.extras[self._of_trials])])
         nothing, unknown = np.zeros(len(columns)), np.full(len(columns), math.nan)
         for component, calls, output in (
             ("generator", place == 0, thought),
@@ -167,14 +167,11 @@ def prefix_columns(table: TableColumns, ids: Sequence[Any], number: str, names: 
         number: The column of rounds; "" if the rows of a question are in their order.
         names: The columns that may be read.
     """
-    places: dict[str, list[int]] = {}
-    for place, own in enumerate(map(str, ids)):
-        places.setdefault(own, []).append(place)
-    numbers = [*map(_number, table.column(number))] if number else [*range(len(ids))]
-    several = [sorted(own, key=numbers.__getitem__) for own in places.values() if len(own) > 1]
+    numbers = [*map(number_or_nan, table.column(number))] if number else [*range(len(ids))]
+    several = [sorted(own, key=numbers.__getitem__) for own in places_of(map(str, ids)).values() if len(own) > 1]
     result = []
     for name in [name for name in names if _OF_PREFIXES.fullmatch(last_name(name))]:
-        tokens = [*map(_number, table.column(name))]
+        tokens = [*map(number_or_nan, table.column(name))]
         steps = [[tokens[after] - tokens[before] for before, after in pairwise(own)] for own in several]
         rises = all(all(step > 0 for step in own[:-1]) and own[-1] >= 0 for own in steps)
         if rises and len(several) >= _QUESTIONS and not any(map(math.isnan, tokens)):
@@ -186,16 +183,10 @@ def _trial_column(columns: RoundColumns) -> str:
     """Return the column with the tokens of each trial answer; "" if there is none."""
     for name, cells in columns.extras.items():
         if _OF_TRIALS.fullmatch(last_name(name)):
-            tokens = np.array([*map(_number, cells)])
+            tokens = np.array([*map(number_or_nan, cells)])
             if (tokens >= 0).all():
                 return name
     return ""
-
-
-def _number(value: Any) -> float:
-    with suppress(DataError):
-        return cell_number(value, "tokens", "")
-    return math.nan
 
 
 def _share_of(columns: RoundColumns) -> str:

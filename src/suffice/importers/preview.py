@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,9 @@ _LONGEST = 80
 _LONGEST_IN_JSON = 2000
 _SCORED = (MATCH, "em", "f1")
 _KINDS = {"uncached_tokens": "input tokens"}
+
+USUAL = "; answers are compared by their words"
+"""The end of the title of a preview whose answers are compared as usual."""
 
 DIFFERENT = "different answers so far"
 """The heading of the mean number of different answers that a question has up to a round."""
@@ -49,6 +52,7 @@ class Preview:
         question: Its text; None if unknown.
         golds: Its gold answers; empty if unknown.
         normalizer: Decides which answers are the same.
+        judge: The metric of gold answers by which a decision judges; "" without gold answers.
     """
 
     question_id: str
@@ -57,13 +61,14 @@ class Preview:
     rounds: tuple[PreviewRound, ...]
     normalizer: str
     why: str
+    judge: str = ""
 
     def table(self) -> Table:
         """Return the question as a table, with long texts cut."""
         facts = [f"Question {cut(self.question_id)!r}", *([cut(self.question)] if self.question else [])]
         facts.append(f"gold: {' | '.join(map(cut, self.golds[:3]))}" if self.golds else "no gold answer")
         has_replies = any(item.reply is not None for item in self.rounds)
-        metrics = _shown_metrics(dict.fromkeys(name for item in self.rounds for name in item.metrics))
+        metrics = shown_metrics((name for item in self.rounds for name in item.metrics), self.judge)
         kinds = [kind for kind in COST_KINDS if any(kind in item.costs for item in self.rounds)]
         if not any(item.costs.get("cached_tokens", 0) for item in self.rounds):
             kinds = [kind for kind in kinds if kind != "cached_tokens"]
@@ -81,8 +86,8 @@ class Preview:
             for item in self.rounds
         ]
         is_usual = self.normalizer == DEFAULT_NORMALIZER
-        compared = f"answers are compared {'by their words' if is_usual else f'as {self.normalizer!r}, {self.why}'}"
-        return Table(title=f"{'; '.join(facts)}; {compared}", columns=tuple(columns), rows=tuple(rows))
+        compared = USUAL if is_usual else f"; answers are compared as {self.normalizer!r}, {self.why}"
+        return Table(title=f"{'; '.join(facts)}{compared}", columns=tuple(columns), rows=tuple(rows))
 
 
 def preview_of(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str], normalizer: str, why: str) -> Preview:
@@ -114,11 +119,11 @@ def _round(row: Mapping[str, Any], metrics: Sequence[str]) -> PreviewRound:
     )
 
 
-def means_table(by_round: Sequence[RoundMeans]) -> Table:
+def means_table(by_round: Sequence[RoundMeans], judge: str) -> Table:
     """Return a line for each round: trajectories, share with an answer, scores, and different answers.
 
-    EM and F1 are left out where answers are compared by another normalizer, F1 where it equals EM, the share with an answer where it is all,
-    and the number with a gold answer where it is all or none.
+    Of the metrics that compare with gold answers, it has the one that judges.  The share with an answer is left out where it is all, and
+    the number with a gold answer where it is all or none.
     """
     own = dict.fromkeys(name for item in by_round for name in item.scores)
     scores = {
@@ -126,8 +131,7 @@ def means_table(by_round: Sequence[RoundMeans]) -> Table:
         for name in ("em", "f1", MATCH, *own)
     }
     known = {name: values for name, values in scores.items() if not all(map(math.isnan, values))}
-    left_out = {"em", "f1"} if MATCH in known else {"f1"} if known.get("f1") == known.get("em") else set()
-    shown = {name: known[name] for name in known if name not in left_out}
+    shown = {name: known[name] for name in shown_metrics(known, judge)}
     all_answer = all(item.answered == 1 for item in by_round)
     are_some_scored = any(item.scored not in (0, item.n) for item in by_round)
     return Table(
@@ -158,10 +162,9 @@ def title(metric: str) -> str:
     return names.get(metric, metric)
 
 
-def _shown_metrics(names: Mapping[str, Any]) -> list[str]:
-    """Return the metrics of a table: those of the log itself, and the one by which answers are compared."""
-    compared = next((name for name in _SCORED if name in names), None)
-    return [name for name in names if name == compared or name not in (*_SCORED, "contains")]
+def shown_metrics(names: Iterable[str], judge: str) -> list[str]:
+    """Return the metrics of a table: those of the log itself, and of those that compare with gold answers the one that judges."""
+    return [name for name in dict.fromkeys(names) if name == judge or name not in (*_SCORED, "contains")]
 
 
 def cut(text: str, most: int = _LONGEST) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from suffice.errors import DataError, SufficeError
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
+from suffice.importers.names import in_log
 from suffice.importers.parsed_columns import may_be_parsed_name
 from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
@@ -79,7 +80,7 @@ def _read_plain(
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
-        parsed = [item.name for item in result.schema if may_be_parsed_name(item.name.removeprefix("imported_"))]
+        parsed = [item.name for item in result.schema if may_be_parsed_name(in_log(item.name))]
         refuse_whole_replies(result.tables([*COLUMNS, *parsed]), options, graded_scores(result), parsed)
         return result
     announce_size(path, kind)

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from itertools import islice, pairwise
 from typing import Any
 
@@ -14,16 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from suffice.evaluation.replay.outcomes import MultipleChoice
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.answer_places import is_continued
-from suffice.importers.facts import SEVERAL, Facts
+from suffice.importers.facts import SCORES, SEVERAL, Facts
 from suffice.importers.grades import is_error, is_grade, may_be_grade
-from suffice.importers.literals import load_record
-from suffice.importers.names import SPEAKERS, last_name
+from suffice.importers.names import SPEAKERS, in_log, last_name
 from suffice.importers.order_alarms import orders_of
+from suffice.importers.own_columns import Part
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
+from suffice.loops.retrieval.fields import literal
 from suffice.policy.normalizers import MATCH, normalizer_of
+from suffice.policy.rounds import Floats, Mask
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.opened import run_starts
 from suffice.recordings.runs import loop_labels, value_text
@@ -33,8 +36,6 @@ _GOLDS = 5
 _REPEATING = 3
 """Answers of a question that could have repeated."""
 
-_COMPARED = frozenset({"em", "f1", "contains", MATCH})
-"""Metrics that compare answers with gold answers."""
 
 _CONFIDENCE = re.compile("confiden|probab|certain|likelihood")
 """What is in the names of confidences."""
@@ -58,27 +59,35 @@ class Reading:
         self._own: dict[str, None] = {}
         self._shown: Preview | None = None
         self._changes = False
+        self._choice = MultipleChoice()
 
     @property
     def preview(self) -> Preview:
         """The question to show."""
         if self._shown is None:
             raise RuntimeError("a run has at least one question")
-        return self._shown
+        return replace(self._shown, judge=self.judge)
+
+    @property
+    def judge(self) -> str:
+        """The metric of gold answers by which a decision judges unless it is told otherwise; "" without gold answers."""
+        known = {name for (name, _), n in self._known.items() if n}
+        usual = ("em",) if self._choice.note else ("f1", "em")
+        return next((name for name in (MATCH, *usual) if name in known), "")
 
     def add(self, table: pa.Table) -> None:
         """Count a part."""
-        rounds = table.column("round").to_numpy()
-        metrics = {
-            item.name: table.column(item.name).to_numpy()
-            for item in table.schema
-            if column_kind(item.name, item) == "metric"
-        }
-        self._own.update(dict.fromkeys(name for name in metrics if name not in _COMPARED))
         answers = [text if text and text.strip() else None for text in _texts(table, "answer")]
-        starts = run_starts(table.column("question_id"))
-        ends = np.append(starts[1:], len(answers))
-        golds = _texts(table.take(pa.array(starts)), "golds")
+        names = [item.name for item in table.schema if column_kind(item.name, item) == "metric"]
+        part = Part(
+            table=table,
+            starts=run_starts(table.column("question_id")),
+            answers=answers,
+            keys=self._keys(answers),
+            metrics={name: table.column(name).to_numpy() for name in names},
+        )
+        self._own.update(dict.fromkeys(name for name in names if name not in SCORES))
+        golds = _texts(table.take(pa.array(part.starts)), "golds")
         beside = {name: _texts(table, name) for name in _texts_beside(table)}
         systems = {name: [*map(value_text, _texts(table, name))] for name in loop_labels(table.schema)}
         others = {
@@ -86,55 +95,51 @@ class Reading:
             for item in table.schema
             if _is_other_text(item) and _is_speaker(item.name)
         }
-        facts, keys, distinct = self.facts, self._keys(answers), np.zeros(len(answers))
-        scores = metrics.get(MATCH, metrics.get("em"))
-        shown = next((metrics[name] for name in self._own if name in metrics), scores)
-        for start, end, own in zip(starts.tolist(), ends.tolist(), golds, strict=True):
+        facts, distinct, rounds = self.facts, np.zeros(len(answers)), table.column("round").to_numpy()
+        scores = part.metrics.get(MATCH, part.metrics.get("em"))
+        shown = next((part.metrics[name] for name in self._own if name in part.metrics), scores)
+        for said, own in zip(part.trajectories, golds, strict=True):
             seen: dict[Any, None] = {}
-            for i in range(start, end):
+            for i in range(said.start, said.stop):
                 if answers[i] is not None:
-                    seen[keys[i]] = None
+                    seen[part.keys[i]] = None
                 distinct[i] = len(seen)
-                if i > start and answers[i] is not None and answers[i - 1] is not None:
+                if i > said.start and answers[i] is not None and answers[i - 1] is not None:
                     facts.changes[int(rounds[i]), answers[i] != answers[i - 1]] += 1
-            said = slice(start, end)
+            length = said.stop - said.start
             self._count(answers[said], own or (), len(seen))
-            facts.order.add(keys[said], None if shown is None else shown[said])
-            if scores is not None and end - start == len(seen) >= _REPEATING:
+            facts.order.add(part.keys[said], None if shown is None else shown[said])
+            if scores is not None and length == len(seen) >= _REPEATING:
                 facts.right_once += float(scores[said].sum()) == 1
             if len(seen) == 1:
                 facts.beside.update(name for name, values in beside.items() if len({*values[said]} - {None}) > 1)
             facts.systems.update(name for name, values in systems.items() if len({*values[said]} - {None}) > 1)
-            marks = {name: values[said] for name, values in metrics.items()}
-            facts.stopped.update((name, end - start, _stopped_at_one(own_marks)) for name, own_marks in marks.items())
+            facts.stopped.update((name, length, _stopped_at_one(part.metrics[name][said])) for name in names)
             self._count_speakers({name: values[said] for name, values in others.items()})
             if self._shown is None or (len(seen) > 1 and not self._changes):
-                rows = table.slice(start, end - start).to_pylist()
-                self._shown, self._changes = preview_of(rows, [*metrics], facts.normalizer, self._why), len(seen) > 1
-        has_answer = np.array([text is not None for text in answers])
+                rows = table.slice(said.start, length).to_pylist()
+                self._shown, self._changes = preview_of(rows, names, facts.normalizer, self._why), len(seen) > 1
         if scores is not None:
-            self._add_scored(scores, metrics, has_answer)
-        self._add_means(rounds, metrics, has_answer, distinct)
-        self._add_ends(metrics, has_answer, starts, ends)
-        self._add_equalling(table, keys, starts, metrics)
+            self._add_scored(part, scores, golds)
+        self._add_means(part, rounds, distinct)
+        self._add_ends(part)
+        self._add_equalling(part)
         self._add_scales(table)
-        self._add_texts({"answer": answers, "text": _texts(table, "text")}, starts, ends)
-        facts.own.add(table, [item.name for item in _own_columns(table)], starts, keys, shown)
-        is_last = np.isin(np.arange(len(answers)), ends - 1)
-        is_first = np.isin(np.arange(len(answers)), starts)
-        is_new = has_answer & np.array(
+        self._add_texts(part)
+        facts.own.add(part, [item.name for item in _own_columns(table)], shown)
+        is_last = np.isin(np.arange(len(answers)), part.ends - 1)
+        is_first = np.isin(np.arange(len(answers)), part.starts)
+        is_new = part.has_answer & np.array(
             [first or answers[i] != answers[i - 1] for i, first in enumerate(is_first.tolist())]
         )
-        may_be = self._add_grades(answers, starts, ends - starts)
-        sides = [(facts.kinds, has_answer), (facts.last_kinds, is_last), (facts.changing, is_new)]
-        self._add_kinds(table, [*sides, (facts.grade_kinds, may_be)])
+        sides = [(facts.kinds, part.has_answer), (facts.last_kinds, is_last), (facts.changing, is_new)]
+        self._add_kinds(table, [*sides, (facts.grade_kinds, self._add_grades(part))])
 
-    def _add_grades(
-        self, answers: Sequence[str | None], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.bool_]:
+    def _add_grades(self, part: Part) -> Mask:
         """Count trajectories in which later answers may be grades of the first one; return which answers may be grades."""
+        answers, starts = part.answers, part.starts
         may_be = np.array([text is not None and may_be_grade(text) for text in answers])
-        is_later = may_be & ~np.repeat(may_be[starts], lengths)
+        is_later = may_be & ~np.repeat(may_be[starts], part.lengths)
         in_words = np.array([later and is_grade(answers[i] or "") for i, later in enumerate(is_later.tolist())])
         facts = self.facts
         facts.graded += int(np.logical_or.reduceat(is_later, starts).sum())
@@ -142,17 +147,15 @@ class Reading:
         facts.grade = facts.grade or next((answers[i] or "" for i in np.flatnonzero(is_later).tolist()), "")
         return may_be
 
-    def _add_scored(
-        self,
-        scores: npt.NDArray[np.float64],
-        metrics: Mapping[str, npt.NDArray[np.float64]],
-        has_answer: npt.NDArray[np.bool_],
-    ) -> None:
+    def _add_scored(self, part: Part, scores: Floats, golds: Sequence[Sequence[str] | None]) -> None:
         """Count answers that were compared with gold answers, and those that only the log's own metrics call right."""
-        known = has_answer & ~np.isnan(scores)
+        if "em" in part.metrics:
+            every = [gold for own in golds for gold in own or ()]
+            self._choice += MultipleChoice.counted(every, part.metrics["em"], part.metrics.get("f1"))
+        known = part.has_answer & ~np.isnan(scores)
         self.facts.scored += int(known.sum())
-        for name in metrics.keys() - _COMPARED:
-            self.facts.apart[name] += int((known & (scores == 0) & (metrics[name] == 1)).sum())
+        for name in part.metrics.keys() - SCORES:
+            self.facts.apart[name] += int((known & (scores == 0) & (part.metrics[name] == 1)).sum())
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
         """Return the key by which each answer is compared; the text itself if the normalizer cannot read it."""
@@ -205,22 +208,21 @@ class Reading:
             self.facts.said_by[name].update(filter(None, values))
             self.facts.speakers[name] += len({*values[1:]} - {None}) > 1
 
-    def _add_texts(
-        self, columns: Mapping[str, Sequence[str | None]], starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-    ) -> None:
+    def _add_texts(self, part: Part) -> None:
         """Count texts that begin with the one before, those of the greatest length, and answers that are in sorted order."""
         facts = self.facts
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+        columns: dict[str, Sequence[str | None]] = {"answer": part.answers, "text": _texts(part.table, "text")}
+        for rows in part.trajectories:
             for name, texts in columns.items():
-                text = max(filter(None, texts[start:end]), key=len, default="")
+                text = max(filter(None, texts[rows]), key=len, default="")
                 most, n, ends_in = facts.longest.get(name, (0, 0, ""))
                 if len(text) >= most:
                     before = (n, ends_in) if len(text) == most else (0, "")
                     facts.longest[name] = len(text), before[0] + 1, "".join({*before[1], *_end_of(text)})
-            pairs = [pair for pair in pairwise(columns["text"][start:end]) if all(pair)]
+            pairs = [pair for pair in pairwise(columns["text"][rows]) if all(pair)]
             facts.following += len(pairs)
             facts.continued += sum(is_continued(later or "", earlier or "") for earlier, later in pairs)
-            said = [text.strip() for text in columns["answer"][start:end] if text]
+            said = [text.strip() for text in columns["answer"][rows] if text]
             if len({*said}) > 1 and not all(later.startswith(earlier) for earlier, later in pairwise(said)):
                 facts.orders.update(["", *orders_of(said)])
                 facts.firsts[hash(said[0])] += 1
@@ -236,73 +238,48 @@ class Reading:
                 most = float(np.fmax.reduce(values, initial=most))
                 self.facts.scales[item.name] = low + inside, high + int((values > 1).sum()), most
 
-    def _add_means(
-        self,
-        rounds: npt.NDArray[np.int16],
-        metrics: Mapping[str, npt.NDArray[np.float64]],
-        has_answer: npt.NDArray[np.bool_],
-        distinct: npt.NDArray[np.float64],
-    ) -> None:
+    def _add_means(self, part: Part, rounds: npt.NDArray[np.int16], distinct: Floats) -> None:
         for r in np.unique(rounds).tolist():
             here = rounds == r
             self.facts.rows[r] += int(here.sum())
-            self.facts.answered[r] += int(has_answer[here].sum())
+            self.facts.answered[r] += int(part.has_answer[here].sum())
             self._distinct[r] += int(distinct[here].sum())
-            for name, values in metrics.items():
+            for name, values in part.metrics.items():
                 known = values[here]
                 known = known[~np.isnan(known)]
                 self._sums[name, r] += float(known.sum())
                 self._known[name, r] += len(known)
-        for name, values in metrics.items():
+        for name, values in part.metrics.items():
             known = values[~np.isnan(values)]
             self.facts.known[name] += len(known)
             if len(known):
                 low, high = self.facts.spans.get(name, (math.inf, -math.inf))
                 self.facts.spans[name] = min(low, float(known.min())), max(high, float(known.max()))
-            if name not in _COMPARED and ((known > 0) & (known < 1)).any():
+            if name not in SCORES and ((known > 0) & (known < 1)).any():
                 self.facts.graded_by.add(name)
 
-    def _add_ends(
-        self,
-        metrics: Mapping[str, npt.NDArray[np.float64]],
-        has_answer: npt.NDArray[np.bool_],
-        starts: npt.NDArray[np.int64],
-        ends: npt.NDArray[np.int64],
-    ) -> None:
+    def _add_ends(self, part: Part) -> None:
         """Add up metrics in the first and in the last round of trajectories that have both, with answers where these are compared."""
-        firsts, lasts = starts[ends - starts > 1], ends[ends - starts > 1] - 1
-        for name, values in metrics.items():
-            told = ~np.isnan(values) & (has_answer | (name not in _COMPARED))
+        firsts, lasts = part.starts[part.lengths > 1], part.ends[part.lengths > 1] - 1
+        for name, values in part.metrics.items():
+            told = ~np.isnan(values) & (part.has_answer | (name not in SCORES))
             known = told[firsts] & told[lasts]
             n, first, last, squares = self.facts.ends.get(name, (0, 0.0, 0.0, 0.0))
             before, after = values[firsts][known], values[lasts][known]
             squares += float(((before - after) ** 2).sum())
-            self.facts.ends[name] = (
-                n + int(known.sum()),
-                first + float(before.sum()),
-                last + float(after.sum()),
-                squares,
-            )
+            n, first, last = n + int(known.sum()), first + float(before.sum()), last + float(after.sum())
+            self.facts.ends[name] = n, first, last, squares
 
-    def _add_equalling(
-        self,
-        table: pa.Table,
-        keys: Sequence[Any],
-        starts: npt.NDArray[np.int64],
-        metrics: Mapping[str, npt.NDArray[np.float64]],
-    ) -> None:
+    def _add_equalling(self, part: Part) -> None:
         """Count trajectories in which a column of the log that no round changes equals an answer."""
-        facts, lengths = self.facts, np.diff(starts, append=len(keys))
-        places: dict[Any, int] = {None: 0}
-        of_row = np.array([places.setdefault(key, len(places)) for key in keys])
-        counts = [Counter(keys[start : start + n]) for start, n in zip(starts.tolist(), lengths.tolist(), strict=True)]
-        counts = [Counter({key: n for key, n in own.items() if key is not None}) for own in counts]
+        facts, starts, lengths, places, of_row = self.facts, part.starts, part.lengths, part.places, part.codes
+        counts = [Counter(key for key in part.keys[rows] if key is not None) for rows in part.trajectories]
         most = np.array([max(own.values(), default=0) for own in counts])
         is_led = np.array([_has_leader(own) for own in counts])
-        for item in _own_columns(table):
-            encoded = table.column(item.name).combine_chunks().dictionary_encode()
+        for item in _own_columns(part.table):
+            encoded = part.table.column(item.name).combine_chunks().dictionary_encode()
             codes = encoded.indices.fill_null(-1).to_numpy()
-            same = (np.minimum.reduceat(codes, starts) == np.maximum.reduceat(codes, starts)) & (codes[starts] >= 0)
+            same = part.are_same(codes) & (codes[starts] >= 0)
             if not same.any():
                 continue
             texts = [*map(value_text, encoded.dictionary.to_pylist())]
@@ -317,7 +294,7 @@ class Reading:
             is_same = np.repeat(same, lengths)
             equal = is_same & np.isin(codes * len(places) + of_row, pairs)
             facts.equalling[item.name] += int(np.logical_or.reduceat(equal, starts).sum())
-            facts.equalling_last[item.name] += int(equal[starts + lengths - 1].sum())
+            facts.equalling_last[item.name] += int(equal[part.ends - 1].sum())
             is_most = np.add.reduceat(equal, starts, dtype=np.int64) == most
             for is_vote in (True, False):
                 facts.voted[item.name, is_vote] += int((same & is_led & (is_most == is_vote)).sum())
@@ -328,12 +305,10 @@ class Reading:
                 )
                 for is_own, alone in ((True, own & ~others), (False, others & ~own)):
                     facts.equalling_alone[item.name, is_own] += int(alone.sum())
-            for metric, marks in metrics.items():
+            for metric, marks in part.metrics.items():
                 facts.agreeing[item.name, metric] += int((((marks == 1) == equal) & is_same).sum())
 
-    def _add_kinds(
-        self, table: pa.Table, sides: Sequence[tuple[dict[str, tuple[set[str], set[str]]], npt.NDArray[np.bool_]]]
-    ) -> None:
+    def _add_kinds(self, table: pa.Table, sides: Sequence[tuple[dict[str, tuple[set[str], set[str]]], Mask]]) -> None:
         """Note for some rounds which labels and flags occur in them, and which in the others."""
         for item in _own_columns(table):
             values = table.column(item.name)
@@ -389,16 +364,14 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
 
 def _items_of(text: str) -> list[str | None]:
     """Return a text and, of a list that was written as one, such as a table's cell, the items."""
-    if text.startswith("[") and text.endswith("]"):
-        with suppress(ValueError):
-            return [text, *(value_text(item) for item in load_record(text))]
-    return [text]
+    listed = literal(text)
+    return [text, *map(value_text, listed)] if isinstance(listed, list) else [text]
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:
     """Yield the columns of texts that the model may have said, beside the answer, and of those that were retrieved."""
     for item in table.schema:
-        name = item.name.removeprefix("imported_")
+        name = in_log(item.name)
         is_id = last_name(name).endswith(("_id", "rank")) and column_kind(item.name, item) == "label"
         is_text = _is_other_text(item) and (is_model_text(name) or is_of_passages(name))
         if item.name == "text" or is_text or (is_id and is_of_passages(name)):
@@ -407,7 +380,7 @@ def _texts_beside(table: pa.Table) -> Iterator[str]:
 
 def _is_speaker(name: str) -> bool:
     """Return whether a column may say who speaks in a round, or of what kind it is."""
-    return last_name(name.removeprefix("imported_")) in (*SPEAKERS, "action")
+    return last_name(in_log(name)) in (*SPEAKERS, "action")
 
 
 def _is_other_text(item: pa.Field) -> bool:
@@ -425,6 +398,6 @@ def _has_leader(counts: Counter[Any]) -> bool:
     return counts.total() >= _REPEATING and most > second > 0
 
 
-def _stopped_at_one(marks: npt.NDArray[np.float64]) -> bool | None:
+def _stopped_at_one(marks: Floats) -> bool | None:
     """Return whether the last mark is 1; None if an earlier one is."""
     return None if (marks[:-1] == 1).any() else bool(marks[-1] == 1)

@@ -20,6 +20,7 @@ from suffice.common.json_text import array_items, cut_document, values_in
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, NotFoundError, SchemaError
 from suffice.importers.literals import load_record
+from suffice.importers.names import words
 from suffice.importers.sources import SQLITE, database_form, refuse_pickle, unzipped
 from suffice.recordings.schema import META_KEY
 
@@ -30,16 +31,13 @@ LARGE_DOCUMENT = 1 << 23
 
 _PARQUET, _ZIP = b"PAR1", b"PK\x03\x04"
 _IGNORED_NAMES = (".", "_", "~")
-_SIDE_FILES = (
-    *(".import.json", ".rounds", ".rounds-wal", ".rounds-shm", ".sqlite", ".db", ".lock", ".tmp"),
-    *(".md", ".rst", ".txt.license", ".py", ".sh", ".html", ".png", ".pdf", ".svg", ".toml", ".yaml", ".yml", ".ipynb"),
+_SIDE_FILES = words(
+    ".import.json .rounds .rounds-wal .rounds-shm .sqlite .db .lock .tmp .md .rst .txt.license .py .sh "
+    ".html .png .pdf .svg .toml .yaml .yml .ipynb"
 )
-_SIDE_NAMES = (
-    *("license", "licence", "licenses", "licences", "notice", "readme", "changelog", "copying"),
-    *(
-        *("config", "configuration", "settings", "args", "hparams", "metadata", "gold", "golds"),
-        *("gold_answers", "ground_truth", "references"),
-    ),
+_SIDE_NAMES = words(
+    "license licence licenses licences notice readme changelog copying config configuration settings args "
+    "hparams metadata gold golds gold_answers ground_truth references"
 )
 _BESIDE_ARTIFACTS = frozenset({"params", "metrics", "tags"})
 OF_RUN = "meta.yaml"

@@ -6,19 +6,27 @@ import csv
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import date, time, timedelta
-from decimal import Decimal
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from suffice.common.files import PACKED, decoded, json_lines, unpacked
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError
-from suffice.importers.literals import load_record
-from suffice.importers.names import ANSWERS, GOLDS, IDS, QUESTIONS, is_round_name, numbered, plain_name, rounds_in_order
+from suffice.importers.literals import as_json, load_record
+from suffice.importers.names import (
+    ANSWERS,
+    GOLDS,
+    IDS,
+    QUESTIONS,
+    is_round_name,
+    numbered,
+    plain_name,
+    rounds_in_order,
+    words,
+)
 from suffice.importers.recognise import (
     OF_RUN,
     data_files,
@@ -37,20 +45,18 @@ _PROSE = (
     "(?P<answer>.+)'"
 )
 _DELIMITERS = ",\t;|"
-_CONTAINERS = (
-    *("records", "data", "results", "rows", "items", "entries", "questions", "examples", "trajectories"),
-    *("runs", "logs"),
-)
+_CONTAINERS = words("records data results rows items entries questions examples trajectories runs logs")
 
 _MOST_ROUNDS = 20
 """Longer lists under plural names, such as `preds` and `golds`, are columns of questions, and not the rounds of one."""
 
 _ARTIFACTS = "artifacts"
+_Key = TypeVar("_Key", bound=Hashable)
 
-ROUND_LISTS = (
-    *("rounds", "steps", "iterations", "attempts", "trials", "drafts", "turns", "samples", "tries", "hops"),
-    *("revisions", "refinements", "generations", "candidates", "choices", "trajectory", "history"),
-    *("chat_history", "messages", "conversation", "conversations", "chat", "dialog", "dialogue"),
+ROUND_LISTS = words(
+    "rounds steps iterations attempts trials drafts turns samples tries hops revisions refinements "
+    "generations candidates choices trajectory history chat_history messages conversation conversations "
+    "chat dialog dialogue"
 )
 """Usual names of fields that contain the rounds of a question as a list, the clearest first."""
 
@@ -69,6 +75,32 @@ class Record:
     file: str
     number: int
     values: Mapping[str, Any]
+
+    def having(self, values: Mapping[str, Any]) -> Record:
+        """Return the record with further values, which take precedence."""
+        return replace(self, values={**self.values, **values})
+
+
+def column_names(records: Iterable[Record]) -> list[str]:
+    """Return the columns of records or rows, in the order in which they first appear."""
+    return [*dict.fromkeys(name for item in records for name in item.values)]
+
+
+def places_of(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
+    """Return the places of rows by what tells their questions, runs or agents apart.
+
+    >>> places_of(["a", "b", "a"])
+    {'a': [0, 2], 'b': [1]}
+    """
+    result: dict[_Key, list[int]] = {}
+    for place, key in enumerate(keys):
+        result.setdefault(key, []).append(place)
+    return result
+
+
+def with_column(rows: Iterable[Record], name: str, cells: Iterable[Any]) -> list[Record]:
+    """Return rows with a further column, or other values of a column that they have."""
+    return [row.having({name: cell}) for row, cell in zip(rows, cells, strict=True)]
 
 
 def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
@@ -251,24 +283,9 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for batch in file.iter_batches():
             for row in batch.to_pylist():
                 number += 1
-                yield f"{path}, row {number}", _as_json(row) if has_other_types else row
+                yield f"{path}, row {number}", as_json(row) if has_other_types else row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise SchemaError(f"{path}: cannot be read as parquet (corrupt or truncated?): {error}") from error
-
-
-def _as_json(value: Any) -> Any:
-    """Convert a value of a parquet file to JSON's types: times to ISO 8601, decimals to numbers, bytes to text."""
-    if isinstance(value, dict):
-        return {name: _as_json(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_as_json(item) for item in value]
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return value.isoformat() if isinstance(value, date | time) else value
 
 
 def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
+from suffice.importers.choices import Choices, of_columns, of_each, of_options
 from suffice.importers.failed_calls import ALL_ROWS, refuse_failed_calls
 from suffice.importers.grid import Grid
 from suffice.importers.left_out import CALL_KINDS
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.records import Record
-from suffice.importers.reply_alarms import of_each
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.policy.rounds import Mask
@@ -58,8 +57,7 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
             shown = sorted(kinds, key=lambda kind: (not _ANSWERING.search(kind.lower()), kind))
             choices = of_each(name, shown[:_OFFERED], f"those with {name} {{!r}}")
             if not counts_retries:
-                own = {"columns": {"run": name}}
-                choices[f"--column {quoted(f'run={name}')}"] = (own, f"all: each {name!r} is a loop of its own")
+                choices |= of_options(f"all: each {name!r} is a loop of its own", columns={"run": name})
             raise UnsettledError(
                 f"the rows are calls of several kinds, by {name!r}: which of them have the answers?", "options", choices
             )
@@ -67,7 +65,7 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
         refuse_failed_calls(table, columns["answer"], [*used], others=ALL_ROWS if counts_retries else of_repeats())
 
 
-def of_repeats() -> dict[str, tuple[dict[str, Any], str]]:
+def of_repeats() -> Choices:
     """Return the options that choose one of the rows of a round that a question has several times."""
     return {
         f"--repeated {own}": ({"repeated": own}, f"calls were repeated, and the {own} answer of a round counts")
@@ -83,16 +81,12 @@ def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[st
             yield name, {*values}
 
 
-def in_order_of_rows(number: str) -> dict[str, tuple[dict[str, str], str]]:
+def in_order_of_rows(number: str) -> Choices:
     """Return the option that counts the rows of each question, if a column may count retries."""
     if last_name(number) not in RETRIES:
         return {}
-    return {
-        "--column round=": (
-            {"round": ""},
-            f"{number!r} counts retries, and the rows of a question are its rounds in their order",
-        )
-    }
+    meaning = f"{number!r} counts retries, and the rows of a question are its rounds in their order"
+    return of_columns({"round": ""}, meaning)
 
 
 def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
@@ -164,10 +158,7 @@ def _unsettled_count(name: str, n_rounds: int, n: int) -> UnsettledError:
         "says whether they were run: are they copies after the end of the loop, or rounds of it?",
         "options",
         {
-            f"--column {quoted(f'{name}=')}": (
-                {"columns": {name: ""}},
-                f"they are rounds of the loop: {name!r} counts something else",
-            ),
+            **of_options(f"they are rounds of the loop: {name!r} counts something else", columns={name: ""}),
             "--ended rule": ({"ended": "rule"}, "they are copies, and left out: the loop had ended by itself"),
         },
     )
@@ -195,7 +186,7 @@ def _at_ends(mask: Mask, columns: RoundColumns) -> Mask:
     return result
 
 
-def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> dict[str, tuple[dict[str, Any], str]]:
+def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> Choices:
     """Return the option to keep the rows of one word, if only its rows are all rounds of all questions, as where others criticise."""
     pairs = {(question, number) for question, number, _ in rows}
     counts = Counter(word for _, _, word in rows)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.importers.alarm import Doubt, Read
+from suffice.importers.choices import of_rows
 from suffice.importers.grades import is_grade, may_be_grade
+from suffice.importers.names import in_log
 
 _FEW, _MOSTLY = 5, 0.9
 _SOME = 0.005
@@ -22,7 +22,7 @@ def graded(read: Read) -> Iterator[Doubt]:
     """Later answers of nearly all questions are grades or verdicts, while the first ones are not: a grader wrote them."""
     facts = read.facts
     is_dialogue = read.columns.get("round", "").startswith("order in") and read.columns.get("answer") == "answer"
-    is_traced = read.source != "tabular"
+    is_traced = not read.is_table
     n = facts.graded if is_dialogue or is_traced else facts.in_words
     if n < max(_FEW, _MOSTLY * facts.several) or any(map(may_be_grade, facts.golds)) or read.samples:
         return
@@ -30,7 +30,7 @@ def graded(read: Read) -> Iterator[Doubt]:
     choices = of_rows("reply", "", "replies that are no verdicts are rounds") if is_told else {}
     for name, (grading, answering) in facts.grade_kinds.items():
         if grading and len(answering) == 1 and answering.isdisjoint(grading):
-            theirs, (value,) = name.removeprefix("imported_"), answering
+            theirs, (value,) = in_log(name), answering
             choices = of_rows(theirs, value, f"rounds are answers, whose {theirs!r} is {value!r}")
     if not choices and len(facts.rows) == len(("answer", "grade")) and is_dialogue:
         choices = of_rows("round", "1", "only the first is an answer, so there is nothing to stop")
@@ -39,20 +39,6 @@ def graded(read: Read) -> Iterator[Doubt]:
         f"{facts.grade!r:.40}: what a grader says of an answer is no round{'' if choices else '; leave its rows out of the log'}"
     )
     yield sentence, choices
-
-
-def of_rows(theirs: str, value: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the option that chooses rows."""
-    return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
-
-
-def of_each(theirs: str, values: Iterable[str], meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the options that choose rows with one of some values each; `meaning` has {!r} for the value."""
-    return {
-        key: own
-        for value in values
-        for key, own in of_rows(theirs, value, meaning.replace("{!r}", repr(value))).items()
-    }
 
 
 def error_answers(read: Read) -> Iterator[Doubt]:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
-from suffice.evaluation.statistics.keyed import hash_places
+from suffice.evaluation.statistics.units import hash_places
 from suffice.importers.answer_places import candidates, is_mark, marks_in
+from suffice.importers.choices import Choices, in_options
 from suffice.importers.grid import only_text
 from suffice.importers.names import GOLDS, IDS
 from suffice.importers.parsed_columns import with_columns
@@ -69,10 +70,6 @@ _OPTIONS = 10
 """With more gold answers, none is right by chance."""
 
 
-_Choices = dict[str, tuple[Any, str]]
-"""For each option of the command line, the parameter's value and its meaning."""
-
-
 @dataclass(frozen=True, slots=True)
 class Replies:
     """The replies to one question in their order, and its gold answers."""
@@ -117,6 +114,8 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
     if not counts["answers"]:
         raise DataError(f"no reply has an answer at {position}: name another answer position, or 'whole'")
     missing = counts["replies"] - counts["answers"]
+    if not missing + counts["whole"]:
+        return f"answers are read at '{position}' in all {counts['replies']:,} replies"
     whole = f", and {counts['whole']:,} before the first that has one are read whole" if counts["whole"] else ""
     return (
         f"answers are read at '{position}': {missing + counts['whole']:,} of {counts['replies']:,} replies "
@@ -170,13 +169,15 @@ def refuse_whole_replies(
     has_golds = any(item.golds for item in questions.values()) and "golds" not in options
     score = next(iter(scores), "") if has_golds else ""
     if score:
-        choices = {option: ({"answer_position": value}, meaning) for option, (value, meaning) in guess[1].items()}
         judged = {"answer_position": str(WHOLE), "columns": {"golds": ""}}
         judged_by = f"the whole reply is the answer, and the log's own {score!r} judges it, not the gold answer"
         raise UnsettledError(
             guess[0],
             "options",
-            {**choices, f"--answer-position {WHOLE} --column golds=": (judged, judged_by)},
+            {
+                **in_options(guess[1], "answer_position"),
+                f"--answer-position {WHOLE} --column golds=": (judged, judged_by),
+            },
             guess[2],
         )
     raise UnsettledError(guess[0], "answer_position", guess[1], guess[2])
@@ -206,13 +207,13 @@ def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str
     return [Replies(name, texts, known) for name, (texts, known) in [*questions.items()][:SAMPLE]]
 
 
-def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, _Choices, str] | None:
+def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, Choices, str] | None:
     """Return a question about the position of answers, its choices, and the one that gold answers confirm; None if the replies are answers."""
     unknown = [item.texts for item in questions if not item.golds and len(item.texts) > 1]
     return _compared(questions, normalizer) or _marked([text for own in unknown for text in own])
 
 
-def _marked(texts: Sequence[str]) -> tuple[str, _Choices, str] | None:
+def _marked(texts: Sequence[str]) -> tuple[str, Choices, str] | None:
     """Return a question about a mark of answers in nearly all replies without gold answers, such as a tag; None if there is none."""
     for position in marks_in(texts) if len(texts) >= _ENOUGH else []:
         answers = [found.answer for found in located_in(texts, position)]
@@ -226,14 +227,14 @@ def _marked(texts: Sequence[str]) -> tuple[str, _Choices, str] | None:
     return None
 
 
-def _choices(positions: Sequence[AnswerPosition]) -> _Choices:
+def _choices(positions: Sequence[AnswerPosition]) -> Choices:
     return {
         **{f"--answer-position {quoted(str(own))}": (str(own), _meaning(own)) for own in positions},
         f"--answer-position {WHOLE}": (str(WHOLE), "the whole reply is the answer"),
     }
 
 
-def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, _Choices, str] | None:
+def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Choices, str] | None:
     """Return a question about a position at which answers agree better than whole replies do, as `_guess_of` does."""
     has_golds = sum(bool(item.golds) for item in questions) >= 2 * _ENOUGH
     questions = [item for item in questions if (item.golds if has_golds else len(item.texts) > 1)]
@@ -293,7 +294,7 @@ def _meaning(position: AnswerPosition) -> str:
     return f"the answer is at {position} of a reply" if len(str(position)) <= _LONG_NAME else "the answer is there"
 
 
-def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, _Choices, str] | None:
+def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, Choices, str] | None:
     """Return a question about replies that hardly ever are a gold answer, but often contain one, though at no usual position."""
     right = compare.whole(questions)
     pairs = [(_words(text), [*map(_words, item.golds)]) for item in questions for text in item.texts]

@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.common.tables import counted
+from suffice.importers.grid import whole_number
 from suffice.importers.own_columns import is_false
-from suffice.importers.records import Record
+from suffice.importers.records import Record, places_of, with_column
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import ColumnMap
 from suffice.recordings.runs import value_text
@@ -39,10 +40,7 @@ def mark_returned(shape: Shape, ids: Sequence[Hashable], plan: ColumnMap) -> Sha
         value_text(value) == mark if mark else str(value).strip() == text
         for value, text in zip(values, said, strict=True)
     ]
-    places: dict[Hashable, list[int]] = {}
-    for place, name in enumerate(ids):
-        places.setdefault(name, []).append(place)
-    groups = [_in_order(shape.rows, own, plan.columns) for own in places.values()]
+    groups = [_in_order(shape.rows, own, plan.columns) for own in places_of(ids).values()]
     left_out = {own[-1] for own in groups if mark and marks[own[-1]] and said[own[-1]] in {said[i] for i in own[:-1]}}
     left_out = left_out if len(left_out) >= _NEARLY_ALL * len(groups) else set()
     for own in groups:
@@ -53,7 +51,7 @@ def mark_returned(shape: Shape, ids: Sequence[Hashable], plan: ColumnMap) -> Sha
             f"{counted(len(left_out), 'last row')} that repeat the answer of an earlier round left out: {theirs!r} marks what was returned"
         )
     plan.columns[RETURNED] = _MARK
-    rows = [replace(row, values={**row.values, _MARK: float(own)}) for row, own in zip(shape.rows, marks, strict=True)]
+    rows = with_column(shape.rows, _MARK, map(float, marks))
     return replace(shape, rows=[row for place, row in enumerate(rows) if place not in left_out])
 
 
@@ -69,7 +67,5 @@ def _mark_of(values: Sequence[Any]) -> str:
 def _in_order(rows: Sequence[Record], places: Sequence[int], columns: Mapping[str, str]) -> list[int]:
     """Return the places of a question's rows in the order of its rounds, if a column counts them."""
     number = columns.get("round", "")
-    numbers = {place: str(rows[place].values.get(number)).removesuffix(".0") for place in places}
-    if all(text.isdecimal() for text in numbers.values()):
-        return sorted(places, key=lambda place: int(numbers[place]))
-    return [*places]
+    numbers = {place: whole_number(str(rows[place].values.get(number))) for place in places}
+    return [*places] if None in numbers.values() else sorted(places, key=lambda place: numbers[place] or 0)

@@ -8,17 +8,18 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_step_name
+from suffice.importers.choices import Choices, of_each, of_options
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
+from suffice.importers.records import places_of
 from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
 from suffice.importers.stages import doubtful_stages
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.table_columns import TableColumns, counts_up
 from suffice.recordings.runs import LOOP_NAMES
 
 _ENOUGH = 10
@@ -67,10 +68,7 @@ def ask_about_factors(
         costs: Those that are costs or signals; they may be totals, which rise from round to round.
         lead: The field whose lists have the rows as their items; only settings raise doubts about them.  "" for rows of a file.
     """
-    places: dict[str, list[int]] = {}
-    for place, value in enumerate(table.column(key)):
-        places.setdefault(str(value), []).append(place)
-    several = [rows for rows in places.values() if len(rows) > 1]
+    several = [rows for rows in places_of(map(str, table.column(key))).values() if len(rows) > 1]
     if len(several) < _ENOUGH:
         return
     free = [name for name in table.names if name not in used and table.filled(name)]
@@ -86,28 +84,26 @@ def ask_about_factors(
         shown = ", ".join(values[:_SHOWN]) + (", ..." if len(values) > _SHOWN else "")
         asked = f"every question has a row for each of {len(values)} values of {name!r} ({shown}): is each value a round of one loop, or a loop of its own?"
         doubt = doubt or asked
-        choices |= _columns(
-            "run", name, f"the rows of each {name!r} are a loop of their own, with its own rounds and verdict"
-        )
-        choices |= _of_samples(name) if is_even and not timed and max(map(len, several)) > len(values) else {}
-        for value in [] if is_even else values[:_SHOWN]:
-            choices[f"--where {quoted(f'{name}={value}')}"] = (
-                {"where": {name: value}},
-                f"rows with {value!r} are rounds",
-            )
+        own_loop = f"the rows of each {name!r} are a loop of their own"
+        choices |= of_options(f"{own_loop}, with its own rounds and verdict", columns={"run": name})
+        if is_even and not timed and max(map(len, several)) > len(values):
+            meaning = f"{own_loop}, whose rows are independent samples"
+            choices |= of_options(meaning, columns={"run": name}, samples=True)
+        choices |= of_each(name, [] if is_even else values[:_SHOWN], "rows with {!r} are rounds")
     for text, orders, is_told in stages[:1]:  # words that say nothing of an order are other loops as likely
         doubt, choices = doubt or text, {**orders, **choices} if is_told else {**choices, **orders}
     down = [name for name in free if not lead and _COUNTS_DOWN.search(last_name(name)) and table.counts(name)]
     for name in [] if doubt else down[:1]:
-        numbers = sorted({int(float(value)) for value in table.column(name)}, reverse=True)
+        numbers = sorted({*table.whole_numbers(name)}, reverse=True)
         if len(numbers) <= _MOST_LOOPS:
             doubt, counting = f"{name!r} may count down, so that its lowest value is the last round", []
-            choices |= _columns("round", f"{name}:{','.join(map(str, numbers))}", f"{name!r} counts down")
+            choices |= of_options(f"{name!r} counts down", columns={"round": f"{name}:{','.join(map(str, numbers))}"})
     for name in counting[:1]:
         doubt = doubt or f"{name!r} counts the rows of every question, in another order than that of the file"
-        choices |= _columns("round", name, f"{name!r} is the number of the round")
+        choices |= of_options(f"{name!r} is the number of the round", columns={"round": name})
     if doubt:
-        raise UnsettledError(doubt, "options", {**choices, **_columns(ROUNDS if lead else "round", lead, one_loop)})
+        as_one = of_options(one_loop, columns={ROUNDS if lead else "round": lead})
+        raise UnsettledError(doubt, "options", choices | as_one)
     _ask_about_copies(table, key, [] if lead else free, several, one_loop)
     _ask_about_totals(table, [] if lead or timed else {*free, *costs}, several)
 
@@ -116,12 +112,13 @@ def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], severa
     """Raise if a column counts each question's rows but for copies of some, as of messages that were delivered twice."""
     for name in [name for name in free if _counts_but_for_copies(table, name, several)][:1]:
         n = len(table.rows) - len({*zip(map(str, table.column(key)), map(str, table.column(name)), strict=True)})
-        choices = _columns("round", name, f"{name!r} is the number of the round, and copies are left out")
+        meaning = f"{name!r} is the number of the round, and copies are left out"
+        choices = of_options(meaning, columns={"round": name})
         raise UnsettledError(
             f"{name!r} counts the rows of every question, and has {counted(n, 'number')} twice, in rows that are equal but for what numbers "
             "or dates all rows, as if they had been delivered again",
             "options",
-            choices | _columns("round", "", one_loop),
+            choices | of_options(one_loop, columns={"round": ""}),
             next(iter(choices)) if n <= _FEW_COPIES * len(table.rows) else "",
         )
 
@@ -132,8 +129,8 @@ def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Sev
         raise UnsettledError(
             f"{name!r} rises through the rows of each question, in another order than that of the file, as if these had been shuffled",
             "options",
-            _columns("round", f"{name}:{ASCENDING}", "rows with lower numbers come first")
-            | _columns("round", "", _ONE_LOOP.format("the file")),
+            of_options("rows with lower numbers come first", columns={"round": f"{name}:{ASCENDING}"})
+            | of_options(_ONE_LOOP.format("the file"), columns={"round": ""}),
         )
 
 
@@ -152,44 +149,31 @@ def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
     again = sum(n > 1 for n in Counter(blocks).values())
     if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
         doubt = f"the rows of {again:,} questions, which nothing counts, are in several places of the log: the loop may have run again"
-        run = _columns("run", key, f"where the rows of one {key!r} begin again, another run begins")
-        raise UnsettledError(doubt, "options", {**run, **_columns("round", "", _ONE_LOOP.format("the file"))})
-
-
-def _columns(ours: str, theirs: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:
-    return {f"--column {quoted(f'{ours}={theirs}')}": ({"columns": {ours: theirs}}, meaning)}
-
-
-def _of_samples(name: str) -> dict[str, tuple[dict[str, Any], str]]:
-    """Return the option for repeated calls of several loops."""
-    meaning = f"the rows of each {name!r} are a loop of their own, whose rows are independent samples"
-    return {f"--column {quoted(f'run={name}')} --samples": ({"columns": {"run": name}, "samples": True}, meaning)}
+        run = of_options(f"where the rows of one {key!r} begin again, another run begins", columns={"run": key})
+        raise UnsettledError(doubt, "options", run | of_options(_ONE_LOOP.format("the file"), columns={"round": ""}))
 
 
 def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
     """Return whether a column numbers the rows of each question from 0 or 1 without gaps, in another order than the file's."""
     if not table.counts(name):
         return False
-    values = [int(float(value)) for value in table.column(name)]
+    values = table.whole_numbers(name)
     numbers = [[values[place] for place in rows] for rows in several]
-    is_counter = all(sorted(own) == [*range(min(own), min(own) + len(own))] and min(own) <= 1 for own in numbers)
-    return is_counter and any(own != sorted(own) for own in numbers)
+    return all(map(counts_up, numbers)) and any(own != sorted(own) for own in numbers)
 
 
 def _of_further_runs(
     table: TableColumns, names: Sequence[str], several: _Several, order: Sequence[int]
-) -> tuple[str, dict[str, tuple[dict[str, Any], str]]]:
+) -> tuple[str, Choices]:
     """Return the doubt about a column that counts rounds and begins again, and the option that reads further runs; "" if there is none.
 
     `order` has the places of rows by time, if times order them.
     """
     rank = {place: i for i, place in enumerate(order)}
     for name in [name for name in names if _begins_again(table, name, several, rank)][:1]:
-        own = {"round": name, "run": name}
-        option = " ".join(f"--column {quoted(f'{ours}={name}')}" for ours in own)
         meaning = f"{name!r} is the number of the round, and another run begins where it begins again"
         doubt = f"{name!r} counts up the rows of each question, and begins again in some: the loop may have run again"
-        return doubt, {option: ({"columns": own}, meaning)}
+        return doubt, of_options(meaning, columns={"round": name, "run": name})
     return "", {}
 
 
@@ -197,7 +181,7 @@ def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mappi
     """Return whether a column counts each question's rows up without gaps, and again from the lowest number in some of them."""
     if _SETTING.fullmatch(last_name(name)) or not table.counts(name) or _counts_but_for_copies(table, name, several):
         return False
-    values = [int(float(value)) for value in table.column(name)]
+    values = table.whole_numbers(name)
     numbers = [[values[place] for place in sorted(rows, key=lambda place: rank.get(place, place))] for rows in several]
     again = sum(len({*own}) < len(own) for own in numbers)
     ids = [i for i, own in enumerate(numbers) for _ in own]
@@ -211,10 +195,13 @@ def _counts_but_for_copies(table: TableColumns, name: str, several: _Several) ->
     """Return whether a column numbers the rows of each question from 0 or 1 without gaps, if copies of a row are left out."""
     if not table.counts(name):
         return False
-    values = [int(float(value)) for value in table.column(name)]
+    values = table.whole_numbers(name)
     sets = [{values[place] for place in rows} for rows in several]
-    is_counter = all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in sets)
-    if not is_counter or sum(map(len, sets)) == sum(map(len, several)) or max(map(len, sets)) == 1:
+    if (
+        not all(counts_up([*own]) for own in sets)
+        or sum(map(len, sets)) == sum(map(len, several))
+        or max(map(len, sets)) == 1
+    ):
         return False
     held = contents(table.rows)
     return all(len({(values[i], held[i]) for i in rows}) == len(own) for rows, own in zip(several, sets, strict=True))

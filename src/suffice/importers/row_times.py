@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.names import TIMES, last_name
-from suffice.importers.records import Record
+from suffice.importers.records import Record, column_names
 from suffice.importers.traces.files import nanoseconds
 
 DAY_FIRST, MONTH_FIRST, ASCENDING, NEWEST_FIRST = "day-first", "month-first", "ascending", "newest-first"
@@ -38,6 +38,7 @@ _NEARLY_ALL = 0.9
 
 _MONTHS, _HALF_DAY, _CENTURY = 12, 12, 100
 
+_AS_IN_FILE = of_columns({"round": ""}, "the rows of a question are in the order of the file")
 _Ids = Sequence[tuple[str, ...]]
 
 
@@ -56,8 +57,7 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
             rows of each run have the same time.
     """
     unread = ""
-    names = list(dict.fromkeys(name for row in rows for name in row.values))
-    for name in sorted(names, key=lambda name: last_name(name) not in TIMES):
+    for name in sorted(column_names(rows), key=lambda name: last_name(name) not in TIMES):
         values = [row.values.get(name) for row in rows]
         is_distinct = None not in values and len({*zip(ids, map(str, values), strict=True)}) == len(rows)
         may_tie = asks and not is_distinct and None not in values and last_name(name) in TIMES
@@ -87,7 +87,7 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
         raise UnsettledError(
             f"{unread!r} may order the rows of a question, but {value!r:.40} is in no known form of a time (2025-01-31T22:09:00 is one)",
             "columns",
-            {"--column round=": ({"round": ""}, "the rows of a question are in the order of the file")},
+            _AS_IN_FILE,
         )
     return "", range(len(rows))
 
@@ -99,15 +99,11 @@ def refuse_other_order(name: str, order: Sequence[int], ids: _Ids) -> None:
         UnsettledError: They do, as where the clocks of two machines differ.
     """
     if n := falling_back(order, ids):
-        own = f"{name}:{BY_TIME}"
         raise UnsettledError(
             f"{name!r} goes back between the rows of {counted(n, 'question')}, which are together in the file, and rises in others: do times "
             "or the rows' places say which round comes first?",
             "columns",
-            {
-                "--column round=": ({"round": ""}, "the rows of a question are in the order of the file"),
-                f"--column {quoted(f'round={own}')}": ({"round": own}, f"they are in the order of {name!r}"),
-            },
+            _AS_IN_FILE | of_columns({"round": f"{name}:{BY_TIME}"}, f"they are in the order of {name!r}"),
         )
 
 
@@ -138,17 +134,10 @@ def _falls_but_ties(times: Sequence[float], ids: _Ids) -> bool:
 
 
 def _doubt_of_ties(name: str) -> UnsettledError:
-    newest = f"{name}:{NEWEST_FIRST}"
     return UnsettledError(
         f"{name!r} is equal in the rows of a question, and falls along the file: the newest row may be the first, of a question as well",
         "columns",
-        {
-            f"--column {quoted(f'round={newest}')}": (
-                {"round": newest},
-                "the last row of a question is its first round",
-            ),
-            "--column round=": ({"round": ""}, "the rows of a question are in the order of the file"),
-        },
+        of_columns({"round": f"{name}:{NEWEST_FIRST}"}, "the last row of a question is its first round") | _AS_IN_FILE,
     )
 
 
@@ -173,24 +162,19 @@ def _by_run(order: Iterable[int], ids: _Ids) -> dict[tuple[str, ...], list[int]]
 
 def _doubt(name: str, values: Sequence[Any], orders: Iterable[str]) -> UnsettledError:
     if ASCENDING in orders:
-        own = f"{name}:{ASCENDING}"
         return UnsettledError(
             f"{name!r} may be how long a row took, or when it was written: the rows of a question are not in the order of its numbers, such as "
             f"{values[0]!r:.20}",
             "columns",
-            {
-                "--column round=": ({"round": ""}, "the rows of a question are in the order of the file"),
-                f"--column {quoted(f'round={own}')}": ({"round": own}, "rows with lower numbers come first"),
-            },
+            _AS_IN_FILE | of_columns({"round": f"{name}:{ASCENDING}"}, "rows with lower numbers come first"),
         )
-    columns = {how: f"{name}:{how}" for how in orders}
+    choices: Choices = {}
+    for how in orders:
+        choices |= of_columns({"round": f"{name}:{how}"}, f"the {how.partition('-')[0]} comes first")
     return UnsettledError(
         f"{name!r} orders the rows of a question, and day and month may be exchanged in its times, such as {values[0]!r:.40}",
         "columns",
-        {
-            f"--column {quoted(f'round={own}')}": ({"round": own}, f"the {how.partition('-')[0]} comes first")
-            for how, own in columns.items()
-        },
+        choices,
     )
 
 

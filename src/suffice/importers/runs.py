@@ -17,10 +17,10 @@ from suffice.errors import NotFoundError, SchemaError
 from suffice.importers.grid import cell_number, list_text
 from suffice.importers.left_out import charged, names_loops, questions_of
 from suffice.importers.names import ORDER_WORDS, REPEATS, RUNS, last_name, plain_name
-from suffice.importers.records import Record
-from suffice.importers.roles import are_turns
+from suffice.importers.records import Record, column_names, with_column
 from suffice.importers.row_times import falling_back, order_by_time, refuse_other_order
-from suffice.importers.shape import ANY, Shape, column_names
+from suffice.importers.shape import ANY, Shape
+from suffice.importers.speakers import are_turns
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, is_of_judge, value_text
 
@@ -99,11 +99,7 @@ class RowOrder:
             UnsettledError: A column of times orders the rows, but it can be read in two ways, or in none.
         """
         if self.head:
-            numbers = [_number_of_file(row.file, self.head) for row in rows]
-            return [
-                replace(row, values={**row.values, self.column: number})
-                for row, number in zip(rows, numbers, strict=True)
-            ], ""
+            return with_column(rows, self.column, [_number_of_file(row.file, self.head) for row in rows]), ""
         ids = [run_id(row, (self.key, *self.runs)) for row in rows]
         name, order = order_by_time(rows, ids, asks=self.asks)
         if name and self.trusted == "file" and falling_back(order, ids):
@@ -111,11 +107,11 @@ class RowOrder:
         elif name and self.asks and not self.trusted:
             refuse_other_order(name, order, ids)
         seen: Counter[tuple[str, ...]] = Counter()
-        result = [*rows]
+        numbers = [0] * len(rows)
         for place in order:
             seen[ids[place]] += 1
-            result[place] = replace(rows[place], values={**rows[place].values, self.column: seen[ids[place]]})
-        return result, name
+            numbers[place] = seen[ids[place]]
+        return with_column(rows, self.column, numbers), name
 
 
 def run_id(row: Record, names: Sequence[str]) -> tuple[str, ...]:
@@ -304,7 +300,7 @@ class Passes:
             own = str(row.values.get(self._key))
             self._runs[own] += own != self._last
             self._last = own
-            yield replace(row, values={**row.values, RUN_NUMBER: self._runs[own]})
+            yield row.having({RUN_NUMBER: self._runs[own]})
 
 
 def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.importers.fields import flat
 from suffice.importers.names import is_round_name, last_name, round_numbers
-from suffice.importers.records import Record
+from suffice.importers.records import Record, with_column
 
 ANY = "*"
 """The value with which a filter chooses the rows that have any."""
@@ -44,9 +44,22 @@ def flat_record(item: Record) -> Record:
     return item if values is item.values else replace(item, values=values)
 
 
-def column_names(records: Iterable[Record]) -> list[str]:
-    """Return the columns of records or rows, in the order in which they first appear."""
-    return list(dict.fromkeys(name for item in records for name in item.values))
+def changed_by(
+    shape: Shape, change: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str] | None = None
+) -> Shape:
+    """Return a shape whose rows are changed by a function, those of further records as well, with further columns in words."""
+
+    def further(records: Sequence[Record]) -> tuple[list[Record], int]:
+        rows, skipped = shape.read(records)
+        return change(rows), skipped
+
+    return replace(shape, rows=change(shape.rows), columns={**shape.columns, **(columns or {})}, read=further)
+
+
+def with_derived(shape: Shape, name: str, own: str, cell: Callable[[Record], Any], shown: str = "") -> Shape:
+    """Return a shape with a column `own` that is computed from each row; it is about the question if the column `name` is."""
+    result = changed_by(shape, lambda rows: with_column(rows, own, map(cell, rows)), {own: shown} if shown else None)
+    return replace(result, outer=shape.outer | ({own} if name in shape.outer else set()))
 
 
 def round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str) -> list[Record]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.dialogues import (
     are_prompts,
     has_grades,
@@ -30,11 +31,10 @@ from suffice.importers.names import (
     plain_name,
     round_numbers,
 )
-from suffice.importers.records import ROUND_LISTS, Record
+from suffice.importers.records import ROUND_LISTS, Record, column_names
 from suffice.importers.shape import (
     Pair,
     Shape,
-    column_names,
     counter_of,
     flat_record,
     in_counted_order,
@@ -143,11 +143,10 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
         further = [name for name in lists if _items_are(records, name, dict) and _has_rounds(records, name)]
         objects = further if len(further) == 1 else []
     if len(objects) > 1:
-        raise UnsettledError(
-            f"the rounds may be in {' or '.join(map(repr, objects))}",
-            "columns",
-            {f"--column {ROUNDS}={name}": ({ROUNDS: name}, f"each item of {name!r} is a round") for name in objects},
-        )
+        choices: Choices = {}
+        for name in objects:
+            choices |= of_columns({ROUNDS: name}, f"each item of {name!r} is a round")
+        raise UnsettledError(f"the rounds may be in {' or '.join(map(repr, objects))}", "columns", choices)
     if objects:
         said = _values(records, objects[0])
         refuse_several_questions(without_examples(said, shared_opening(said)), objects[0], ROUNDS)
@@ -181,12 +180,7 @@ def _refuse_sub_questions(records: Sequence[Record], name: str) -> None:
                 f"each item of {name!r} has a question of its own ({field!r}): answers to other questions are no rounds, and if the record's "
                 "question was answered once, there is nothing to stop",
                 "columns",
-                {
-                    f"--column {ROUNDS}={name}": (
-                        {ROUNDS: name},
-                        f"each item of {name!r} answers the record's question again",
-                    )
-                },
+                of_columns({ROUNDS: name}, f"each item of {name!r} answers the record's question again"),
             )
 
 
@@ -198,7 +192,7 @@ def _refuse_asked_turns(records: Sequence[Record], name: str) -> None:
             f"the texts in {name!r} may be what a user asks in turn, since no other field is a question: then each answer is to a question "
             "of its own, and there is nothing to stop",
             "columns",
-            {f"--column {ROUNDS}={name}": ({ROUNDS: name}, "each is an answer to one question")},
+            of_columns({ROUNDS: name}, "each is an answer to one question"),
         )
 
 

@@ -1,17 +1,19 @@
-"""Ask whose texts are the rounds, if the items of a list are what a user and several agents say in turn."""
+"""Tell who speaks in rows: a user and several agents in turn, agents of one loop such as a writer and a critic, or agents that each have a loop."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
+from suffice.importers.choices import of_each
 from suffice.importers.failed_calls import ALL_ROWS
 from suffice.importers.left_out import questions_of
-from suffice.importers.names import ANSWERS, IDS, PEOPLE, SPEAKERS, is_person, last_name, plain_name
-from suffice.importers.reply_alarms import of_each
+from suffice.importers.names import ANSWERS, IDS, MOST_SPEAKERS, PEOPLE, SPEAKERS, is_person, last_name, plain_name
+from suffice.importers.records import Record, column_names, places_of, with_column
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 
@@ -77,16 +79,16 @@ def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
     if not shape.how or where.keys() <= shape.outer:
         return shape
     places: Counter[tuple[str, int]] = Counter()
-    rows = []
+    numbers = []
     for row in shape.rows:
         places[row.file, row.number] += 1
-        rows.append(replace(row, values={**row.values, "round": places[row.file, row.number]}))
-    return replace(shape, rows=rows)
+        numbers.append(places[row.file, row.number])
+    return replace(shape, rows=with_column(shape.rows, "round", numbers))
 
 
 def _speakers(shape: Shape) -> set[str]:
     """Return the columns that may name speakers: those of items without an answer of their own, or with a critic who has one, too."""
-    names = {name for row in shape.rows for name in row.values} - shape.outer
+    names = {*column_names(shape.rows)} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):
         return {name for name in names if last_name(name) in {*_SPEAKERS, "role"}}
     people = [] if shape.how else [name for name in names if last_name(name) in {*SPEAKERS} - _OF_ANYTHING]
@@ -117,3 +119,68 @@ def _critics_answer(shape: Shape, name: str) -> bool:
             other for other, value in row.values.items() if value not in (None, "")
         )
     return len(filled) > 1 and filled[True] >= filled[False]
+
+
+_AGENTS = frozenset({"agent", "agent_id", "agent_name", "member"})
+"""Names of columns of agents: each has a loop of its own, or all are calls of one loop."""
+
+_CHECKING = re.compile(r"critic|review|evaluat|verif|judge|grader|checker|validator|tester|feedback|reflect|supervis")
+"""Words of those who speak about an answer and give none."""
+
+_WORKING = re.compile(
+    r"writer|author|drafter|editor|refiner|reviser|planner|solver|executor|generator|actor|researcher|coder|programmer|"
+    r"assistant|retriever|searcher|router|orchestrator|manager|summari[sz]er|responder|answerer|translator|proposer|worker"
+)
+"""Words of those who do a part of a loop's work."""
+
+_MOSTLY = 0.5
+
+
+def are_turns(rows: Sequence[Record], name: str, questions: Sequence[Hashable]) -> bool:
+    """Return whether a column of agents names those who take turns in one loop, and not loops of their own.
+
+    People and those who check answers always do.  Others do if their rows alternate within a question, and their names are
+    those of a kind of work, or a column is filled by some of them alone.
+
+    Args:
+        rows: The rows, in the order of the file.
+        name: The column.
+        questions: The question of each row.
+    """
+    values = [row.values.get(name) for row in rows]
+    names = {str(value).lower() for value in values if value not in (None, "")}
+    if last_name(name) not in _AGENTS or not 1 < len(names) <= MOST_SPEAKERS or not _within(values, questions):
+        return False
+    if any(is_person(own) or _CHECKING.search(own) for own in names):
+        return True
+    if len({re.sub(r"\d+", "", own) for own in names}) == 1 or not _alternate(values, questions):
+        return False
+    return any(_WORKING.search(own) for own in names) or _fill_others(rows, name)
+
+
+def _within(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
+    """Return whether some question has rows of several agents."""
+    first: dict[Hashable, object] = {}
+    pairs = zip(values, questions, strict=True)
+    return any(value is not None and first.setdefault(own, value) != value for value, own in pairs)
+
+
+def _alternate(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
+    """Return whether an agent speaks again after another one in at least half of the questions with three rows or more of several."""
+    said: dict[Hashable, list[object]] = {}
+    for value, own in zip(values, questions, strict=True):
+        turns = said.setdefault(own, [])
+        if not turns or turns[-1] != value:
+            turns.append(value)
+    again = [len(turns) > len({*turns}) for turns in said.values() if len(turns) > 1]
+    return sum(again) >= _MOSTLY * len(again) > 0
+
+
+def _fill_others(rows: Sequence[Record], name: str) -> bool:
+    """Return whether a column has a value in most rows of one agent and in none of another's."""
+    agents = places_of(str(row.values.get(name)) for row in rows).values()
+    for other in column_names(rows):
+        shares = [sum(rows[place].values.get(other) not in (None, "") for place in own) / len(own) for own in agents]
+        if min(shares) == 0 and max(shares) > _MOSTLY:
+            return True
+    return False

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.choices import Choices, column_options, of_options
+from suffice.importers.ids import numbered_ids
 from suffice.importers.names import IDS, SPEAKERS, TIMES, is_round_name, last_name
-from suffice.importers.numbered_ids import numbered_ids
-from suffice.importers.records import Record
+from suffice.importers.records import Record, column_names, with_column
 from suffice.importers.row_times import ASCENDING, BY_TIME, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
-from suffice.importers.shape import Shape
+from suffice.importers.shape import Shape, changed_by, with_derived
 from suffice.importers.table_columns import TableColumns
 
 MOST = 8
@@ -33,8 +32,6 @@ _ENDS = re.compile(r"(?:^|[_\W])(?:final|last|end|after|post|done|finished)(?:$|
 _LONGEST, _LONG = 24, 60
 """The most characters of a word, and of all words together if several orders are offered."""
 
-_Choices = dict[str, tuple[dict[str, Any], str]]
-
 
 def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
     """Number the rows by a column of words if the user gives their order, as in ``round=stage:draft,final``.
@@ -46,7 +43,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
         UnsettledError: The user names a column of words without an order.
     """
     theirs = columns.get("round", "")
-    names = {name for row in shape.rows for name in row.values}
+    names = column_names(shape.rows)
     name, _, words = theirs.rpartition(":")
     if theirs in names:
         _ask_for_an_order(shape, theirs)
@@ -57,38 +54,20 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
     places = {word.strip(): place for place, word in enumerate(words.split(","), start=1)}
     columns["round"] = number = f"{name}{NUMBERED}"
 
-    def read(rows: Sequence[Record]) -> list[Record]:
-        result = []
-        for row in rows:
-            word = _word(row.values.get(name))
-            if word not in places:
-                raise DataError(f"{row.where}: {name} is {word!r:.40}, and the order has only {cut_list(places)}")
-            result.append(replace(row, values={**row.values, number: places[word]}))
-        return result
+    def place(row: Record) -> int:
+        word = _word(row.values.get(name))
+        if word not in places:
+            raise DataError(f"{row.where}: {name} is {word!r:.40}, and the order has only {cut_list(places)}")
+        return places[word]
 
-    return changed_by(shape, read, {number: f"{name} as {words}"})
+    return with_derived(shape, name, number, place, f"{name} as {words}")
 
 
 def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
     """Return rows with a column's times in a form that can be ordered, and leave out the column of rounds."""
     del columns["round"]
     own = f"{name}.time" if how == ASCENDING and last_name(name) not in TIMES else name  # the numbers may be costs, too
-
-    def read(rows: Sequence[Record]) -> list[Record]:
-        times = times_as_said(rows, name, how)
-        return [replace(row, values={**row.values, own: time}) for row, time in zip(rows, times, strict=True)]
-
-    return changed_by(shape, read, {})
-
-
-def changed_by(shape: Shape, change: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str]) -> Shape:
-    """Return a shape whose rows are changed by a function, those of further records as well, with further columns in words."""
-
-    def further(records: Sequence[Record]) -> tuple[list[Record], int]:
-        rows, skipped = shape.read(records)
-        return change(rows), skipped
-
-    return replace(shape, rows=change(shape.rows), columns={**shape.columns, **columns}, read=further)
+    return changed_by(shape, lambda rows: with_column(rows, own, times_as_said(rows, name, how)))
 
 
 def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[str]]:
@@ -107,11 +86,11 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
         result = []
         for row in rows:
             question, number = numbers.parts(row.values.get(name))
-            result.append(replace(row, values={**row.values, name: question, numbers.word: number}))
+            result.append(row.having({name: question, numbers.word: number}))
         return result
 
     note = numbers.note(name, f"--column question_id={name} --column round=")
-    return changed_by(shape, split, {}), [note]
+    return changed_by(shape, split), [note]
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:
@@ -124,7 +103,7 @@ def _ask_for_an_order(shape: Shape, name: str) -> None:
 
 def doubtful_stages(
     table: TableColumns, name: str, several: Sequence[Sequence[int]], *, is_timed: bool
-) -> tuple[str, _Choices, bool] | None:
+) -> tuple[str, Choices, bool] | None:
     """Return a doubt about the order of rows that a column of few words tells apart, the readings that settle it, and if words tell it.
 
     Returns:
@@ -156,20 +135,15 @@ def doubtful_stages(
     doubt = f"every question has a row for each {name!r} ({cut_list(natural)}), and nothing says in which order they are rounds"
     if truths:
         other = {"columns": {"round": name}, "first_round": 0}
-        choices: _Choices = {
-            f"--column {quoted(f'round={name}')} --first-round 0": (
-                other,
-                "false is round 0, without evidence: closed book; true is round 1",
-            )
-        }
-        return doubt, choices, True
+        option = f"{column_options({'round': name})} --first-round 0"
+        return doubt, {option: (other, "false is round 0, without evidence: closed book; true is round 1")}, True
     return doubt, _orders(name, [*first]), _is_told(first)
 
 
-def _orders(name: str, words: Sequence[str]) -> _Choices:
+def _orders(name: str, words: Sequence[str]) -> Choices:
     """Return the commands that read a column of words in some orders, the likeliest first."""
     orders = dict.fromkeys(map(tuple, (_natural(words), words, sorted(words), words[::-1])))
-    result: _Choices = {}
+    result: Choices = {}
     is_long = len(",".join(words)) > _LONG
     for order in [*orders][: 1 if is_long else _OFFERED]:
         column = f"{name}:{','.join(order)}"
@@ -178,7 +152,7 @@ def _orders(name: str, words: Sequence[str]) -> _Choices:
             if is_long
             else ", then ".join(order)
         )
-        result[f"--column {quoted(f'round={column}')}"] = ({"columns": {"round": column}}, meaning)
+        result |= of_options(meaning, columns={"round": column})
     return result
 
 

@@ -107,8 +107,8 @@ def plain_words(name: str) -> str:
     """Return what a column of a recording is in words.
 
     >>> [plain_words(name) for name in ("question_id", "cost.generator.output_tokens", "score (metric)", "model (label)")]
-    ['id of the question', 'output tokens', 'score (says what is right)', 'model']
+    ['id of the question', 'output tokens', 'score', 'model']
     """
     last = name.rpartition(".")[2] if name.startswith("cost.") else name
     plain = _WORDS.get(last, last.replace("_", " ") if last != name else name)
-    return plain.replace(" (metric)", " (says what is right)").replace(" (label)", "")
+    return plain.replace(" (metric)", "" if plain.startswith("score ") else " (score)").replace(" (label)", "")

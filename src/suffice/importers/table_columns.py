@@ -11,7 +11,7 @@ from typing import Any
 from suffice.errors import DataError
 from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text
 from suffice.importers.names import GOLDS, last_name, plain_name
-from suffice.importers.records import Record
+from suffice.importers.records import Record, column_names, places_of
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.normalizers import ANSWER_ID
 
@@ -21,7 +21,7 @@ class TableColumns:
 
     def __init__(self, rows: Sequence[Record]) -> None:
         self.rows = rows
-        self.names = list(dict.fromkeys(name for row in rows for name in row.values))
+        self.names = column_names(rows)
         self._columns: dict[str, list[Any]] = {}
 
     def column(self, name: str) -> list[Any]:
@@ -68,10 +68,13 @@ class TableColumns:
 
     def counts_in(self, name: str, key: str) -> bool:
         """Return whether a column of whole numbers counts from 0 or 1, without gaps, for each value of the column `key`."""
-        numbers: dict[str, set[int]] = {}
-        for own, value in zip(self.column(key), self.column(name), strict=True):
-            numbers.setdefault(str(own), set()).add(int(float(value)))
-        return all(min(own) <= 1 and max(own) - min(own) == len(own) - 1 for own in numbers.values())
+        numbers = self.whole_numbers(name)
+        questions = places_of(map(str, self.column(key))).values()
+        return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
+
+    def whole_numbers(self, name: str) -> list[int]:
+        """Return the values of a column that counts; see `counts`."""
+        return [int(float(value)) for value in self.column(name)]
 
     def numbers_items(self, name: str) -> bool:
         """Return whether a column is the number of an item in the list of its record, and not an id of the question."""
@@ -127,6 +130,20 @@ class TableColumns:
         `but_for` is the share of ids that may have several values.
         """
         return self.changing_in(name, ids) <= but_for * len(set(map(str, ids)))
+
+
+def several_rows(ids: Iterable[Any]) -> set[str]:
+    """Return the questions that have several rows."""
+    return {key for key, n in Counter(map(str, ids)).items() if n > 1}
+
+
+def counts_up(numbers: Sequence[int]) -> bool:
+    """Return whether numbers, in any order, count from 0 or 1 without gaps and copies.
+
+    >>> counts_up([2, 1, 3]), counts_up([0, 2]), counts_up([2, 3])
+    (True, False, False)
+    """
+    return min(numbers) <= 1 and sorted(numbers) == [*range(min(numbers), min(numbers) + len(numbers))]
 
 
 def _is_usable(name: str, value: Any) -> bool:
@@ -187,6 +204,11 @@ class ColumnMap:
         """Read the file's column `theirs`, or one that is computed from `sources`, as this library's column `ours`."""
         self.columns[ours] = theirs
         self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,)))
+
+    def read_metric(self, ours: str, theirs: str, how: str, shown: str = "") -> None:
+        """Read the file's column `theirs` as a metric."""
+        self.metrics[ours] = theirs
+        self.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown or theirs, how=how))
 
     @property
     def sources(self) -> set[str]:

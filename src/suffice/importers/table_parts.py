@@ -19,7 +19,7 @@ from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import lists_as_text, one_run_each
 from suffice.importers.grid import Grid, cell_text, whole_number
-from suffice.importers.id_forms import plain_id
+from suffice.importers.ids import plain_id, plain_text
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.numbering import with_ids
 from suffice.importers.recognise import data_files, head_of, in_one_piece
@@ -233,8 +233,7 @@ class PartedTable(TableSource):
             yield rest
 
     def _id(self, row: Record) -> str:
-        value = row.values.get(self._key)
-        return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+        return plain_text(row.values.get(self._key))
 
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
         """Record the columns and values of rows that the sample lacks."""
@@ -357,5 +356,5 @@ def _codes(texts: Iterable[Hashable]) -> npt.NDArray[np.int64]:
 
 def _lowest(rows: Iterable[Record], number: str) -> float:
     """Return the lowest number of a round; infinite if there is none."""
-    texts = {str(row.values.get(number)).removesuffix(".0") for row in rows}
+    texts = {str(row.values.get(number)) for row in rows}
     return min((value for value in map(whole_number, texts) if value is not None), default=math.inf)

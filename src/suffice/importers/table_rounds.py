@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.choices import Choices, in_options, of_columns, of_each, of_rows
 from suffice.importers.gaps import gap_error
 from suffice.importers.grid import (
     END_NAMES,
@@ -27,7 +27,7 @@ from suffice.importers.grid import (
     signal_cell,
 )
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
-from suffice.importers.records import Record, empty_parameter
+from suffice.importers.records import Record, column_names, empty_parameter
 from suffice.importers.repeated_rounds import (
     begins_again,
     begins_each,
@@ -36,7 +36,6 @@ from suffice.importers.repeated_rounds import (
     of_repeats,
     refuse_other_calls,
 )
-from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
 from suffice.importers.stages import NUMBERED
@@ -102,7 +101,7 @@ class _Rows:
         if not grid.strict:
             metrics = {**{name: np.full(len(index), math.nan) for name in METRICS}, **metrics}
         mapped = {theirs for _, theirs in grid.pairs()}
-        names = dict.fromkeys(chain.from_iterable(row.values for row in self._rows))
+        names = column_names(self._rows)
         return RoundColumns(
             question_ids=ids,
             clusters=clusters,
@@ -190,15 +189,15 @@ class _Rows:
         questions = self._texts("question")
         text = columns.get("question")
         if text is not None and questions[first] != questions[second]:
-            by_text = f"--column {quoted(f'question_id={text}')}"
+            by_text = of_columns({"question_id": text}, f"{text!r} tells the questions apart")
             golds = [*map(str, self._cells(columns.get("golds", "")))]
             differ = sum(golds[order[i]] != golds[order[i + 1]] for i in copies.tolist())
             raise UnsettledError(
                 f"{has_it}, with another text: {questions[first]!r:.40} there and {questions[second]!r:.40} here, so "
                 f"{columns['question_id']!r} does not name one question",
                 "columns",
-                {by_text: ({"question_id": text}, f"{text!r} tells the questions apart")},
-                by_text if 2 * differ > len(copies) else "",
+                by_text,
+                next(iter(by_text)) if 2 * differ > len(copies) else "",
             )
         number = columns["round"]
         refuse_other_calls(self._rows, columns)
@@ -206,35 +205,30 @@ class _Rows:
         answers = self._texts("answer")
         is_same = all(answers[order[i]] == answers[order[i + 1]] for i in copies.tolist())
         runs = in_order_of_rows(number) if is_usual and not is_same else {}
-        ids: dict[str, tuple[dict[str, str], str]] = {}
-        kinds: dict[str, tuple[dict[str, Any], str]] = {}
+        ids: Choices = {}
+        kinds: Choices = {}
         is_text = questions == self._texts("question_id")
-        for own in dict.fromkeys(chain.from_iterable(row.values for row in self._rows)):
+        for own in column_names(self._rows):
             cells = [*map(str, self._cells(own))]
             if is_text and self._tells_apart(cells, codes[np.argsort(order)]):
-                ids[f"--column {quoted(f'question_id={own}')}"] = ({"question_id": own}, f"each {own!r} is a question")
+                ids |= of_columns({"question_id": own}, f"each {own!r} is a question")
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
             is_one = len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values()
             if is_one:
                 kinds |= of_one_kind(own, rows)
             if is_one and begins_each(rows):
-                runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
+                runs |= of_columns({"run": own}, f"each value of {own!r} is another run")
         is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
         if not is_ordered and (
             not runs or begins_again(codes[np.argsort(order)].tolist(), numbers[np.argsort(order)].tolist())
         ):
-            runs[f"--column {quoted(f'run={number}')}"] = (
-                {"run": number},
-                f"another run of the question begins where {number!r} begins again",
-            )
+            meaning = f"another run of the question begins where {number!r} begins again"
+            runs |= of_columns({"run": number}, meaning)
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
         ids = dict([*(named or ids).items()][:_OFFERED])
-        choices: dict[str, tuple[dict[str, Any], str]] = {
-            option: ({"columns": own}, meaning) for option, (own, meaning) in {**ids, **runs}.items()
-        }
-        choices = {**kinds, **choices}
+        choices = kinds | in_options(ids | runs)
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
-            choices = {**of_repeats(), **choices}
+            choices = of_repeats() | choices
         raise UnsettledError(
             f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
             "names it",
@@ -422,7 +416,7 @@ def empty_ids(
     message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
     if why := empty_parameter(row.where, theirs):
         return DataError(f"{message}{why}")
-    for name in dict.fromkeys(name for row in rows for name in row.values):
+    for name in column_names(rows):
         if plain_name(name).rpartition(".")[2] not in SPEAKERS:
             continue
         said = [(bool(own), str(item.values.get(name) or "")) for item, own in zip(rows, ids, strict=True)]

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.alike_ids import refuse_alike_ids, with_plain_ids
 from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
@@ -21,20 +20,20 @@ from suffice.importers.failed_calls import models_that_answer, refuse_failed_cal
 from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
 from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost
 from suffice.importers.guesses import guess_columns, is_long
+from suffice.importers.ids import refuse_alike_ids
 from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import last_name
 from suffice.importers.numbering import in_order, lowest_round, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
-from suffice.importers.other_parses import refuse_other_parses
+from suffice.importers.parsed_columns import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
-from suffice.importers.records import Record, records_of
+from suffice.importers.records import Record, column_names, records_of
 from suffice.importers.repeated_rounds import without_copies
 from suffice.importers.reply_answers import position_note, read_at, with_position
 from suffice.importers.returned import mark_returned
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.row_factors import ask_about_factors, refuse_passes
 from suffice.importers.row_times import BY_TIME
-from suffice.importers.run_outcomes import keep_at_ends
 from suffice.importers.runs import (
     RUN,
     RUN_NUMBER,
@@ -49,8 +48,9 @@ from suffice.importers.runs import (
     runs_notes,
     tell_apart,
 )
-from suffice.importers.scaled import scaled_metrics, with_forms
-from suffice.importers.shape import Shape, column_names
+from suffice.importers.scaled import scaled_metrics, with_forms, with_whole_thousands
+from suffice.importers.scores import keep_at_ends
+from suffice.importers.shape import Shape
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
 from suffice.importers.stages import ordered_stages, with_numbers_of_ids
@@ -157,14 +157,14 @@ class TableSource(ABC):
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
-        self.shape = with_forms(with_plain_ids(self.shape, columns), columns)
+        self.shape, of_thousands = with_whole_thousands(with_forms(self.shape, columns), columns)
         try:
             self.shape, metrics = scaled_metrics(self.shape, options.metrics)
             self.plan = guess_columns(columns, metrics, options.labels, shape=self.shape)
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
         refuse_averages(TableColumns(self.shape.rows), self.plan.columns)
-        self.plan.notes += [*of_ids, *of_costs]
+        self.plan.notes += [*of_ids, *of_costs, *of_thousands]
         self.shape = models_that_answer(self.shape, self.plan.columns)
         self._read_options()
         if RETURNED in options.columns:

@@ -75,22 +75,8 @@ def read_tabular(
         DataError: A value cannot be used, or is out of its signal's range; the message names file and row.
         SchemaError: The file is of another kind, or lacks a column.
     """
-    options = TableOptions(
-        columns=columns or {},
-        metrics=metrics or {},
-        labels=labels or {},
-        log_golds=log_golds,
-        first_round=first_round,
-        ended=ended,
-        samples=samples,
-        where=where or {},
-        file_is=file_is,
-        answer_position=answer_position,
-        normalizer=normalizer,
-        trial_cost=trial_cost,
-        repeated=repeated,
-    )
-    source = WholeTable(Path(path), options)
+    given = {name: value for name, value in locals().items() if name != "path" and value is not None}
+    source = WholeTable(Path(path), TableOptions(**given))
     (rounds,) = source.rounds()
     score_rounds(rounds)
     return ImportedRun(

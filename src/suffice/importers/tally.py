@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
+from suffice.importers.choices import of_columns
 from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
@@ -20,6 +20,9 @@ from suffice.importers.stop_words import is_stop_name
 from suffice.importers.table_columns import WITHIN, ColumnMap
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.schema import PINNED_LABELS
+
+UNSAID = "and lost rows would look the same"
+"""What the note on ends that the log does not give says of them."""
 
 _FEW = 5
 _COPIED_LAST, _COPIED = 0.98, 0.95
@@ -124,17 +127,14 @@ class Tally:
         """Raise if ids name several questions, as where two data sets are in one log."""
         if self._first_mixed is not None and self._mixed > max(1, FEW * self._named):
             key, text, (name, (first, second)) = columns["question_id"], columns["question"], self._first_mixed
-            by_text = f"--column {quoted(f'question_id={text}')}"
+            by_text = of_columns({"question_id": text}, f"{text!r} tells the questions apart")
             raise UnsettledError(
                 f"{self._mixed:,} of {self._named:,} values of {key!r} have several texts, such as {name!r:.40}: {first!r:.60} and "
                 f"{second!r:.60}",
                 "columns",
-                {
-                    by_text: ({"question_id": text}, f"{text!r} tells the questions apart"),
-                    "--column question=": ({"question": ""}, f"{key!r} does: they are wordings of one question"),
-                },
+                by_text | of_columns({"question": ""}, f"{key!r} does: they are wordings of one question"),
                 # wordings of one question have the same gold answers
-                by_text if 2 * self._differing > self._mixed else "",
+                next(iter(by_text)) if 2 * self._differing > self._mixed else "",
             )
 
     def refuse_differing_golds(self, where: str, grid: Grid) -> None:
@@ -251,7 +251,7 @@ class Tally:
         what = "runs" if n > self._named > 0 else "questions"
         return (
             f"{n - self.lengths[longest]} of {n} {what} have fewer than {longest} rounds: read as the loop's own stops, with what "
-            f"comes later unknown. {says if is_said else unsaid}, and lost rows would look the same: --ended rule "
+            f"comes later unknown. {says if is_said else unsaid}, {UNSAID}: --ended rule "
             "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` assumes the worst of their "
             "missing rounds"
         )

@@ -8,8 +8,8 @@ from typing import Any
 
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
+from suffice.importers.choices import of_rows
 from suffice.importers.dialogues import REPLY_TYPE, TOOL_CALLS
-from suffice.importers.reply_alarms import of_rows
 from suffice.importers.shape import ANY, Shape
 from suffice.policy.metrics import normalize_answer
 

@@ -12,7 +12,7 @@ from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.left_out import questions_of
 from suffice.importers.names import last_name
-from suffice.importers.records import Record
+from suffice.importers.records import Record, column_names, with_column
 from suffice.importers.shape import ANY, Shape
 from suffice.importers.table_columns import TableColumns
 
@@ -59,11 +59,7 @@ def marked_nodes(shape: Shape, said: Mapping[str, str]) -> Shape:
             children = Counter(place for place, text in zip(above, table.column(parent), strict=True) if _text(text))
             if _are_trees({*own}, children, len({*groups})):
                 kinds = [_INNER if place in children else _LEAF for place in own]
-                rows = [
-                    replace(row, values={**row.values, NODE_TYPE: kind})
-                    for row, kind in zip(shape.rows, kinds, strict=True)
-                ]
-                return replace(shape, rows=rows)
+                return replace(shape, rows=with_column(shape.rows, NODE_TYPE, kinds))
     return shape
 
 
@@ -106,7 +102,7 @@ def _kept(name: str) -> str:
 
 def _of_ends(rows: Sequence[Record]) -> dict[str, tuple[dict[str, str], str]]:
     """Return the option that chooses the nodes which a column of the log calls ends."""
-    for name in dict.fromkeys(name for row in rows for name in row.values if last_name(name) in _ENDS):
+    for name in [name for name in column_names(rows) if last_name(name) in _ENDS]:
         true = {str(row.values.get(name)) for row in rows} & {"True", "true", "1"}
         is_told = all(row.values.get(NODE_TYPE) == _LEAF for row in rows if str(row.values.get(name)) in true)
         if len(true) == 1 and is_told:

@@ -5,24 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from suffice.importers.names import plain_name
+from suffice.importers.names import plain_name, words
 from suffice.importers.traces.files import unwrapped
 
 _OF_RECORDS = frozenset({"record_id", "app_id", "input", "output", "record_json", "cost_json", "perf_json", "ts"})
 _SYSTEMS = ("app_version", "app_id")
 _SAID_TWICE = frozenset(
-    {
-        "record_id",
-        "record_json",
-        "app_json",
-        "app_id",
-        "app_version",
-        "total_tokens",
-        "perf_json",
-        "input",
-        "output",
-        "latency",
-    }
+    words("record_id record_json app_json app_id app_version total_tokens perf_json input output latency")
 )
 """Columns that are left out, or read under another name."""
 

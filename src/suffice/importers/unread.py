@@ -11,9 +11,9 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
+from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_options
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
-from suffice.importers.families import numbered_families
-from suffice.importers.judging import metric_option
+from suffice.importers.judging import ONCE, metric_option
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
@@ -23,6 +23,7 @@ from suffice.importers.names import (
     SPEAKERS,
     SYNONYMS,
     TOTAL_TOKENS,
+    counts_tokens,
     is_error_count,
     is_id_name,
     is_round_name,
@@ -30,11 +31,13 @@ from suffice.importers.names import (
     numbered,
     plain_name,
     without_steps,
+    words_in,
 )
 from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
+from suffice.importers.wide_tables import numbered_families
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.runs import LOOP_NAMES
 
@@ -47,7 +50,6 @@ _MONEY = re.compile(r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
-_OF_TOKENS = re.compile(r"(?:^|_)tok(?:en)?s?(?:_|$)")
 _TOKEN_COLUMNS = {"input": "cost.generator.uncached_tokens", "output": "cost.generator.output_tokens"}
 _TOKEN_WORDS = {
     "input": {"in", "input", "prompt", "eingabe", "entrada", "entrée", "ingresso", "输入"},
@@ -164,34 +166,30 @@ def _no_tokens_note(
     table: TableColumns, shown: Mapping[str, str], unused: Collection[str], absent: Sequence[str]
 ) -> str:
     """Return the note that no input or output tokens are read, which names the columns of tokens that may be them."""
-    names = [name for name in unused if _OF_TOKENS.search(last_name(name)) and table.numbers(name)]
+    kinds = frozenset().union(*_TOKEN_WORDS.values())
+    names = [name for name in unused if counts_tokens(name, kinds) and table.numbers(name)]
     what = " or ".join(absent)
     if not names:
         return f"no column has {what} tokens{UNCOUNTED}"
     listed = " and ".join(repr(shown.get(name, name)) for name in names[:_OFFERED])
     of_kind = {
-        kind: [name for name in names if not words.isdisjoint(_name_words(name))]
-        for kind, words in _TOKEN_WORDS.items()
+        kind: [name for name in names if not words.isdisjoint(words_in(name))] for kind, words in _TOKEN_WORDS.items()
     }
     named = {kind: own[0] for kind, own in of_kind.items() if kind in absent and len(own) == 1}
-    options = [f"--column {quoted(f'{_TOKEN_COLUMNS[kind]}={name}')}" for kind, name in named.items()]
+    options = [column_options({_TOKEN_COLUMNS[kind]: name}) for kind, name in named.items()]
     ways = f"{' '.join(options)} reads {' and '.join(named)} tokens"
     if not options:
-        options = [f"--column {quoted(f'{_TOKEN_COLUMNS[kind]}={names[0]}')} for {kind} tokens" for kind in absent]
-        options.append(f"--column {quoted(f'thinking_tokens={names[0]}')} for those of a chain of thought so far")
+        options = [f"{column_options({_TOKEN_COLUMNS[kind]: names[0]})} for {kind} tokens" for kind in absent]
+        options.append(f"{column_options({'thinking_tokens': names[0]})} for those of a chain of thought so far")
         ways = ", ".join(options)
     return f"{listed} {'are' if names[1:] else 'is'} not read: {ways}; until then{UNCOUNTED.removeprefix(':')}"
-
-
-def _name_words(name: str) -> set[str]:
-    return {*re.split(r"[\W_]+", plain_name(name))}
 
 
 def _forms(name: str, value: object) -> str:
     """Return the options that say what a comma in a column of seconds is; "" where a value has none."""
     if not is_undecided(value):
         return ""
-    options = [f"--column {quoted(f'cost.generator.seconds={name}:{form}')}" for form in (THOUSANDS, DECIMAL_COMMA)]
+    options = [column_options({"cost.generator.seconds": f"{name}:{form}"}) for form in (THOUSANDS, DECIMAL_COMMA)]
     return f": {options[0]} if its comma separates thousands, {options[1]} if decimals"
 
 
@@ -204,7 +202,7 @@ def _money_note(table: TableColumns, name: str) -> str:
     signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
     amounts = f"amounts ({', '.join(signs)} count as dollars)" if signs else "dollars"
     forms = [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
-    options = [f"--column {quoted(f'spend={name}:{form}')}" for form in forms]
+    options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
     how = options[0] if fault is None else f"{options[0]} if its comma separates thousands, {options[1]} if decimals"
     return f"{name!r} is not counted: if each row has its own {amounts}, {how}; {prices}"
 
@@ -214,7 +212,7 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
         is_outcome = bool(_called([name], OUTCOME_NAMES))
         fault = table.not_a_number(name)
         if is_outcome and name in shape.outer:
-            yield f"{name!r} is known once of a question, not of each round, so it cannot judge an earlier stop"
+            yield f"{name!r} {ONCE}, so it cannot judge an earlier stop: log what each round would return, and whether it is right"
         elif fault is not None:
             scale = f"--metric-column {quoted(f'{last_name(name)}={name}:WORST,BEST')} names its words"
             expected = (
@@ -237,7 +235,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     table = TableColumns(rows)
     free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
     free = [] if "round" in columns else free
-    choices: dict[str, tuple[Any, str]] = _lists_of_rounds(table, free)
+    choices = _lists_of_rounds(table, free)
     said = [name for name in free if last_name((numbered(name) or (name,))[0]) not in (*ACTIONS, *THOUGHTS)]
     said = [name for name in said if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
     alike = _of_one_kind(table, _alike_columns(table, said, columns.get("golds", "")))
@@ -248,10 +246,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     joined = ",".join(answers)
     if len(answers) > 1 and len(joined) <= _LONGEST_OPTION:
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
-        choices[f"--column {quoted(f'rounds={joined}')}"] = ({"rounds": joined}, meaning)
-    for name in ids[:_OFFERED]:
-        column = {"question_id": name}
-        choices[f"--column {quoted(f'question_id={name}')}"] = (column, f"{name!r} names the question of each row")
+        choices |= of_columns({"rounds": joined}, meaning)
+    choices |= _as_ids(ids)
     if choices:
         raise UnsettledError(
             "no column is called like the id of a question"
@@ -278,12 +274,11 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
     ) in names:  # tests that are repeated have the same text, under other numbers
         names = [text, *(name for name in names if name != text and table.constant_in(name, table.column(text)))]
     choices |= _as_ids(names)
-    options = {option: ({"columns": column}, meaning) for option, (column, meaning) in choices.items()}
+    options = in_options(choices)
     loops = [name for name in table.names if last_name(name) in _OF_LOOPS or name.endswith("provider.id")]
     if names and not any(len({*map(str, table.column(name))}) > 1 for name in loops):
         meaning = f"{names[0]!r} names the question of each row, and its rows are independent samples"
-        option = f"--column {quoted(f'question_id={names[0]}')} --samples"
-        options[option] = ({"columns": {"question_id": names[0]}, "samples": True}, meaning)
+        options |= of_options(meaning, columns={"question_id": names[0]}, samples=True)
     if options:
         raise UnsettledError(
             f"each row has a {columns['question_id']!r:.60} of its own, so it does not name a question with several rounds: what does?",
@@ -307,18 +302,15 @@ def refuse_one_id(rows: Sequence[Record], columns: Mapping[str, str], computed: 
         )
 
 
-def _as_ids(names: Sequence[str], meaning: str = "") -> dict[str, tuple[Any, str]]:
+def _as_ids(names: Sequence[str], meaning: str = "") -> Choices:
     """Return the options that read columns as the ids of questions."""
-    return {
-        f"--column {quoted(f'question_id={name}')}": (
-            {"question_id": name},
-            meaning or f"{name!r} names the question of each row",
-        )
-        for name in names[:_OFFERED]
-    }
+    result: Choices = {}
+    for name in names[:_OFFERED]:
+        result |= of_columns({"question_id": name}, meaning or f"{name!r} names the question of each row")
+    return result
 
 
-def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> dict[str, tuple[Any, str]]:
+def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> Choices:
     """Return the options that read fields which may list rounds: dialogues, and lists of what the model said."""
     lists = [
         name
@@ -326,10 +318,10 @@ def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> dict[str, tup
         if _is_dialogue(table.column(name))
         or ((is_model_text(name) or last_name(name) == "trace") and _may_list_rounds(table.column(name)))
     ]
-    return {
-        f"--column {quoted(f'rounds={name}')}": ({"rounds": name}, f"each item of {name!r} is a round")
-        for name in lists[:_OFFERED]
-    }
+    result: Choices = {}
+    for name in lists[:_OFFERED]:
+        result |= of_columns({"rounds": name}, f"each item of {name!r} is a round")
+    return result
 
 
 def _is_dialogue(values: Sequence[Any]) -> bool:

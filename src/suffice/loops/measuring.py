@@ -109,21 +109,21 @@ def _with_undefined(observed: Round, names: Iterable[str]) -> Round:
 
 def with_reply(observed: Round, reply: Reply) -> Round:
     """Add an enricher's reply to a round."""
-    return replace(
-        observed,
-        signals={**observed.signals, **reply.signals},
-        costs={**observed.costs, **reply.costs},
-        embedding=observed.embedding if reply.embedding is None else reply.embedding,
-    )
+    return _joined(observed, observed, reply)
 
 
 def with_trial(observed: Round, asked: Round) -> Round:
     """Return a checkpoint with its trial answer, `asked`, and with what was measured before."""
+    return _joined(asked, observed, asked)
+
+
+def _joined(answered: Round, before: Round, more: Reply | Round) -> Round:
+    """Return a round with the signals, costs and embedding of one measured before, and further ones."""
     return replace(
-        asked,
-        signals={**observed.signals, **asked.signals},
-        costs={**observed.costs, **asked.costs},
-        embedding=observed.embedding if asked.embedding is None else asked.embedding,
+        answered,
+        signals={**before.signals, **more.signals},
+        costs={**before.costs, **more.costs},
+        embedding=before.embedding if more.embedding is None else more.embedding,
     )
 
 

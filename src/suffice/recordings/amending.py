@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from suffice.recordings.merging import AMENDED, INFERRED, RUN
+from suffice.recordings.opened import read_again
 from suffice.recordings.parts import opened_parts, part_paths
 from suffice.recordings.round_journal import Changes
 from suffice.recordings.schema import stated_kind
@@ -63,6 +64,10 @@ def stored_runs(folder: Path, column: str, value: str) -> list[StoredRun]:
     Raises:
         SchemaError: A part is damaged.
     """
+    return read_again(lambda: _stored_runs(folder, column, value))
+
+
+def _stored_runs(folder: Path, column: str, value: str) -> list[StoredRun]:
     found: dict[str, StoredRun] = {}
     for part in opened_parts(folder) if part_paths(folder) else ():
         with part:

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 _HEADER = b"suffice journal 1\n"
 _PREFIX = re.compile(rb"([0-9a-f]{8}) ([0-9a-f]{8}) ")
-_PREFIX_SIZE = 18
+_LENGTH_SIZE, _PREFIX_SIZE = 8, 18
 _LARGEST_PREFIX = b"ffffffff ffffffff "
 _OLD_HEADER = b"SQLite format 3\0"
 _FIRST_PAUSE_S = 0.0005
@@ -175,15 +175,15 @@ class _Reading:
 
     def _lacks_sectors(self, written: bytes) -> bool:
         """Return whether the last write lacks sectors, of which the system, or a copy, had later ones before earlier ones."""
-        begun = written.split(b"\0", 1)[0]
-        later = written[len(begun) :].lstrip(b"\0")
-        if b"\n" in begun or b"\n" in later[:-1]:
-            return False  # further records follow
+        begun, _, later = written.partition(b"\0")
+        first, end = self.place.offset + len(begun), self.place.offset + len(written) - len(later.lstrip(b"\0"))
+        if b"\n" in begun or b"\n" in later[:-1] or end % _SECTOR:
+            return False  # further records follow, or the zeros end within a sector
+        if not begun:
+            return first % _SECTOR != 0  # one zeroed from its first byte on would lack the end of the record before
         prefix = _PREFIX.match(begun[:_PREFIX_SIZE] + _LARGEST_PREFIX[len(begun) :])
-        if prefix is None or len(written) > _PREFIX_SIZE + int(prefix[1], 16) + 1:
-            return False  # longer than any record whose prefix begins like this
-        first, end = self.place.offset + len(begun), self.place.offset + len(written) - len(later)
-        return (not begun or first % _SECTOR == 0) and end % _SECTOR == 0
+        largest = _PREFIX_SIZE + int(prefix[1], 16) + 1 if prefix and len(begun) >= _LENGTH_SIZE - 1 else 0
+        return first % _SECTOR == 0 and len(written) <= largest  # beyond, the zeros may have replaced further records
 
 
 def _old(path: Any) -> SchemaError:

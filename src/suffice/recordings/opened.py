@@ -18,8 +18,7 @@ import pyarrow.parquet as pq
 
 from suffice.common.files import is_url, place, quoted, reaching, replacing, unreachable
 from suffice.errors import DataError, NotFoundError, SchemaError
-from suffice.recordings.decoded import check_decoded, chunks_of
-from suffice.recordings.digest import ColumnDigest, TableDigest, damaged, stored_digests
+from suffice.recordings.file_checks import ColumnDigest, TableDigest, check_decoded, chunks_of, damaged, stored_digests
 from suffice.recordings.schema import META_KEY, RECORDING_FORMAT, RECORDING_VERSION, ROUNDS_SUFFIX, build_table
 
 if TYPE_CHECKING:
@@ -120,7 +119,12 @@ class OpenFile(OpenRecording):
             raise SchemaError(
                 f"{str(path)!r} is parquet, but not a recording of Suffice: convert other tables with `suffice import`"
             )
-        self.metadata = _header(header, path)
+        try:
+            self.metadata = json.loads(header)
+        except ValueError as error:
+            raise SchemaError(f"the header of {str(path)!r} is not JSON: {error}") from None
+        if not isinstance(self.metadata, dict):
+            raise SchemaError(f"the header of {str(path)!r} must be a JSON object, not {str(self.metadata)[:80]!r}")
         if self.metadata.get("format") != RECORDING_FORMAT or self.metadata.get("version") != RECORDING_VERSION:
             raise SchemaError(
                 f"{str(path)!r} has the format {self.metadata.get('format')!r} version {self.metadata.get('version')!r}; "
@@ -189,9 +193,9 @@ class OpenFile(OpenRecording):
 
     def tables(self, rows: int | None = None, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
         """Yield the rows as tables; finally compare each column that was read with its checksum."""
-        with self.used():
+        with self.used() as file:
             digests = self.new_digests(columns)
-            yield from self.group_tables(range(len(self.group_rows)), rows, columns, digests)
+            yield from self.group_tables(range(file.metadata.num_row_groups), rows, columns, digests)
             self.compare(digests)
 
     def group_tables(
@@ -208,7 +212,13 @@ class OpenFile(OpenRecording):
                 if self._buffer is None and not is_url(self.path):
                     for some in [groups] if rows is None else ([group] for group in groups):
                         check_decoded(file, self.path, some, rows, columns)
-                for table in self._row_groups(groups, rows, columns):
+                names = None if columns is None else [*columns]
+                if rows is None:
+                    found = iter([file.read_row_groups([*groups], columns=names)])
+                else:
+                    batches = file.iter_batches(rows, row_groups=[*groups], columns=names)
+                    found = (pa.Table.from_batches([batch]) for batch in batches)
+                for table in found:
                     if columns is None:
                         table.validate(full=True)  # raises for text that is not UTF-8
                     for name, digest in (digests or {}).items():
@@ -232,14 +242,6 @@ class OpenFile(OpenRecording):
         """Return all rows, in the order of the file."""
         (table,) = self.tables()
         return table
-
-    def _row_groups(self, groups: range, rows: int | None, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        names = None if columns is None else list(columns)
-        if rows is None:
-            yield self.file.read_row_groups(list(groups), columns=names)
-        else:
-            batches = self.file.iter_batches(rows, row_groups=list(groups), columns=names)
-            yield from (pa.Table.from_batches([batch]) for batch in batches)
 
     @property
     def is_in_memory(self) -> bool:
@@ -268,8 +270,10 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
     path = place(path)
     # The journal is read before the recording: rows that are moved meanwhile are then in both, and none is missed.
     content = _journal_content(path)
+    if content is None:
+        return kind(path)
     check_moved(path, content)
-    if content is None or (not content.questions and path.is_file()):
+    if not content.questions and path.is_file():
         return kind(path)
     sink = io.BytesIO()
     table, metadata = with_journal(path, content)
@@ -395,16 +399,6 @@ def header_text(metadata: Mapping[str, Any] | None) -> bytes:
     return json.dumps(
         {**(metadata or {}), "format": RECORDING_FORMAT, "version": RECORDING_VERSION}, sort_keys=True
     ).encode()
-
-
-def _header(text: bytes, path: str | Path) -> dict[str, Any]:
-    try:
-        metadata = json.loads(text)
-    except ValueError as error:
-        raise SchemaError(f"the header of {str(path)!r} is not JSON: {error}") from None
-    if not isinstance(metadata, dict):
-        raise SchemaError(f"the header of {str(path)!r} must be a JSON object, not {str(metadata)[:80]!r}")
-    return metadata
 
 
 def _remote_file(path: Any) -> Any:

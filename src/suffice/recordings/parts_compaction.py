@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,14 +13,14 @@ from pathlib import Path
 import pyarrow as pa
 
 from suffice.common.display import facts_table
-from suffice.common.files import disk_fault, quoted
+from suffice.common.files import PRIVATE, disk_fault, quoted
 from suffice.common.results import Result
 from suffice.common.tables import Table
 from suffice.errors import BusyError, DataError, NotFoundError
 from suffice.recordings.file_locks import try_lock
 from suffice.recordings.merging import MERGED
 from suffice.recordings.opened import OpenFile, write_tables
-from suffice.recordings.parts import OpenFolder, open_part, part_paths, replaced_parts
+from suffice.recordings.parts import OpenFolder, joined_parts, open_part, part_paths, replaced_parts
 from suffice.recordings.parts_writing import IDLE_S, move_ended, new_part, writer_ended
 from suffice.recordings.recording_files import is_sharded
 from suffice.recordings.round_journal import RoundJournal, SealedError
@@ -27,6 +29,8 @@ _LOCK = ".compaction"
 _MERGED_SUFFIX = "-merged.parquet"
 _LARGE_ROWS = 1_000_000
 _JOINED_ROWS = 1 << 16
+_MANY_PARTS = 100
+_KEPT_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,10 +90,46 @@ def compact_recording(folder: str | Path, *, idle_s: float = IDLE_S, large_rows:
         for part in before:
             _seal_ended(part, idle_s)
         sealed = [part for part in part_paths(folder) if part.is_file() and not _has_journal(part)]
-        for group in _groups(_without_replaced(sealed), large_rows):
-            _join(folder, group)
+        _join_all(folder, sealed, large_rows)
     after = part_paths(folder)
     return CompactSummary(path=folder, before=len(before), after=len(after), open=sum(map(_has_journal, after)))
+
+
+def has_many_parts(folder: Path) -> bool:
+    """Return whether a folder has so many small parts of this user that its writers join them."""
+    return sum(not part.name.endswith(_MERGED_SUFFIX) for part in _own_parts(folder)) > _MANY_PARTS
+
+
+def join_many_parts(folder: Path) -> None:
+    """Join the parts of a folder that only this user can read, as a joined one can be; this runs beside its writers.
+
+    Unlike `compact_recording`, it leaves journals alone, and joins fewer rows at once, since it runs more often.  If another process compacts
+    the folder, it does nothing.
+
+    Raises:
+        ConfigMismatchError: Parts were recorded with different settings.
+        DataError: The disk is full.
+        SchemaError: A part is damaged.
+    """
+    with suppress(BusyError), _alone(folder):
+        if has_many_parts(folder):
+            _join_all(folder, _own_parts(folder), _KEPT_ROWS)
+
+
+def _own_parts(folder: Path) -> list[Path]:
+    """Return the sealed parts that this user owns, and no other can read: a joined one must not take them from others, or show them."""
+    own: list[Path] = []
+    if not hasattr(os, "geteuid") or is_sharded(
+        folder
+    ):  # where there are no users, a file that is being read cannot be removed either
+        return own
+    for part in part_paths(folder):
+        with suppress(FileNotFoundError):  # it has a journal alone, or is compacted at this moment
+            status = part.lstat()
+            is_own = (status.st_uid, status.st_mode) == (os.geteuid(), stat.S_IFREG | PRIVATE)
+            if is_own and not _has_journal(part):
+                own.append(part)
+    return own
 
 
 @contextmanager
@@ -119,6 +159,11 @@ def _seal_ended(part: Path, idle_s: float) -> None:
         if is_idle or writer_ended(part):
             move_ended(part, journal, unfinished=is_idle)
             journal.seal()
+
+
+def _join_all(folder: Path, paths: Sequence[Path], large_rows: int) -> None:
+    for group in _groups(_without_replaced(paths), large_rows):
+        _join(folder, group)
 
 
 def _without_replaced(paths: Sequence[Path]) -> list[Path]:
@@ -169,7 +214,9 @@ def _join(folder: Path, paths: Sequence[Path]) -> None:
     moment = paths[0].stem.split("-")[1]
     out = folder / f"part-{moment}-{name[2].removesuffix('.parquet')}{_MERGED_SUFFIX}"
     with OpenFolder(folder, [open_part(path) for path in paths]) as opened:
-        metadata = {**opened.metadata, MERGED: [{"file": path.name} for path in paths]}
+        # With what these replaced, so that a look that knows the first parts finds them again after any number of compactions.
+        names = {path.name for path in paths}.union(*map(joined_parts, opened.parts))
+        metadata = {**opened.metadata, MERGED: [{"file": name} for name in sorted(names)]}
         write_tables(out, opened.schema, _gathered(opened.tables(_JOINED_ROWS)), metadata, private=True)
     for path in paths:
         path.unlink(missing_ok=True)

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from suffice.common.files import check_file, is_url, make_folder, place, remove_leftovers
+from suffice.common.files import check_file, is_url, make_folder, place, quoted, remove_leftovers
 from suffice.common.processes import can_start_python, start_python
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
 from suffice.recordings.journal import differences
@@ -133,6 +133,11 @@ class RecordedFolder:
             _check_settings(self.path, stored, metadata, "folder")
             break
         self._metadata = metadata
+        from suffice.recordings.parts_compaction import has_many_parts
+
+        if has_many_parts(self.path):  # as many short processes leave them
+            with self._lock:
+                self._seal_soon()
 
     def take(self, changes: Changes) -> RoundJournal:
         """Commit the first changes of a new question to the current part; return the part's journal."""
@@ -171,15 +176,16 @@ class RecordedFolder:
         return self._begun >= questions or journal.size >= size
 
     def _seal_soon(self) -> None:
-        """Seal the full parts in a thread, so that no question waits for it; call this with the lock held."""
+        """Join small parts and seal full ones in a thread, so that no question waits for it; call this with the lock held."""
         if not self._is_sealing:
             self._is_sealing = True
             self._sealing = threading.Thread(target=self._seal_full, name="suffice-seal")
             self._sealing.start()
 
     def _seal_full(self) -> None:
-        """Seal the full parts, including those that become full meanwhile."""
+        """Join small parts if there are many, and seal the full ones, including those that become full meanwhile."""
         try:
+            _join_elsewhere(self.path)
             self._seal_each()
         finally:
             with self._lock:  # if it failed, the next full part is sealed all the same
@@ -270,24 +276,56 @@ def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
     This process seals the parts that the other one could not.
     """
     large = [journal for journal in journals if journal.size >= LARGE_BYTES]
-    if large and can_start_python():
-        nothing, paths = subprocess.DEVNULL, [str(journal.recording) for journal in large]
-        # Rounds of open questions may wait for the locks that it holds.
-        low = not any(journal.n_open for journal in large)
-        try:
-            code = f"import sys; from {__name__} import seal_parts; seal_parts(sys.argv[1:], low={low})"
-            start_python("-c", code, *paths, stdin=nothing, stdout=nothing, stderr=nothing).wait()
-        except OSError as error:
-            _log.info("no process could be started to seal full parts: %s", error)
+    # Rounds of open questions may wait for the locks that it holds.
+    low = not any(journal.n_open for journal in large)
+    if large:
+        _run_elsewhere(f"seal_parts(sys.argv[1:], low={low})", [str(journal.recording) for journal in large])
+
+
+def _join_elsewhere(folder: Path) -> None:
+    """Join the small parts of a folder in a separate process if there are many."""
+    from suffice.recordings.parts_compaction import has_many_parts
+
+    if has_many_parts(folder) and _run_elsewhere("join_parts(sys.argv[1])", [str(folder)]):
+        _log.warning(
+            "%s has many small parts that could not be joined: `suffice merge %s --compact` joins them, or says why not",
+            folder,
+            quoted(folder),
+        )
+
+
+def _run_elsewhere(call: str, words: Sequence[str]) -> int:
+    """Call a function of this module in a separate process, and return its exit status; 1 if none can be started."""
+    if not can_start_python():
+        return 1
+    nothing, code = subprocess.DEVNULL, f"import sys; from {__name__} import {call.partition('(')[0]}; {call}"
+    try:
+        return start_python("-c", code, *words, stdin=nothing, stdout=nothing, stderr=nothing).wait()
+    except OSError as error:
+        _log.info("no process could be started beside this one: %s", error)
+        return 1
 
 
 def seal_parts(paths: Sequence[str], *, low: bool = False) -> None:
     """Seal parts; this runs in a separate process, with a low priority if nobody waits for it."""
-    if low and hasattr(os, "nice"):
-        os.nice(_LOW_PRIORITY)
+    if low:
+        _yield_to_others()
     for journal in (RoundJournal(path, is_part=True) for path in paths):
         move_ended(journal.recording, journal)
         journal.seal()
+
+
+def join_parts(folder: str) -> None:
+    """Join the small parts of a folder; this runs in a separate process, for which nobody waits."""
+    from suffice.recordings.parts_compaction import join_many_parts
+
+    _yield_to_others()
+    join_many_parts(Path(folder))
+
+
+def _yield_to_others() -> None:
+    if hasattr(os, "nice"):
+        os.nice(_LOW_PRIORITY)
 
 
 def _check_settings(path: Path, stored: Mapping[str, Any], metadata: Mapping[str, Any], what: str) -> None:

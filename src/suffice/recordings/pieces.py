@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from suffice.recordings.digest import ColumnDigest
+from suffice.recordings.file_checks import ColumnDigest
 from suffice.recordings.opened import OpenFile, OpenRecording
 from suffice.recordings.parts import OpenFolder
 

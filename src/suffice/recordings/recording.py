@@ -7,14 +7,13 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.common.display import Displayed, facts_table
-from suffice.common.display.table_html import Library, frame_of
 from suffice.common.files import place, reaching
 from suffice.common.tables import CAUTION, Table, cut_list
 from suffice.errors import DataError, SchemaError, UnknownSignalError, did_you_mean
@@ -26,6 +25,9 @@ from suffice.recordings.computed import compute_column, is_computed
 from suffice.recordings.opened import OpenFile, OpenRecording, open_file, read_again, write_recording
 from suffice.recordings.runs import keep_where, single_labels, unsure_runs
 from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind, stated_kind
+
+if TYPE_CHECKING:
+    from suffice.common.display.table_html import Library
 
 __all__ = [
     "Recording",
@@ -49,6 +51,9 @@ class Recording(Displayed):
         table: One row for each question and round, in any order.
         metadata: Metadata of the file.
 
+    Attributes:
+        row_question: Index in `question_ids` of each row's question, shape ``(n_rows,)``.
+
     Raises:
         SchemaError: The columns of question and round are missing or have another type.
         DataError: There are no rows, a round of a question is repeated or missing, or an `end` is unknown.
@@ -62,9 +67,16 @@ class Recording(Displayed):
                 raise SchemaError(f"a recording needs the column {name!r}; it has: {cut_list(table.column_names)}")
         self.table = table
         self.metadata: dict[str, Any] = dict(metadata or {})
-        ids, rounds = _identities(table)
+        rounds = checked_rounds(table)
+        if (
+            rounds.max() > table.num_rows + _FEW
+        ):  # smaller gaps are reported with their question later; the array for this one would be too large
+            raise DataError(
+                f"round {rounds.max()} appears in a table of {table.num_rows} rows: rounds must have no gaps"
+            )
+        ids = table.column("question_id").to_numpy(zero_copy_only=False)
         order: dict[str, int] = {}
-        self._row = np.fromiter((order.setdefault(q, len(order)) for q in ids), dtype=np.int64, count=len(ids))
+        self.row_question = np.fromiter((order.setdefault(q, len(order)) for q in ids), dtype=np.int64, count=len(ids))
         self.question_ids: list[str] = list(order)
         self.index: npt.NDArray[np.int64] = np.arange(int(rounds.min()), int(rounds.max()) + 1, dtype=np.int64)
         self._column = rounds - self.index[0]
@@ -74,9 +86,9 @@ class Recording(Displayed):
         if self.index[0] not in (0, 1):
             raise DataError(f"rounds must start at 0 or 1, not at {int(self.index[0])}")
         counts_by_round = np.zeros(self.shape, dtype=np.int64)
-        np.add.at(counts_by_round, (self._row, self._column), 1)
+        np.add.at(counts_by_round, (self.row_question, self._column), 1)
         if (counts_by_round > 1).any():
-            row = int(np.argmax(counts_by_round[self._row, self._column] > 1))
+            row = int(np.argmax(counts_by_round[self.row_question, self._column] > 1))
             raise DataError(
                 f"question {ids[row]!r} has round {int(rounds[row])} more than once: remove the repeated rows"
             )
@@ -95,11 +107,6 @@ class Recording(Displayed):
     def shape(self) -> tuple[int, int]:
         """``(n_questions, n_rounds)``."""
         return len(self.question_ids), len(self.index)
-
-    @property
-    def row_question(self) -> npt.NDArray[np.int64]:
-        """Index in `question_ids` of each row's question, shape ``(n_rows,)``."""
-        return self._row
 
     def names(self, kind: str) -> list[str]:
         """Return the columns of one kind: `signal`, `cost`, `metric`, `label`, `decision`, `identity`, `happened`, `provenance`."""
@@ -142,7 +149,7 @@ class Recording(Displayed):
 
     def _dense(self, values: Floats) -> Floats:
         dense = np.full(self.shape, np.nan)
-        dense[self._row, self._column] = values
+        dense[self.row_question, self._column] = values
         return dense
 
     def objects(self, name: str) -> npt.NDArray[np.object_]:
@@ -154,7 +161,7 @@ class Recording(Displayed):
         dense = np.full(self.shape, None, dtype=object)
         values = np.empty(self.table.num_rows, dtype=object)
         values[:] = self._arrow(name).to_pylist()
-        dense[self._row, self._column] = values
+        dense[self.row_question, self._column] = values
         return dense
 
     def _arrow(self, name: str) -> pa.ChunkedArray:
@@ -188,7 +195,8 @@ class Recording(Displayed):
         doubts = [*reading.get("cautions", {}).values()]
         doubts += [f"{text} (said to be right)" for text in reading.get("expected", {}).values()]
         read = [f"as the log was read, {'; '.join(doubts)}"] if doubts else []
-        return tuple(f"{CAUTION}{note}" for note in (*read, *unsure_runs(self)))
+        of_proxy = {"conversation", "key"} <= {*self.table.column_names}
+        return tuple(f"{CAUTION}{note}" for note in (*read, *(unsure_runs(self) if of_proxy else ())))
 
     @property
     def signal_components(self) -> dict[str, str]:
@@ -293,6 +301,8 @@ class Recording(Displayed):
 
     def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:  # noqa: ARG002 - there is one
         """Return the recorded rows as a data frame, one row for each question and round."""
+        from suffice.common.display.table_html import frame_of
+
         return frame_of(self.table, library)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
@@ -300,7 +310,7 @@ class Recording(Displayed):
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Recording:
         """Return the questions for which `keep`, shape ``(n_questions,)``, is True, as a recording."""
-        return Recording(self.table.filter(pa.array(keep[self._row])), self.metadata)
+        return Recording(self.table.filter(pa.array(keep[self.row_question])), self.metadata)
 
     def where(self, **labels: Any) -> Recording:
         """Return the questions with these values of labels as a recording, such as those of one model or prompt.
@@ -332,7 +342,7 @@ class Recording(Displayed):
                 question's rounds.  With several orders, each question appears once per order under the same id.
         """
         n = len(places) // self.shape[0]
-        row = (self._row + self.shape[0] * np.arange(n)[:, None]).ravel()
+        row = (self.row_question + self.shape[0] * np.arange(n)[:, None]).ravel()
         column = places[row, np.tile(self._column, n)]
         table = self.table if n == 1 else pa.concat_tables([self.table] * n)
         numbers = pa.chunked_array([pa.array(column + self.index[0])])
@@ -344,7 +354,7 @@ class Recording(Displayed):
             question_ids=[*self.question_ids] * n,
             seen=np.tile(self.seen, (n, 1)),
             ends=np.tile(self.ends, n),
-            _row=row,
+            row_question=row,
             _column=column,
         )
         return other
@@ -391,16 +401,6 @@ def checked_rounds(table: pa.Table) -> npt.NDArray[np.int64]:
             f"the column 'round' must contain a whole number in every row; {integers.null_count} are missing"
         )
     return np.asarray(integers.to_numpy())
-
-
-def _identities(table: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Return the question and the round of each row, shape ``(n_rows,)``."""
-    numbers = checked_rounds(table)
-    if (
-        numbers.max() > table.num_rows + _FEW
-    ):  # smaller gaps are reported with their question later; the array for this one would be too large
-        raise DataError(f"round {numbers.max()} appears in a table of {table.num_rows} rows: rounds must have no gaps")
-    return table.column("question_id").to_numpy(zero_copy_only=False), numbers
 
 
 def is_recording(path: str | Path) -> bool:

@@ -310,8 +310,6 @@ def _number(value: Any) -> Any:
 
 def unsure_runs(recording: RecordedColumns) -> list[str]:
     """Return how many runs of a proxy's folder may lack rounds or hold those of others, as it noted in `key`; nothing if it is sure."""
-    if not {"conversation", "key"} <= {*recording.table.column_names}:
-        return []
     why = Counter(map(_in_turn, label_values(recording, "key")))
     sure = {name: why.pop(name, 0) for name in _SURE}
     if not why.total():
@@ -330,6 +328,16 @@ def unsure_runs(recording: RecordedColumns) -> list[str]:
 def attempts_of(recording: RecordedColumns) -> tuple[str, ...]:
     """Return the model of each round of an escalation, from round 1 on; empty for other recordings."""
     return tuple(map(str, (recording.metadata.get("depends") or {}).get(ATTEMPTS) or ()))
+
+
+def is_of_steps(recording: RecordedColumns) -> bool:
+    """Return whether the rounds of a recording are the steps of an agent."""
+    return not recording.independent and "command_repeated" in recording.names("signal")
+
+
+def begins_closed_book(recording: RecordedColumns) -> bool:
+    """Return whether a recording has a round 0, the model alone, before the rounds with evidence."""
+    return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
 
 
 def refuse_untried(recording: RecordedColumns, failed: Mask) -> None:

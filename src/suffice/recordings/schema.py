@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -96,6 +97,21 @@ def cost_column(component: str, kind: str) -> str:
     return f"cost.{component}.{kind}"
 
 
+_CONFIDENCE = re.compile(
+    r"(?:^|_)(?:conf|confidence|certainty|uncertainty|p_(?:known?|true|ik|yes)|log_?probs?|probs?|probability|entropy|perplexity"
+    r"|margin|self_(?:score|rating|eval|assessment)|own_score|familiarity)(?=_|$)"
+)
+
+
+def is_confidence_name(name: str) -> bool:
+    """Return whether a column's name, in lower case with underscores, is one of a model's confidence in what it says or knows.
+
+    >>> [is_confidence_name(name) for name in ("verbal_conf", "gate_logprob", "p_known", "configuration")]
+    [True, True, True, False]
+    """
+    return _CONFIDENCE.search(name) is not None
+
+
 def column_kind(name: str, field: pa.Field | None = None) -> str:
     """Return the kind of a column: identity, happened, decision, signal, cost, metric, provenance or label.
 
@@ -154,7 +170,6 @@ class Columns:
 
     Args:
         kinds: Kinds of columns that the name does not determine (custom signals and metrics).
-        texts: Columns of other values that are text, even if all values of the rows are numbers.
 
     >>> columns = Columns()
     >>> columns.add([{"question_id": "q1", "mine": None}])
@@ -163,9 +178,8 @@ class Columns:
     DataType(double)
     """
 
-    def __init__(self, kinds: Mapping[str, str] | None = None, texts: Collection[str] = ()) -> None:
+    def __init__(self, kinds: Mapping[str, str] | None = None) -> None:
         self._kinds = kinds or {}
-        self._texts = texts
         self._numeric: dict[str, bool | None] = {}  # by column, True if all values are numbers; None = no value so far
 
     def add(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -180,10 +194,7 @@ class Columns:
     def schema(self) -> pa.Schema:
         """The columns of all rows so far, with units in the field metadata."""
         return pa.schema(
-            [
-                _column_field(name, self._kinds, numeric=bool(known) and name not in self._texts)
-                for name, known in self._numeric.items()
-            ]
+            [_column_field(name, self._kinds, numeric=bool(known)) for name, known in self._numeric.items()]
         )
 
     @property
@@ -208,18 +219,15 @@ def _array(values: list[Any], dtype: pa.DataType) -> pa.Array:
         return pa.array(well_formed(values), type=dtype)
 
 
-def build_table(
-    rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | None = None, texts: Collection[str] = ()
-) -> pa.Table:
+def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | None = None) -> pa.Table:
     """Build a table from rows, with units in the field metadata.
 
     Args:
         rows: One mapping for each question and round; a missing value is None, an undefined number None or NaN.
         kinds: Kinds of columns that the name does not determine (custom signals and metrics).
-        texts: Columns of other values that are text, even if all values here are numbers.
     """
     all_rows = list(rows)
-    columns = Columns(kinds, texts)
+    columns = Columns(kinds)
     columns.add(all_rows)
     return columns.table(all_rows)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from suffice.recordings.opened import read_again
 from suffice.recordings.recorded_columns import RecordedColumns
 from suffice.recordings.recording import Recording, open_recording
 from suffice.recordings.runs import loop_labels, refuse_several_loops
@@ -13,6 +14,10 @@ from suffice.recordings.runs import loop_labels, refuse_several_loops
 
 def read_labels(path: str | Path) -> Recording | None:
     """Return the questions and labels of a stored recording; None if no label has two values, as of a single loop."""
+    return read_again(lambda: _labels(path))
+
+
+def _labels(path: str | Path) -> Recording | None:
     import pyarrow as pa
 
     with open_recording(path) as opened:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from suffice.common.tables import counted
 from suffice.errors import CensoredError
-from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.orders import mean_runs, run_all, seed_of_names
 from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.evaluation.replay.prepared import PreparedRecording
@@ -258,7 +258,8 @@ class LossAccount:
     So a gain in one order does not offset a loss in another.
 
     Attributes:
-        prepared: The recording; its first metric is the one that must not be lost.
+        prepared: The recording.
+        metric: The first of its metrics, which must not be lost.
         baseline: The baseline on it.
         values: The baseline's metric in each order, shape ``(n_orders, n_recorded)``; NaN where it is unknown.
         seed: Seed of the random orders.
@@ -268,6 +269,7 @@ class LossAccount:
     """
 
     prepared: PreparedRecording
+    metric: str
     baseline: Run
     values: Floats
     seed: int
@@ -301,36 +303,29 @@ class LossAccount:
         Raises:
             CensoredError: The baseline needs rounds that were not recorded.
         """
-        metric, seed, values = prepared.metric_names[0], seed_of_names(prepared.recording), []
+        metric, values = prepared.metric_names[0], []
+        seed = seed_of_names(prepared.recording) if orders > 1 else 0
 
         def replayed(one: PreparedRecording) -> list[Run]:
-            assert not isinstance(baseline, Policy)
-            run = baseline(one)
+            run = run_policy(one, baseline)[0] if isinstance(baseline, Policy) else baseline(one)
             values.append(run.values[metric].reshape(one.n_orders, -1))
             return [run]
 
-        if isinstance(baseline, Policy):
-            run = run_all(prepared, [baseline], orders, seed, each=lambda rows: values.append(rows[0]))[0][0]
-        else:
-            run = mean_runs(prepared, orders, seed, replayed)[0]
+        run = mean_runs(prepared, orders, seed, replayed)[0]
         unsure = prepared.recording.unexplained & open_ends
         if censored:
             unsure = unsure | run.unrun
-        else:
+        elif not run.exact:
             _refuse_unrun(run, prepared, remedy)
         return cls(
             prepared=prepared,
+            metric=metric,
             baseline=run,
             values=np.concatenate(values),
             seed=seed,
             lowest=0.0 if harm else -1.0,
             open_ends=unsure,
         )
-
-    @property
-    def metric(self) -> str:
-        """The metric that must not be lost."""
-        return self.prepared.metric_names[0]
 
     @property
     def orders(self) -> int:
@@ -345,18 +340,11 @@ class LossAccount:
         A run over a million rounds is large, so policies are replayed one at a time.  With many orders of samples they
         are replayed together, since they share the answers, votes and costs of each order.
         """
-        places = range(len(policies))
-        for part in [places] if self.orders > 1 else [[place] for place in places]:
-            yield from self._losses_of(
-                [policies[place] for place in part],
-                [kinds[place] for place in part] if kinds else (),
-                [at for at, place in enumerate(part) if place in twinned],
-            )
-
-    def _losses_of(
-        self, policies: Sequence[Policy], kinds: Sequence[str], twinned: Collection[int]
-    ) -> Iterator[PolicyLoss]:
-        """Yield the losses of policies that are replayed together."""
+        if self.orders == 1 and len(policies) > 1:
+            for place, policy in enumerate(policies):
+                one = {0} if place in twinned else set()
+                yield from self.losses([policy], kinds=kinds[place : place + 1], twinned=one)
+            return
         sums, n_before = np.zeros((2, len(policies), self.prepared.n)), 0
 
         def add(mine: Floats) -> None:
@@ -418,8 +406,6 @@ class LossAccount:
 
 def _refuse_unrun(run: Run, prepared: PreparedRecording, remedy: str) -> None:
     """Raise if a baseline needs rounds that were not recorded."""
-    if run.exact:
-        return
     why, said = "a rule ended their recording", ""
     if prepared.recording.unexplained.any():
         why = "nothing says why they ended"

@@ -217,6 +217,53 @@ def test_a_first_decision_is_said_in_plain_words(tmp_path, monkeypatch):
     words = cli("import", "log.jsonl", "--yes").out + cli("decide", "log.parquet").out
     assert "answer repeats" in words
     assert "score (F1)" in words
+    header = next(line for line in words.splitlines() if line.startswith("loop "))
+    assert re.split(r"  +", header.strip()) == ["loop", "calls saved, %", "score (F1): change", "verdict"]
     assert not [word for word in JARGON if word in words]
     assert re.search(r"\[[-+]", words) is None
     assert "answer_stable" in cli("decide", "log.parquet", "--details").out
+
+
+def test_a_cut_table_says_how_many_rounds_are_left(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "id": q,
+            "question": f"Where is tower {q}?",
+            "round": r,
+            "gold": "Oslo",
+            "answer": "Oslo" if r > q % 12 else f"Rome {r}",
+        }
+        for q in range(60)
+        for r in range(1, 13)
+    ]
+    Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shown = cli("import", "log.jsonl", "--yes").out
+    for table in re.split(r"\n(?=Question |Means |note: )", shown)[1:3]:
+        n_shown, left = len(re.findall(r"(?m)^ +\d+  ", table)), re.search(r"(?m)^\.\.\. (\d+) more rounds?$", table)
+        assert left is not None
+        assert n_shown + int(left[1]) == 12
+    assert "more round" not in cli("import", "log.jsonl", "--details").out
+
+
+def test_decide_and_deploy_call_a_rule_by_one_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {
+            "id": q,
+            "question": f"Where is tower {q}?",
+            "round": r,
+            "gold": "Oslo",
+            "answer": "Oslo" if q % 2 or r > 3 else f"Rome {r}",
+        }
+        for q in range(700)
+        for r in range(1, 6)
+    ]
+    Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert cli("import", "log.jsonl", "--yes", "--expected", "last-is-gold", "--log-golds", "keep").code == 0
+    decided, deployed = cli("decide", "log.parquet").words, cli("deploy", "decision.json").words
+    assert "Stop once the answer repeats" in decided
+    assert "Stop once the answer repeats" in deployed
+    assert not {"answer_stable", "stable_twice"} & {
+        *re.findall(r"\w+", decided + deployed.partition("from suffice")[0])
+    }

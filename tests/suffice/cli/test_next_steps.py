@@ -153,3 +153,25 @@ def test_a_deployed_decision_names_the_loop_of_later_questions(work):
     assert step == ["decide", "FRESH.parquet", "--continue", "loop.json", "--where", "model=m1"]
     again = cli("decide", "loops.parquet", "--where", "model=m1", "--continue", "loop.json")
     assert next_step(again)[:2] == ["deploy", "loop.json"]
+
+
+def test_a_log_without_golds_is_led_to_commands_that_say_something(tmp_path, monkeypatch):
+    """Signals are separated by agreement, and not by a metric that no round has; unknown ends are explained first."""
+    monkeypatch.chdir(tmp_path)
+    for name, cap in (("kept", lambda q: 4), ("short", lambda q: 2 + q % 3)):
+        rows = [
+            {"id": q, "question": f"Where is tower {q}?", "round": r, "answer": f"{'abc'[q % 3]}{r if r < 4 else q}"}
+            for q in range(300)
+            for r in range(1, cap(q) + 1)
+        ]
+        Path(f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        assert cli("import", f"{name}.jsonl", "--yes").code == 0
+    decided = cli("decide", "kept.parquet", "-o", "kept.json")
+    assert "Keep what you have" in decided.out
+    step = next_step(decided)
+    assert step == ["diagnose", "kept.parquet", "--metric", "agreement"]
+    assert cli(*step).code == 0
+    unknown = cli("decide", "short.parquet", "-o", "short.json")
+    assert "fewer than 4 rounds" in unknown.words
+    assert "is unknown" in unknown.words or "cannot be judged" in unknown.words
+    assert unknown.out.count("next:") == ("cannot be judged" not in unknown.words)

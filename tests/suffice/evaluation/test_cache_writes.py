@@ -9,6 +9,7 @@ from dataclasses import replace as replace_price
 import pytest
 
 from suffice.evaluation.replay import Price, list_price, load_prices, replay
+from suffice.evaluation.replay.costs import CostTable
 from suffice.evaluation.replay.costs_by_round import round_costs
 from suffice.evaluation.replay.prices import prices_of, with_priced_spend
 from suffice.evaluation.statistics import Resampling
@@ -19,7 +20,6 @@ from suffice.importers.traces.payloads import usage_in
 from suffice.policy.rounds import Cost, Round
 from suffice.recordings import read_recording
 from suffice.verdicts.decisions.losses import prices_text
-from suffice.verdicts.decisions.notes import price_notes
 from tests.support.cli_tools import cli
 
 MODEL = "claude-haiku-4-5-20251001"
@@ -92,11 +92,11 @@ def test_costs_by_round_charge_writes_only_where_there_is_a_cache(recording):
 
 def test_decide_says_which_prices_it_took_and_what_they_leave_out(recording):
     some = {"generator": Price(uncached=1, cached=0.1, output=5, taken="'m' for 'm-2026-01-01'")}
-    notes = " ".join(price_notes(recording, some))
+    notes = " ".join(CostTable(recording, some).price_notes)
     assert "12,000 tokens were written to a cache" in notes
     assert "that of 'm' for 'm-2026-01-01'" in notes
-    assert "list price as of" in " ".join(price_notes(recording, prices_of("list", recording)))
-    assert price_notes(recording, None) == []
+    assert "list price as of" in " ".join(CostTable(recording, prices_of("list", recording)).price_notes)
+    assert CostTable(recording, None).price_notes == ()
 
 
 def test_decisions_about_other_prices_of_writes_are_told_apart():

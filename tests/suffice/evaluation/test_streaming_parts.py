@@ -16,7 +16,7 @@ from suffice.errors import SchemaError
 from suffice.evaluation.replay import parts, replay
 from suffice.evaluation.replay.blocks import Source
 from suffice.evaluation.statistics import Resampling
-from suffice.recordings.digest import DIGEST_KEY, ColumnDigest
+from suffice.recordings.file_checks import DIGEST_KEY, ColumnDigest
 from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import read_recording, write_recording
 from suffice.recordings.text_keys import text_keys

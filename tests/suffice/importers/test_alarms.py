@@ -394,8 +394,12 @@ def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     shown = cli(
         "import", source, "-o", tmp_path / "r.parquet", "--yes", "--column", "answer=answer", "--column", "text=output"
     )
-    for text in ("'q1'", "gold: Lima", "more characters", "by their words", "Means of each round"):
+    for text in ("'q1'", "gold: Lima", "more characters", "Means of each round"):
         assert text in shown.words
+    assert "by their words" not in shown.words
+    assert (
+        "answers are compared by their words" in cli("import", source, "-o", tmp_path / "r.parquet", "--details").words
+    )
 
 
 def test_a_line_for_each_round_counts_answers_and_distinct_ones(tmp_path):

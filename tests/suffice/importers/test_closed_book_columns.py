@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,9 @@ def test_a_confidence_beside_round_0_is_a_signal(tmp_path):
     assert "verbal_conf" in recording.names("signal")
     assert not {"rag_conf", "age"} & {*recording.names("signal")}
     assert recording.column("verbal_conf")[:4, 0].tolist() == [40, 90, 40, 90]
-    decided = cli("decide", tmp_path / "r.parquet", "-o", tmp_path / "d.json")
-    assert "--signal verbal_conf" in decided.out
+    decided = cli("decide", tmp_path / "r.parquet", "-o", tmp_path / "d.json", "--details")
+    assert "--signal verbal_conf" not in decided.out
+    assert re.search(r"verbal_conf [<>]= \d", decided.out), "tried without being named"
     missing = cli("decide", tmp_path / "r.parquet", "-o", tmp_path / "e.json", "--signal", "age")
     assert missing.code
     assert "--column age=age" in missing.err

@@ -9,6 +9,7 @@ import pytest
 
 from suffice.errors import UnsettledError
 from suffice.importers.golds import gold_form
+from suffice.importers.grid import gold_texts
 from suffice.recordings import read_recording
 from tests.support.logs import imported, written
 
@@ -131,3 +132,14 @@ def test_references_with_a_tag_are_gold_answers(tmp_path, written):
 
     scores, golds, _ = read(log(tmp_path / "log.jsonl", references))
     assert (scores, golds) == ([0.0, 1.0], ["Oslo"])
+
+
+@pytest.mark.parametrize("written", ['["Oslo", "Lima"]', "['Oslo', 'Lima']", "['Oslo' 'Lima']", "['Oslo'\n 'Lima']"])
+def test_lists_that_programs_print_are_several_gold_answers(written):
+    assert gold_texts(written, "") == ("Oslo", "Lima")
+
+
+def test_a_text_in_brackets_is_one_gold_answer():
+    assert gold_texts("[Oslo", "") == ("[Oslo",)
+    assert gold_texts("[Oslo]", "") == ("[Oslo]",)
+    assert gold_texts("['Oslo' 'Lima', 3]", "") == ("['Oslo' 'Lima', 3]",)

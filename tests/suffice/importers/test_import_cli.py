@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -113,7 +114,7 @@ def test_a_log_cut_by_its_own_rule_can_be_marked_so(tmp_path):
     source = log(tmp_path / "log.jsonl")
     source.write_text("".join(source.read_text().splitlines(keepends=True)[:-1]))
     shown = load(source).words
-    for part in ("5 have all of them, 1 stopped by themselves", "1 of 6", "--ended exhausted", "--ended max_rounds"):
+    for part in ("5 have all of them, 1 ended earlier", "1 of 6", "--ended exhausted", "--ended max_rounds"):
         assert part in shown
     for end in ("rule", "exhausted", "max_rounds"):
         summary = load(source, "--ended", end, "--json").json
@@ -358,7 +359,7 @@ def test_the_rounds_show_the_metric_that_compares_answers(tmp_path):
     rows = ({"id": q, "gold": f"{q}.5", "steps": [{"answer": f"-{q}.5"}, {"answer": f"{q}.50"}]} for q in range(30))
     written(source, rows)
     shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
-    header = next(line for line in shown.splitlines() if line.startswith("round   n"))
+    header = next(line for line in shown.splitlines() if line.startswith("round  score"))
     assert "match" in header
     assert "EM" not in header, "it would call -1.5 and 1.5 equal"
 
@@ -368,10 +369,10 @@ def test_the_rounds_show_only_columns_that_tell_something(tmp_path):
         rows = [{"id": q, "round": r, "gold": "Old Oslo", "answer": answer(q, r)} for q in range(30) for r in (1, 2)]
         source = written(tmp_path, rows)
         shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
-        return next(line.split() for line in shown.splitlines() if line.startswith("round   n"))
+        return [line.split() for line in shown.splitlines() if line.startswith("round  ")][-1]
 
-    assert header(lambda q, r: "Old Oslo" if r == 2 else "Rome") == ["round", "n", "score", "(EM)"]
-    some = ["round", "n", "answered", "%", "score", "(EM)", "score", "(F1)"]
+    assert header(lambda q, r: "Old Oslo" if r == 2 else "Rome") == ["round", "score", "(F1)"]
+    some = ["round", "answered", "%", "score", "(F1)"]
     assert header(lambda q, r: "Oslo" if q + r > 1 else None) == some
 
 
@@ -423,4 +424,57 @@ def test_the_columns_are_shown_in_words(tmp_path):
         assert words in shown
         assert name not in shown
         assert name in whole
-    assert "correct (says what is right)" in shown
+    assert "correct (score)" in shown
+
+
+def test_import_and_decide_show_one_metric(tmp_path, monkeypatch):
+    """Golds of letters are judged by EM, others by F1, on both screens, and the log's own score is said to be kept."""
+    monkeypatch.chdir(tmp_path)
+    for golds, metric, other in (("ABCD", "score (EM)", "F1"), (CITIES, "score (F1)", "EM")):
+        rows = [
+            {"id": q, "round": r, "question": f"Where is tower {q}?", "gold": golds[q % 4]}
+            | {"answer": golds[(q + (r == 1) * (q % 3)) % 4], "score": (q % 3 + r) / 4}
+            for q in range(60)
+            for r in (1, 2)
+        ]
+        Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+        shown = cli(
+            "import",
+            "log.jsonl",
+            "--yes",
+            "--log-golds",
+            "keep",
+            "--expected",
+            "last-is-gold",
+            "--set",
+            "normalizer=qa",
+        ).words
+        decided = cli("decide", "log.parquet", "-o", f"{other}.json").words
+        assert metric in shown
+        assert (
+            f"the gold answers judge ({metric}); the log's own 'score' is kept: `suffice decide --metric score` judges by it"
+            in shown
+        )
+        assert f"{metric}: change" in decided
+        assert other not in shown + decided.replace(f"{other}.json", "")
+
+
+def test_the_outcome_of_an_agents_messages_is_on_the_first_screen(tmp_path):
+    """Long runs leave room for few notes; labels of messages that never repeat would say nothing."""
+    rows = []
+    for q in range(60):
+        steps = [f"Step {r} of {q}: look at file {q * r}" for r in range(9 + q % 3)]
+        messages = [
+            part
+            for step in steps
+            for part in ({"role": "assistant", "content": step}, {"role": "user", "content": f"{step}: done"})
+        ]
+        rows.append(
+            {"id": q, "messages": [{"role": "user", "content": f"Mend issue {q}"}, *messages], "success": q % 2 == 0}
+        )
+    source = tmp_path / "runs.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    shown = cli("import", source, "--yes", "-o", tmp_path / "runs.parquet").words
+    assert "'success' is known once of a question, not of each round" in shown
+    assert "next:" not in shown
+    assert "40 ended earlier" in shown, "nobody knows whether they stopped by themselves"

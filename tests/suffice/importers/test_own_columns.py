@@ -182,7 +182,7 @@ def test_groups_that_differ_are_a_caution_with_a_filter(tmp_path):
     assert alone.clusters == 60
 
 
-@pytest.mark.parametrize("name", ["status", "final_state", "n_best"])
+@pytest.mark.parametrize("name", ["status", "final_state", "n_best", "closed_by", "ticket_resolution", "csat"])
 def test_what_is_known_afterwards_is_no_group(tmp_path, name):
     summary, _ = recorded(tmp_path, rows(120, **{name: lambda q, r: "ab"[q % 2]}))
     assert "mixed-groups" not in [alarm.name for alarm in summary.alarms]

@@ -7,6 +7,7 @@ import pytest
 from suffice.errors import DataError
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.records import Record
+from suffice.recordings import read_recording
 from tests.suffice.importers.test_doubtful_orders import drawn
 from tests.support.logs import imported, offered, written
 
@@ -63,3 +64,47 @@ def test_marks_and_counts_are_no_answers_of_rounds(tmp_path):
     rows = [{**row, "Frage": f"{row['Frage']} {n}"} for n, row in enumerate(sheet(merged=False))]
     rows = [{name.replace("Durchgang", "Lauf"): own for name, own in row.items() if name != "Nr."} for row in rows]
     assert not any("Note" in option or "Lauf" in option for option in offered(written(tmp_path / "log.csv", rows)))
+
+
+def european(place):
+    """Return a number with a point between thousands."""
+    return f"{place:,}".replace(",", ".")
+
+
+def test_points_between_thousands_of_tokens_are_read_and_said(tmp_path):
+    rows = [
+        {
+            "id": q,
+            "round": r,
+            "answer": own,
+            "gold": gold,
+            "input_tokens": european(600 * (r + 1) + q),
+            "seconds": f"{r},5" if q else european(1234),
+        }
+        for q, gold, said in drawn(rounds=3)
+        for r, own in enumerate(said)
+    ]
+    summary = imported(written(tmp_path / "log.csv", rows), first_round=1)
+    recording = read_recording(summary.path)
+    assert recording.column("cost.generator.uncached_tokens")[5].tolist() == [605, 1205, 1805]
+    assert recording.column("cost.generator.seconds")[:2].tolist() == [[1234] * 3, [0.5, 1.5, 2.5]]
+    assert "1.200 in 'input_tokens' is read as 1200: its point separates thousands" in summary.notes
+    assert any("1.234 in 'seconds'" in note for note in summary.notes)
+
+
+def test_points_of_decimals_stay_decimals(tmp_path):
+    rows = [
+        {
+            "id": q,
+            "round": r,
+            "answer": own,
+            "gold": gold,
+            "seconds": 1.234 if r else 2.5,
+            "output_tokens": 12.5 if q else 1.234,
+        }
+        for q, gold, said in drawn()
+        for r, own in enumerate(said)
+    ]
+    summary = imported(written(tmp_path / "log.csv", rows), first_round=1)
+    assert read_recording(summary.path).column("cost.generator.seconds")[0].tolist() == [2.5, *[1.234] * 3]
+    assert not any("thousands" in note and "is read as" in note for note in summary.notes)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from suffice import read_recording
-from tests.support.cli_tools import CITIES
+from suffice import import_recording, read_recording
+from tests.support.cli_tools import CITIES, cli
 from tests.support.logs import imported, offered, written
 
 
@@ -77,3 +77,83 @@ def test_metadata_of_a_trace_may_have_the_gold_answer(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(spans), "utf-8")
     assert imported(path).judged_by == ("em",)
+
+
+@pytest.mark.parametrize(("path", "names"), [("tokens", ("prompt", "completion")), ("meta.usage", ("in", "out"))])
+def test_tokens_in_an_object_are_read(tmp_path, path, names):
+    def nested(values):
+        for part in reversed(path.split(".")):
+            values = {part: values}
+        return values
+
+    rows = [
+        {"id": q, "round": r, "answer": said, "gold": gold, **nested(dict(zip(names, (9 * r, q + 1), strict=True)))}
+        for q, r, said, gold in rounds()
+    ]
+    summary = import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
+    recording = read_recording(summary.path)
+    assert recording.column("cost.generator.uncached_tokens")[3].tolist() == [9, 18]
+    assert recording.column("cost.generator.output_tokens")[3].tolist() == [4, 4]
+
+
+def test_tokens_under_other_words_of_an_object_are_offered(tmp_path):
+    rows = [
+        {"id": q, "round": r, "answer": said, "gold": gold, "usage": {"eingabe": 9 * r, "cost": 0.1 * r}}
+        for q, r, said, gold in rounds()
+    ]
+    (note,) = [
+        note
+        for note in import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet").notes
+        if note.startswith("'usage.eingabe' is not read")
+    ]
+    assert "--column cost.generator.uncached_tokens=usage.eingabe" in note
+    assert "usage.cost" not in note
+    assert "no column has" not in note
+
+
+def test_a_score_inside_an_object_is_offered_beside_golds_and_without(tmp_path):
+    rows = [
+        {"id": q, "round": r, "answer": said, "gold": gold, "review": {"stars": 1 + (q * r) % 5}}
+        for q, r, said, gold in rounds()
+    ]
+    for own in (rows, [{name: value for name, value in row.items() if name != "gold"} for row in rows]):
+        shown = cli("import", written(tmp_path / "log.jsonl", own), "--yes", "-o", tmp_path / "log.parquet").words
+        assert "--metric-column review_stars=review.stars:1..5" in shown
+        assert "not read" not in shown
+
+
+def test_a_score_of_a_ticket_is_said_to_judge_no_earlier_stop(tmp_path):
+    rows = [
+        {"ticket": {"id": f"T{q}", "stars": 1 + q % 5}, "drafts": [{"answer": CITIES[(q + r) % 4]} for r in (1, 2)]}
+        for q in range(30)
+    ]
+    shown = cli("import", written(tmp_path / "log.jsonl", rows), "--yes", "-o", tmp_path / "log.parquet").words
+    assert (
+        "'ticket.stars' is known once of a question, not of each round: as a score it cannot judge an earlier stop"
+        in shown
+    )
+
+
+@pytest.mark.parametrize("name", ["subject", "case.text"])
+def test_a_text_of_its_own_for_each_question_asks_it(tmp_path, name):
+    above, _, last = name.rpartition(".")
+
+    def log(text_of):
+        rows = [
+            {"id": q, "drafts": [{"answer": CITIES[(q + r) % 4]} for r in (1, 2)]}
+            | ({above: {last: text_of(q)}} if above else {last: text_of(q)})
+            for q in range(30)
+        ]
+        return import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
+
+    assert log(lambda q: f"Where is tower {q}?").preview.question == "Where is tower 0?"
+    assert log(lambda q: ("Geography", "History")[q % 2]).preview.question is None
+
+
+def test_golds_in_an_object_with_other_fields_are_read(tmp_path):
+    rows = [
+        {"id": q, "round": r, "answer": said, "gold": {"answer": gold, "source": f"page {q}"}}
+        for q, r, said, gold in rounds()
+    ]
+    summary = import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet")
+    assert summary.preview.golds == (CITIES[0],)

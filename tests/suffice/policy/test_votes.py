@@ -24,7 +24,7 @@ from suffice.policy.rounds import Rounds
 from suffice.policy.rules import MajorityOfSamples, Selector, error_of_lead
 from suffice.policy.session import stops
 from suffice.policy.signals import answer_ids, member_component, vote_signal
-from suffice.policy.signals.votes import VOTES, RunningVotes
+from suffice.policy.signals.votes import VOTES, RunningVotes, _VoteTally
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from tests.support.strategies import NAN
@@ -725,21 +725,53 @@ def test_each_model_of_a_panel_has_a_component_of_its_own():
     assert member_component("gpt-4o-mini") == "generator:gpt-4o-mini"
 
 
-RUNNING = sorted(VOTES - {"weighted_vote_share", "weighted_vote_lead"})
+_ANSWERS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "c", "The", None, "d e"]), st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0, NAN])),
+    max_size=40,
+)
 
 
-@given(st.lists(st.sampled_from(["a", "b", "c", "The", None, "d e"]), max_size=40), st.integers(0, 40))
+@given(_ANSWERS, st.integers(0, 40))
 @settings(max_examples=150, deadline=None)
-def test_votes_that_are_counted_once_are_those_of_all_answers(answers, n_before):
+def test_votes_that_are_counted_once_are_those_of_all_answers(pairs, n_before):
+    answers, weights = [answer for answer, _ in pairs], np.array([weight for _, weight in pairs])
     normalizer = normalizer_of("qa")
-    votes = RunningVotes({f"{name}.qa": name for name in RUNNING}, normalizer)
-    votes.columns(["something", "else"][: n_before % 3])  # a question that began otherwise
-    votes.columns(answers[:n_before])
+    votes = RunningVotes({f"{name}.qa": name for name in VOTES}, normalizer)
+    votes.columns(["something", "else"][: n_before % 3], np.ones(2))  # a question that began otherwise
+    votes.columns(answers[:n_before], weights[:n_before])
     for n in (min(n_before, len(answers)), len(answers)):
-        running = votes.columns(answers[:n])
+        running = votes.columns(answers[:n], weights[:n])
         ids = answer_ids(np.array(answers[:n], dtype=object), normalizer) if n else np.empty(0)
-        for name in RUNNING if n else ():
-            np.testing.assert_array_equal(running[f"{name}.qa"], vote_signal(name, ids), err_msg=name)
+        for name in VOTES if n else ():
+            whole = vote_signal(name, ids, weights[:n] if name.startswith("weighted_") else None)
+            np.testing.assert_array_equal(running[f"{name}.qa"], whole, err_msg=name)
+
+
+@given(_ANSWERS)
+@settings(max_examples=150, deadline=None)
+def test_weighted_votes_of_a_session_are_sums_in_order(pairs):
+    rule = "(weighted_vote_share > 2) | (weighted_vote_lead > 99)"
+    session = Session(policy(rule, 50, selector="last"), missing="ignore")
+    totals: dict[str, float] = {}
+    key = normalizer_of("qa")
+    for r, (answer, weight) in enumerate(pairs, 1):
+        read = session.observe(Round(index=r, answer=answer, signals={"p_correct": weight})).signals
+        if answer is not None and key(answer) is not None and not math.isnan(weight):
+            totals[key(answer)] = totals.get(key(answer), 0.0) + weight
+        first, second = sorted([*totals.values(), 0.0, 0.0], reverse=True)[:2]
+        share = first / sum(totals.values()) if first else NAN
+        assert read["weighted_vote_lead"] == pytest.approx(first - second if totals else NAN, abs=0, nan_ok=True)
+        assert read["weighted_vote_share"] == pytest.approx(share, abs=1e-15, nan_ok=True)  # the sum has another order
+
+
+def test_each_weighted_vote_of_a_session_is_counted_once(monkeypatch):
+    counted = []
+    add = _VoteTally.add
+    monkeypatch.setattr(_VoteTally, "add", lambda tally, *vote: (counted.append(vote), add(tally, *vote)))
+    session = Session(policy("weighted_vote_share > 2", 50, selector="last"))
+    for r in range(1, 51):
+        session.observe(Round(index=r, answer=f"answer {r}", signals={"p_correct": 0.5}))
+    assert len(counted) == 100  # with its weight, and without
 
 
 def test_each_answer_of_a_session_is_compared_once():

@@ -19,7 +19,7 @@ from suffice import Policy, Reply, RetrievalLoop, ScriptedModel, read_recording,
 from suffice.errors import AuthenticationFailedError, DataError, ModelError, SchemaError, SufficeError
 from suffice.loops.retrieval import InMemoryRetriever
 from suffice.recordings import Journal, ResponseCache, write_recording
-from suffice.recordings.digest import ColumnDigest, header_digest
+from suffice.recordings.file_checks import ColumnDigest, header_digest
 from suffice.recordings.schema import META_KEY
 from suffice_gates.models import StateWriter, read_states
 from tests.suffice.loops.test_record import scripted

@@ -9,7 +9,7 @@ import pytest
 
 from suffice import read_recording
 from suffice.errors import DataError, SchemaError
-from suffice.recordings import decoded, write_recording
+from suffice.recordings import file_checks, write_recording
 from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import open_recording
 from suffice.recordings.schema import build_table
@@ -30,16 +30,16 @@ def test_a_file_that_is_huge_in_memory_alone_is_refused(tmp_path, monkeypatch, l
     size = bomb(path, lists=lists)
     assert path.stat().st_size < size / 50
     expected = read_recording(path).table
-    monkeypatch.setenv(decoded.VARIABLE, str(size))
+    monkeypatch.setenv(file_checks.VARIABLE, str(size))
     with pytest.raises(SchemaError, match="SUFFICE_MAX_DECODED_BYTES"):
         read_recording(path)
     with open_recording(path) as opened:
         assert sum(table.num_rows for table in opened.tables(columns=["question_id", "round"])) == 200
         assert sum(table.num_rows for table in opened.tables(rows=50)) == 200  # it is never whole in memory
-        monkeypatch.setenv(decoded.VARIABLE, str(size // 8))
+        monkeypatch.setenv(file_checks.VARIABLE, str(size // 8))
         with pytest.raises(SchemaError, match="exhaust the memory"):
             [*opened.tables(rows=50)]
-    monkeypatch.setenv(decoded.VARIABLE, str(2 * size))
+    monkeypatch.setenv(file_checks.VARIABLE, str(2 * size))
     assert read_recording(path).table.equals(expected)
 
 
@@ -50,9 +50,13 @@ def test_lists_in_several_row_groups_are_read_whole(tmp_path, monkeypatch):
     ]
     path = tmp_path / "groups.parquet"
     write_tables(path, groups[0].schema, groups)
-    monkeypatch.setenv(decoded.VARIABLE, "180000")  # more than the texts, and less than they could be by the metadata
+    monkeypatch.setenv(
+        file_checks.VARIABLE, "180000"
+    )  # more than the texts, and less than they could be by the metadata
     assert read_recording(path).table.num_rows == 150
-    monkeypatch.setenv(decoded.VARIABLE, "120000")  # less than the texts of three groups, and more than those of two
+    monkeypatch.setenv(
+        file_checks.VARIABLE, "120000"
+    )  # less than the texts of three groups, and more than those of two
     with pytest.raises(SchemaError, match="exhaust the memory"):
         read_recording(path)
 
@@ -60,8 +64,8 @@ def test_lists_in_several_row_groups_are_read_whole(tmp_path, monkeypatch):
 def test_numbers_without_end_are_refused_by_the_metadata_alone(tmp_path, monkeypatch):
     path = tmp_path / "numbers.parquet"
     write_recording(path, [{"question_id": f"q{i}", "round": 1, "em": 0.0} for i in range(5000)])
-    monkeypatch.setattr(decoded, "_size_of", None)
-    monkeypatch.setenv(decoded.VARIABLE, "50000")
+    monkeypatch.setattr(file_checks, "_size_of", None)
+    monkeypatch.setenv(file_checks.VARIABLE, "50000")
     assert pq.ParquetFile(path).metadata.num_rows == 5000
     with pytest.raises(SchemaError, match="50,000 bytes"):
         read_recording(path)
@@ -70,7 +74,7 @@ def test_numbers_without_end_are_refused_by_the_metadata_alone(tmp_path, monkeyp
 @pytest.mark.parametrize("text", ["much", "-1", "0", "1e9"])
 def test_the_limit_is_a_number_of_bytes(tmp_path, monkeypatch, text):
     bomb(tmp_path / "bomb.parquet", n=1)
-    monkeypatch.setenv(decoded.VARIABLE, text)
+    monkeypatch.setenv(file_checks.VARIABLE, text)
     with pytest.raises(DataError, match="positive whole number"):
         read_recording(tmp_path / "bomb.parquet")
 
@@ -100,7 +104,7 @@ def test_a_damaged_footer_of_a_large_file_ends_no_process(tmp_path, monkeypatch)
     path = tmp_path / "large.parquet"
     bomb(path, n=40, size=50)
     data = path.read_bytes()
-    monkeypatch.setenv(decoded.VARIABLE, "3000")  # so that it counts as large
+    monkeypatch.setenv(file_checks.VARIABLE, "3000")  # so that it counts as large
     footer = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
     child = subprocess.run(
         [sys.executable, "-c", READS, path, str(footer)], capture_output=True, text=True, check=False

@@ -19,7 +19,7 @@ from suffice import Reply, ScriptedModel, record
 from suffice.errors import ConfigMismatchError, SchemaError
 from suffice.loops.assembly import Assembly
 from suffice.recordings import Journal, read_recording, write_recording
-from suffice.recordings.digest import DIGEST_KEY
+from suffice.recordings.file_checks import DIGEST_KEY
 from suffice.recordings.opened import write_tables
 from suffice.recordings.recording import open_recording
 from suffice.recordings.schema import Columns, build_table, cost_names, fill_costs

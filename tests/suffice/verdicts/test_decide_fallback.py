@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+from suffice.common.results import jsonable
 from suffice.errors import SchemaError
 from suffice.verdicts.decisions import Wealth, decide
 from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
-from suffice.verdicts.decisions.loss_counts import LossCounts
+from suffice.verdicts.decisions.wealth import LossCounts
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 
 LOSSES = np.array([[0.0, 0.0, 1.0, -1.0, 0.25, 0.0, 0.0, 0.5], [0.0] * 8])
@@ -106,7 +107,7 @@ def plain_wealth(losses, bound, side, shares):
 def test_a_bound_is_where_the_wealth_of_a_bet_reaches_it(row, level):
     shares = Wealth.start(0.02, "below", 1).shares[0]
     counts = LossCounts.of(LOSSES, LOSSES)
-    most, least = counts.most(row, shares, level), counts.least(row, shares, level)
+    most, least = counts.bound(row, "below", shares, level), counts.bound(row, "above", shares, level)
     assert -1 <= least < LOSSES[row].mean() < most <= 1
     for end, side, sign in ((most, "below", 1), (least, "above", -1)):
         if abs(end) < 1:
@@ -119,8 +120,8 @@ def test_counts_of_two_visits_are_the_counts_of_one(losses, cut):
     rows = np.array([losses])
     both = LossCounts.of(rows[:, :cut], rows[:, :cut]) + LossCounts.of(rows[:, cut:], rows[:, cut:])
     once = LossCounts.of(rows, rows)
-    assert both.to_dict() == once.to_dict()
-    assert LossCounts.from_dict(json.loads(json.dumps(once.to_dict())), 1, len(losses)) == both
+    assert both == once
+    assert LossCounts.from_dict(json.loads(json.dumps(jsonable(once))), 1, len(losses)) == both
     values = np.repeat([*once.worst[0]], [*once.worst[0].values()]) / 1000
     assert -1e-9 <= values.mean() - rows.mean() <= 0.001 + 1e-9  # rounded against the claim
 
@@ -136,7 +137,7 @@ def test_counts_of_two_visits_are_the_counts_of_one(losses, cut):
     ],
 )
 def test_damaged_counts_are_refused(damage):
-    data = LossCounts.of(LOSSES, LOSSES).to_dict()
+    data = jsonable(LossCounts.of(LOSSES, LOSSES))
     damage(data)
     with pytest.raises(SchemaError):
         LossCounts.from_dict(data, 2, 8)
@@ -145,8 +146,8 @@ def test_damaged_counts_are_refused(damage):
 def test_nothing_is_excluded_at_no_risk_or_by_few_questions():
     shares = Wealth.start(0.02, "below", 1).shares[0]
     counts = LossCounts.of(LOSSES[:, :1], LOSSES[:, :1])
-    assert (counts.most(0, shares, 0.0), counts.least(0, shares, 0.0)) == (1.0, -1.0)
-    assert counts.most(0, shares, 0.001) == pytest.approx(1.0, abs=1e-3)
+    assert (counts.bound(0, "below", shares, 0.0), counts.bound(0, "above", shares, 0.0)) == (1.0, -1.0)
+    assert counts.bound(0, "below", shares, 0.001) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_intervals_contain_the_mean_loss_at_every_look_mostly():
@@ -154,7 +155,9 @@ def test_intervals_contain_the_mean_loss_at_every_look_mostly():
     for _ in range(150):
         losses = rng.choice([0.0, 1.0, -1.0], 300, p=[0.93, 0.05, 0.02])[None]
         looks = (LossCounts.of(losses[:, :n], losses[:, :n]) for n in (20, 50, 100, 200, 300))
-        missed += any(not look.least(0, shares, 0.05) <= 0.03 <= look.most(0, shares, 0.05) for look in looks)
+        missed += any(
+            not look.bound(0, "above", shares, 0.05) <= 0.03 <= look.bound(0, "below", shares, 0.05) for look in looks
+        )
     assert missed <= 24  # 10 % are 15, and three standard deviations more
 
 
@@ -174,7 +177,7 @@ def test_a_large_gain_has_an_interval_of_gains():
     assert 0 < low < mean < high
     wealth, shares = advice.trial.losses, advice.trial.below.shares[advice.chosen]
     at, n = advice.trial.sequence.index(advice.chosen), len(advice.trial.sequence)
-    assert low == -wealth.most(at, shares, 0.025 / n)
+    assert low == -wealth.bound(at, "below", shares, 0.025 / n)
 
 
 def test_what_is_excluded_so_far_is_printed_where_nothing_is_proved():

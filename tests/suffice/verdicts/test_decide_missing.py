@@ -96,7 +96,7 @@ def test_missing_rounds_of_perfect_candidates_are_named_without_changing_verdict
     assert advice.policy.label == "fixed_k(1)"
     short = advice.trial.totals.unexplained
     assert f"{short} of {advice.n} questions have fewer than 3 rounds, and the log does not say why" in advice.sentence
-    assert "they count at their worst" in advice.sentence
+    assert "what they would have answered later is unknown, and counts at its worst" in advice.sentence
     again = Advice.from_dict(json.loads(json.dumps(advice.to_dict())))
     assert (again.sentence, again.trial.totals.unexplained) == (advice.sentence, short)
     stored = advice.to_dict()

@@ -15,7 +15,7 @@ from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy
 from suffice.recordings import Recording
 from suffice.verdicts.decisions import Advice, Trial, decide
-from suffice.verdicts.decisions.rivals import budgets_hull, mixture_of, rivals_text
+from suffice.verdicts.decisions.figures import budgets_hull, mixture_of, rivals_text
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 from tests.support import reference
 

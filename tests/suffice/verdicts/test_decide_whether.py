@@ -11,8 +11,8 @@ from suffice import Policy, Round, Session, decide, import_recording, read_recor
 from suffice.errors import DataError
 from suffice.recordings import Recording
 from suffice.verdicts.decisions import Advice
-from suffice.verdicts.decisions.candidates import change_text
-from suffice.verdicts.decisions.gates import gate_of, gate_rules, is_closed_book
+from suffice.verdicts.decisions.candidates import change_text, is_closed_book
+from suffice.verdicts.decisions.gates import gate_of, gate_rules
 from tests.support.cli_tools import cli
 
 N = 600
@@ -141,8 +141,50 @@ def test_retrievals_cannot_be_saved_without_a_round_0(tmp_path):
     recording = read_recording(import_recording(path, out=tmp_path / "log.parquet", log_golds="keep").path)
     with pytest.raises(DataError, match="round 0"):
         decide(recording, cost="retrievals")
-    with pytest.raises(DataError, match="no round 0"):
-        decide(recording, signals=["round"])
+
+
+def test_a_confidence_of_the_log_is_tried_in_a_loop_of_rounds(tmp_path):
+    """It is a candidate by its name, in the direction of tune questions; other columns are named."""
+    drawn, log = np.random.default_rng(4), []
+    for q in range(600):
+        answers = ["ab"[drawn.random() < 0.4], "ab"[drawn.random() < 0.3], "a"]
+        log += [
+            {"id": q, "round": r, "question": f"Tower {q}?", "gold": "a", "answer": answer}
+            | {
+                "uncertainty": round(drawn.random() * 0.4 + (answer == "b") * 0.5, 3),
+                "weight": drawn.integers(9).item(),
+            }
+            for r, answer in enumerate(answers, start=1)
+        ]
+    path = tmp_path / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in log))
+    recording = read_recording(
+        import_recording(
+            path, out=tmp_path / "log.parquet", columns={"load": "weight"}, expected=["last-is-gold"], log_golds="keep"
+        ).path
+    )
+    advice = decide(recording)
+    assert advice.verdict == "do it"
+    assert advice.sentence.startswith("Stop when uncertainty <= 0.")
+    labels = [policy.label for policy in advice.trial.candidates]
+    assert not any("load" in label for label in labels)
+    named = [policy.label for policy in decide(recording, signals=["load"]).trial.candidates]
+    assert {*labels} < {*named}
+    assert any(label.startswith(("load >= ", "load <= ")) for label in named)
+
+
+def test_a_confidence_cannot_stop_samples(tmp_path):
+    path = tmp_path / "samples.jsonl"
+    log = [
+        {"id": q, "sample": r, "gold": "a", "answer": "abc"[q * r % 3], "confidence": q % 7}
+        for q in range(60)
+        for r in (1, 2, 3)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in log))
+    recording = read_recording(import_recording(path, out=tmp_path / "s.parquet", samples=True).path)
+    assert not any("confidence" in policy.label for policy in decide(recording).trial.candidates)
+    with pytest.raises(DataError, match="independent samples"):
+        decide(recording, signals=["confidence"])
 
 
 @pytest.mark.parametrize(

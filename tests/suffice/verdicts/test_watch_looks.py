@@ -117,6 +117,15 @@ def test_parts_compacted_with_new_ones_count_once(tmp_path):
     assert looked(tmp_path / "log")[1] == []
 
 
+def test_parts_compacted_several_times_since_a_look_are_known(tmp_path):
+    logged(tmp_path / "log", range(100))
+    looked(tmp_path / "log")
+    for begin in (100, 103):
+        logged(tmp_path / "log", range(begin, begin + 3))
+        compact_recording(tmp_path / "log")
+    assert looked(tmp_path / "log")[1] == []
+
+
 def test_a_shorter_copy_of_a_run_that_lost_rounds_does_not_count(tmp_path):
     logged(tmp_path / "log", range(100))
     kept, _ = looked(tmp_path / "log")

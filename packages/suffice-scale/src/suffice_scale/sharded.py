@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from suffice.common.files import write_file
 from suffice.common.json_text import load_json
 from suffice.errors import ConfigMismatchError, DataError, SchemaError, SufficeError
-from suffice.recordings.digest import DIGEST_KEY
+from suffice.recordings.file_checks import DIGEST_KEY
 from suffice.recordings.journal import differences
 from suffice.recordings.merging import common_facts
 from suffice.recordings.opened import OpenFile

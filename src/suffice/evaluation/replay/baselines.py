@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.evaluation.replay.by_stop import looked_up
+from suffice.evaluation.replay.checks import run_notes
 from suffice.evaluation.replay.costs import Ledger
-from suffice.evaluation.replay.estimated_shares import EstimatedShares
-from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.recorded import run_notes
+from suffice.evaluation.replay.prepared import PreparedRecording, looked_up
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import fixed_k
 from suffice.policy.session import Policy, Stops
 from suffice.recordings.audits import stop_rounds
 from suffice.recordings.runs import ALONE
+
+if TYPE_CHECKING:
+    from suffice.evaluation.replay.estimated_shares import EstimatedShares
 
 RECORDED = "recorded"
 """The label of `recorded_run`: what differences are taken against by default where a rule ended some recordings."""
@@ -117,8 +119,8 @@ def _stopped_run(
     return Run(
         label=label or policy.label,
         kind=kind,
-        worst=_with(values, unrun, 0.0),
-        best=_with(values, unrun, 1.0),
+        worst=values if not unrun.any() else _with(values, unrun, 0.0),
+        best=values if not unrun.any() else _with(values, unrun, 1.0),
         unrun=unrun,
         ledger=ledger,
         calls=(ledger.calls, np.ones(len(unrun))),
@@ -198,13 +200,15 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
     start_round = recorded_from(prepared) if start_round is None else start_round
     policy = replace(like, start_round=start_round, max_rounds=max(prepared.highest, 1), name=f"{RECORDED}{like.name}")
     stopped, ends = prepared.stops(policy), prepared.recording.ends
-    position = np.fmin(stopped.position, stop_rounds(prepared.recording) - stopped.view.index[0]).astype(np.int64)
-    audited = position < stopped.position
-    if audited.any():
-        answers = policy.selector.select(stopped.view, position)
-        stopped, ends = replace(stopped, position=position, answer_position=answers), np.where(audited, "rule", ends)
+    if "stop_round" in prepared.recording.table.column_names:
+        position = np.fmin(stopped.position, stop_rounds(prepared.recording) - stopped.view.index[0]).astype(np.int64)
+        audited = position < stopped.position
+        if audited.any():
+            answers = policy.selector.select(stopped.view, position)
+            stopped = replace(stopped, position=position, answer_position=answers)
+            ends = np.where(audited, "rule", ends)
     ended = Counter(map(str, ends.tolist()))
-    run = _stopped_run(prepared, policy, stopped, np.zeros_like(prepared.cut), ended, label="", kind=RECORDED)
+    run = _stopped_run(prepared, policy, stopped, np.zeros_like(prepared.recording.cut), ended, label="", kind=RECORDED)
     return replace(run, notes=("the recording's own stops; what its rule itself cost is not counted",))
 
 

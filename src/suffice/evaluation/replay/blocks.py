@@ -18,7 +18,7 @@ from suffice.evaluation.replay.costs import gate_signals
 from suffice.evaluation.replay.outcomes import is_agreement
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.recordings.computed import source_columns
-from suffice.recordings.digest import damaged
+from suffice.recordings.file_checks import damaged
 from suffice.recordings.opened import run_starts
 from suffice.recordings.pieces import (
     Digests,
@@ -256,7 +256,7 @@ class RecordingBlock(Recording):
 
     def _check_rounds(self, width: int) -> None:
         # Count each pair of question and round: 1 = present, 2 = twice in the file.
-        counts = np.bincount(self._row * width + self._column, minlength=len(self._starts) * width)
+        counts = np.bincount(self.row_question * width + self._column, minlength=len(self._starts) * width)
         counts = counts.reshape(len(self._starts), width)
         self.seen = counts > 0
         gap = self.seen[:, 1:] & ~self.seen[:, :-1]
@@ -274,7 +274,8 @@ class RecordingBlock(Recording):
         return len(self._starts), len(self.index)
 
     @cached_property
-    def _row(self) -> npt.NDArray[np.int64]:  # type: ignore[override]
+    def row_question(self) -> npt.NDArray[np.int64]:  # type: ignore[override]
+        """Index in `question_ids` of each row's question, shape ``(n_rows,)``."""
         return np.repeat(np.arange(len(self._starts)), self._lengths)
 
     @cached_property
@@ -328,7 +329,7 @@ class RecordingBlock(Recording):
         if self._is_regular:
             return values.reshape(self.shape)
         dense = np.zeros(self.shape, dtype=np.bool_)
-        dense[self._row, self._column] = values
+        dense[self.row_question, self._column] = values
         return dense
 
     @cached_property
@@ -366,11 +367,11 @@ class RecordingBlock(Recording):
 
     def up_to(self, highest: int) -> RecordingBlock:
         """Return the questions that did not fail, cut off after round `highest`."""
-        table = self.table.filter(pa.array(~self.failed[self._row])).combine_chunks()
+        table = self.table.filter(pa.array(~self.failed[self.row_question])).combine_chunks()
         index = self.index[self.index <= highest]
         return RecordingBlock(table, self.metadata, index, run_starts(table.column("question_id")))
 
     def select(self, keep: npt.NDArray[np.bool_]) -> RecordingBlock:
         """Return the block of the questions where `keep`, shape ``(n_questions,)``, is True."""
-        table = self.table.filter(pa.array(keep[self._row])).combine_chunks()
+        table = self.table.filter(pa.array(keep[self.row_question])).combine_chunks()
         return RecordingBlock(table, self.metadata, self.index, run_starts(table.column("question_id")))

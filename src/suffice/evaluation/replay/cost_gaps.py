@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Price, taken_notes
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Cost, Floats
-from suffice.recordings.recording import Recording
-from suffice.recordings.schema import ASKED, TRIALS
+
+ASKED_NOTE = (
+    "trial answers were asked along finished chains: their costs are those of asking afterwards, and not what a live loop pays, "
+    "whose server has the chain in its cache"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,33 +61,30 @@ class CostGaps:
         )
 
 
-def written_notes(
-    columns: Mapping[str, Mapping[str, Floats]], price_of: Callable[[str], Price | None]
-) -> Iterator[str]:
-    """Yield a note on each component whose tokens were written to a cache, where its price does not say what that costs.
+def price_notes(
+    prices: Price | Mapping[str, Price],
+    columns: Mapping[str, Mapping[str, Floats]],
+    price_of: Callable[[str], Price | None],
+) -> tuple[str, ...]:
+    """Return notes on what prices leave out, on their date, and on models whose price has another name.
 
     Args:
+        prices: One price for all language models, or prices by component.
         columns: Costs by component and kind, shape ``(n_questions, n_rounds)``.
         price_of: Returns the price of a component's tokens; None without one.
     """
+    notes = []
     for component, kinds in columns.items():
         price = price_of(component)
         written = Cost(**{kind: float(kinds[kind].sum()) for kind in WRITTEN_KINDS if kind in kinds})
         n = 0.0 if price is None else price.unpriced(written)
         if n:
-            yield (
+            notes.append(
                 f"{component}: {n:,.0f} tokens were written to a cache, and the prices have none for that: charged as uncached input, "
                 "which is too little where a provider charges more (give written and written_1h in a file for --prices)"
             )
-
-
-def asked_note(recording: Recording) -> list[str]:
-    """Return a note if the trial answers were asked along finished chains of thought."""
-    if recording.metadata.get(TRIALS) != ASKED:
-        return []
-    return [
-        (
-            "trial answers were asked along finished chains: their costs are those of asking afterwards, and not what a live loop pays, "
-            "whose server has the chain in its cache"
-        )
-    ]
+    every = [*prices.values()] if isinstance(prices, Mapping) else [prices]
+    dates = sorted(
+        {f"list price as of {price.as_of}; override with --prices" for price in every if price and price.as_of}
+    )
+    return (*notes, *dates, *taken_notes(every))

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
-from suffice.evaluation.replay.cost_gaps import CostGaps, asked_note, written_notes
-from suffice.evaluation.replay.prices import Price, taken_notes
+from suffice.evaluation.replay.cost_gaps import ASKED_NOTE, CostGaps, price_notes
+from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import attempts_of
-from suffice.recordings.schema import BATCH_NOTE, cost_column
+from suffice.recordings.schema import ASKED, BATCH_NOTE, TRIALS, cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """The costs that policies can be compared by."""
@@ -137,8 +137,8 @@ class CostTable:
         self.seen = recording.seen
         self.index = recording.index
         self._prices = prices
-        self.wave = wave_of(recording, wave)
-        self._whole = wave_of(recording, None) > 1
+        recorded_wave = wave_of(recording, None) if recording.independent else 1
+        self.wave, self._whole = recorded_wave if wave is None else wave_of(recording, wave), recorded_wave > 1
         unknown: dict[tuple[str, str], int | None] = {}
         names = [name.split(".", 1)[1].rsplit(".", 1) for name in recording.names("cost")]
         charged = {component for component, _ in names}
@@ -191,11 +191,10 @@ class CostTable:
             of_figures.append(
                 "recorded in batches: seconds are unknown, and money is that of live calls, which a policy makes"
             )
-        of_figures += asked_note(recording)
-        every = prices.values() if isinstance(prices, Mapping) else (prices,)
-        dates = sorted({f"list price as of {p.as_of}; override with --prices" for p in every if p and p.as_of})
-        self.price_notes = (*written_notes(self.columns, self._price_of), *dates, *taken_notes(every))
-        of_figures += [*wave_note(self.wave), *self.price_notes]
+        of_figures += [ASKED_NOTE] if recording.metadata.get(TRIALS) == ASKED else []
+        of_figures += wave_note(self.wave) if self.wave > 1 else ()
+        self.price_notes = () if prices is None else price_notes(prices, self.columns, self._price_of)
+        of_figures += self.price_notes
         self.gaps = CostGaps(
             n_rounds=int(np.count_nonzero(self.seen)),
             unknown=unknown,

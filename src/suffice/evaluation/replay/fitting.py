@@ -15,11 +15,10 @@ from suffice.common.results import Result
 from suffice.common.tables import Column, Table, figure
 from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import run_policy
-from suffice.evaluation.replay.checks import policy_for
+from suffice.evaluation.replay.checks import check_recorded, policy_for
 from suffice.evaluation.replay.fitted_state import fitted_state
 from suffice.evaluation.replay.outcomes import agreement_note, choice_note, default_metrics, is_agreement, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.recorded import check_recorded
 from suffice.evaluation.replay.selected import seen_from, selected_on
 from suffice.policy.calibration import CALIBRATED, CalibrationReport, Calibrator, calibration_report
 from suffice.policy.calibration.calibrator import Method

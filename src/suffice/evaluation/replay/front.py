@@ -79,16 +79,14 @@ def upper_hull(quality: Floats, cost: Floats) -> tuple[int, ...]:
     for place in np.lexsort((-quality, cost)).tolist():
         if hull and quality[place] <= quality[hull[-1]]:
             continue
-        while len(hull) > 1 and _is_below(hull[-2], hull[-1], place, quality, cost):
+        while len(hull) > 1:
+            left, middle = hull[-2:]
+            rise, run = quality[place] - quality[left], cost[place] - cost[left]
+            if (quality[middle] - quality[left]) * run > rise * (cost[middle] - cost[left]):
+                break  # the middle one is above the line of the others
             hull.pop()
         hull.append(place)
     return tuple(hull)
-
-
-def _is_below(left: int, middle: int, right: int, quality: Floats, cost: Floats) -> bool:
-    """Return whether the middle one of three points, from cheap to expensive, lies on or below the line of the others."""
-    rise, run = quality[right] - quality[left], cost[right] - cost[left]
-    return bool((quality[middle] - quality[left]) * run <= rise * (cost[middle] - cost[left]))
 
 
 def pareto_front(quality: Floats, cost: Floats) -> Mask:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from suffice.evaluation.replay.baselines import Run, missing_note
+from suffice.evaluation.replay.checks import run_notes
 from suffice.evaluation.replay.costs import Ledger
 from suffice.evaluation.replay.estimated_shares import EstimatedShares
-from suffice.evaluation.replay.recorded import run_notes
 from suffice.policy.rounds import COST_KINDS, Floats
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import blake2b
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,14 @@ from suffice.errors import DataError
 from suffice.evaluation.replay.baselines import Run, run_policy
 from suffice.evaluation.replay.costs import Ledger
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.random_twins import Dealt, random_stop
-from suffice.evaluation.statistics import keyed_numbers, keys_of
 from suffice.policy.normalizers import Grouping, normalizer_of
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.session import Policy, Stops, stop_positions
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
+
+if TYPE_CHECKING:
+    from suffice.evaluation.replay.random_twins import Dealt
 
 DEFAULT_ORDERS = 100
 """Number of random orders of each question's samples."""
@@ -75,8 +76,11 @@ class PreparedOrders(PreparedRecording):
         """The metrics at every round, by name, shape ``(n_orders * n_questions, n_rounds)``."""
         return {name: self._spread(metric) for name, metric in self.base.metrics.items()}
 
-    def _loaded(self, name: str) -> Floats:
-        return self._spread(self.base.column(name))
+    def column(self, name: str) -> Floats:
+        """Return a column for policies to read, shape ``(n_orders * n_questions, n_rounds)``; cached."""
+        if name not in self._columns:
+            self._columns[name] = self._spread(self.base.column(name))
+        return self._columns[name]
 
     def gives(self, name: str) -> bool:
         """Return whether `column` can return a column of this name."""
@@ -117,10 +121,6 @@ class PreparedOrders(PreparedRecording):
         if "answer" in self.recording.table.column_names:
             given.ravel()[self._flat] = np.tile(self.base.answered, (self.n_orders, 1)).ravel()
         return given
-
-    @property
-    def _known_answers(self) -> bool:
-        return True
 
 
 def n_orders(recording: Recording, orders: int | None, policies: Sequence[Policy], cut: Mask | None = None) -> int:
@@ -168,6 +168,8 @@ def drawn_orders(recording: Recording, n: int, seed: int) -> Iterator[npt.NDArra
     The order of a question's rounds follows from its name, the seed and the number of the order, so it does not depend
     on the other questions, and the first orders are the same whatever `n` is.  A closed-book round 0 keeps its place.
     """
+    from suffice.evaluation.statistics import keyed_numbers, keys_of
+
     keys = keys_of(recording.question_ids)
     for number in range(n):
         numbers = keyed_numbers(keys, recording.shape[1], seed=seed + _ORDERS_STREAM + (number << 20))
@@ -238,16 +240,16 @@ def run_all(
             unknown = np.full(block.n, np.nan)
             firsts = np.stack([next(iter(run.values.values()), unknown) for run, _ in stopped])
             each(firsts.reshape(len(policies), block.n_orders, -1))
-        orders = slice(done, done := done + block.n_orders)
-        return [
-            *(run for run, _ in stopped),
-            *(
-                random_stop(
-                    block, policies[place], stopped[place][1], None if dealt is None else dealt[place].of_orders(orders)
-                )
-                for place in places
-            ),
-        ]
+        found, orders = [run for run, _ in stopped], slice(done, done := done + block.n_orders)
+        if places:
+            from suffice.evaluation.replay.random_twins import random_stop
+
+            every = [None if dealt is None else dealt[place].of_orders(orders) for place in places]
+            found += [
+                random_stop(block, policies[place], stopped[place][1], one)
+                for place, one in zip(places, every, strict=True)
+            ]
+        return found
 
     runs = mean_runs(prepared, n, seed, runs_of)
     return runs[: len(policies)], dict(zip(places, runs[len(policies) :], strict=True))
@@ -255,6 +257,8 @@ def run_all(
 
 def dealt_in_orders(prepared: PreparedRecording, policy: Policy, n: int, seed: int) -> Dealt:
     """Return the stops of a policy in every order."""
+    from suffice.evaluation.replay.random_twins import Dealt
+
     blocks = in_blocks(prepared, n, seed)
     return Dealt.in_turn([Dealt.of(block, policy, block.stops(policy)) for block in blocks])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -143,11 +143,18 @@ class MultipleChoice:
         golds: list[str] = []
         if "golds" in recording.table.column_names:
             golds = [gold for listed in recording.per_question("golds", []).tolist() for gold in listed or ()]
+        return cls.counted(
+            golds, recording.column("em"), recording.column("f1") if "f1" in recording.names("metric") else None
+        )
+
+    @classmethod
+    def counted(cls, golds: Sequence[str], em: Floats, f1: Floats | None) -> MultipleChoice:
+        """Count the gold answers of questions, and the EM and F1 of their rounds; F1 is None if it was not measured."""
         letters = sum(_LETTER.fullmatch(gold) is not None for gold in golds)
-        if "f1" not in recording.names("metric"):
+        if f1 is None:
             return cls(golds=len(golds), letters=letters)
-        exact = recording.column("em") >= 1
-        partly = exact & (recording.column("f1") < 1)
+        exact = em >= 1
+        partly = exact & (f1 < 1)
         return cls(golds=len(golds), letters=letters, exact=int(exact.sum()), partly=int(partly.sum()))
 
     def __add__(self, other: MultipleChoice) -> MultipleChoice:

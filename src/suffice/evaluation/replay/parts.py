@@ -26,6 +26,7 @@ from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.selected import seen_by
 from suffice.policy.session import Policy
+from suffice.recordings.opened import read_again
 from suffice.recordings.pieces import Piece
 from suffice.recordings.recording import Recording, read_recording
 
@@ -243,8 +244,12 @@ def opened(path: str | Path, *, in_blocks: bool = False) -> Recording | Source:
         path: The parquet file, or a folder of parts.
         in_blocks: Whether to read a small recording in blocks, too, as several processes do.
     """
-    source = Source(path)
-    return source if in_blocks or source.n_rows > MEMORY_ROWS else read_recording(path)
+
+    def read() -> Recording | Source:
+        source = Source(path)
+        return source if in_blocks or source.n_rows > MEMORY_ROWS else read_recording(path)
+
+    return read_again(read)
 
 
 def usable_jobs(jobs: int | None, source: Source) -> int:

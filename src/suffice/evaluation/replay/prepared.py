@@ -1,19 +1,24 @@
-"""A recording prepared for replay: metrics, costs and columns that all policies share."""
+"""A recording prepared for replay: metrics, costs and columns that all policies share.
+
+Policies with one selector and one start round also share the outcomes and costs of a stop at each round.  A policy then only
+decides where it stops; its outcome and costs are looked up in these tables, and those of its random twin are a weighted sum
+over them.  Only calls on demand, which depend on the signals that a rule reads, are charged separately for each policy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from suffice.errors import DataError
-from suffice.evaluation.replay.by_stop import CostsByStop, OutcomesByStop
 from suffice.evaluation.replay.charging import LIVE, Charging, charging_of
-from suffice.evaluation.replay.costs import CostTable
-from suffice.evaluation.replay.outcomes import outcome
+from suffice.evaluation.replay.costs import TOKEN_KINDS, CostTable, Ledger
+from suffice.evaluation.replay.outcomes import expected_by_stop, outcome
 from suffice.evaluation.replay.prices import Price, with_priced_spend
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Never
@@ -24,6 +29,99 @@ from suffice.recordings.recording import Recording
 
 if TYPE_CHECKING:
     from suffice.evaluation.statistics import Draws, Resampling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomesByStop:
+    """Metrics of a stop at each round, by name, of shape ``(n_questions, n_rounds)``, from the start round on.
+
+    Attributes:
+        values: Metrics of the answer that the selector returns; the expected value if it draws among several answers.
+        best: Metrics of the best round so far, which a perfect selector would return.
+    """
+
+    values: Mapping[str, Floats]
+    best: Mapping[str, Floats]
+
+
+class CostsByStop:
+    """Costs up to a stop at each round, for the components that every visited round calls.
+
+    Args:
+        table: The recorded costs.
+        start: The start round.
+        highest: The highest round that may be requested, see `CostTable.charge`.
+    """
+
+    def __init__(self, table: CostTable, start: int, highest: int) -> None:
+        self._table, self._highest = table, highest
+        self._first = max(0, start - int(table.index[0]))
+        self._visited: Floats = table.seen[:, self._first :].cumsum(axis=1).astype(np.float64)
+        self._sums: dict[tuple[str, str], Floats | None] = {}
+        self._calls: dict[tuple[str, ...], Floats] = {}
+        self._tokens: dict[tuple[str, ...], Floats] = {}
+
+    def ledger(self, of: Callable[[Floats], Floats], masks: Mapping[str, Mask] | Mapping[str, Floats]) -> Ledger:
+        """Return the ledger of a policy.
+
+        Args:
+            of: Maps costs up to a stop at each round, ``(n_questions, n_rounds)``, to the paid costs,
+                ``(n_questions,)``.
+            masks: The paid rounds of the components that are not called in every visited round, see `CostTable.charge`.
+        """
+        table = self._table
+        rest = table.charge(masks, self._highest) if masks else None
+        nothing, unknown = np.zeros(len(table.seen)), None
+        costs: dict[str, dict[str, Floats]] = {}
+        money = nothing
+        for component, columns in table.columns.items():
+            if rest is not None and component in masks:
+                costs[component] = dict(rest.costs[component])
+            else:
+                costs[component] = dict.fromkeys(columns, nothing)
+                for kind in columns if component in table.loop else ():
+                    if table.is_unknown(component, kind):
+                        unknown = np.where(of(self._visited) > 0, np.nan, 0.0) if unknown is None else unknown
+                        costs[component][kind] = unknown
+                    elif (sums := self._summed(component, kind)) is not None:
+                        costs[component][kind] = of(sums)
+            money = money + table.money_of(component, costs[component])
+        calls = of(self.calls(masks))
+        return Ledger(costs=costs, calls=calls if rest is None else calls + rest.calls, money=money)
+
+    def calls(self, masks: Mapping[str, Mask] | Mapping[str, Floats] = {}) -> Floats:
+        """Return the requests to language models up to each round, without those of the components in `masks`."""
+        names = tuple(name for name in self._table.loop if name in self._table.call_columns and name not in masks)
+        if names not in self._calls:
+            columns = [self._table.call_columns[name] for name in names]
+            total = sum((self._until(name, "calls", column) for name, column in zip(names, columns, strict=True)), 0.0)
+            self._calls[names] = np.broadcast_to(total, self._visited.shape)
+        return self._calls[names]
+
+    def tokens(self, masks: Mapping[str, Mask] | Mapping[str, Floats] = {}) -> Floats:
+        """Return the tokens up to each round, without those of the components in `masks`; NaN where unknown."""
+        names = tuple(name for name in self._table.loop if name in self._table.columns and name not in masks)
+        if names not in self._tokens:
+            total = np.zeros(self._visited.shape)
+            for name, kind in product(names, TOKEN_KINDS):
+                if self._table.is_unknown(name, kind):
+                    total = np.where(self._visited > 0, np.nan, total)
+                elif (sums := self._summed(name, kind)) is not None:
+                    total = total + sums
+            self._tokens[names] = total
+        return self._tokens[names]
+
+    def _until(self, component: str, kind: str, column: Floats) -> Floats:
+        until = self._table.until(self._table.index, self._highest)
+        due = self._table.due(component, kind, column, until=until)
+        return np.asarray(due[:, self._first :].cumsum(axis=1))
+
+    def _summed(self, component: str, kind: str) -> Floats | None:
+        """Return the sums of a cost up to each round; None if it is always 0."""
+        if (component, kind) not in self._sums:
+            column = self._table.columns[component][kind]
+            self._sums[component, kind] = self._until(component, kind, column) if column.any() else None
+        return self._sums[component, kind]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,6 +148,10 @@ class PreparedRecording:
     wave: int | None = None
     models: tuple[str, ...] | None = None
     added: Mapping[str, Floats] = field(default_factory=dict)
+    _columns: dict[str, Floats] = field(default_factory=dict, init=False, repr=False)
+    _vote_columns: dict[tuple[str, str, int], Floats] = field(default_factory=dict, init=False, repr=False)
+    _outcomes: list[tuple[Policy, int, OutcomesByStop]] = field(default_factory=list, init=False, repr=False)
+    _costs: dict[tuple[int, int], CostsByStop] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(
@@ -83,8 +185,9 @@ class PreparedRecording:
         failed = recording.failed
         if failed.all():
             raise DataError(f"all {len(failed)} recorded questions failed: run `suffice record` again to complete them")
+        complete = recording.select(~failed) if failed.any() else recording
         return cls(
-            recording=with_priced_spend(recording.select(~failed) if failed.any() else recording, prices),
+            recording=complete if prices is None else with_priced_spend(complete, prices),
             n_failed=int(failed.sum()),
             metric_names=tuple(metrics),
             prices=prices,
@@ -110,42 +213,32 @@ class PreparedRecording:
         """The recorded costs."""
         return CostTable(self.recording, self.prices, self.wave, self.models)
 
-    @cached_property
-    def _columns(self) -> dict[str, Floats]:
-        return dict(self.added)
-
     def column(self, name: str) -> Floats:
         """Return a column for policies to read, shape ``(n_questions, n_rounds)``; cached."""
         if name not in self._columns:
-            self._columns[name] = self._loaded(name)
+            self._columns[name] = self.added[name] if name in self.added else self.recording.column(name)
         return self._columns[name]
-
-    def _loaded(self, name: str) -> Floats:
-        return self.recording.column(name)
 
     def gives(self, name: str) -> bool:
         """Return whether `column` can return a column of this name: added, recorded, or computed from the rounds."""
-        return name in self._columns or self.recording.gives(name)
+        return name in self._columns or name in self.added or self.recording.gives(name)
 
-    def rounds(self, columns: Iterable[str]) -> Rounds:
-        """Return columns in the form that policies read; columns that `gives` does not know are left out."""
-        return self._viewed({name: self.column(name) for name in columns if self.gives(name)})
+    def rounds(self, columns: Iterable[str], more: Mapping[str, Floats] = {}) -> Rounds:
+        """Return columns in the form that policies read; columns that `gives` does not know are left out.
 
-    def _viewed(self, columns: Mapping[str, Floats]) -> Rounds:
-        rounds = self.recording.view(columns)
-        if rounds.answered is None and self._known_answers:
-            rounds.answered = self.answered
+        Args:
+            columns: The names of columns.
+            more: Further columns by name, which are computed from others.
+        """
+        rounds = self.recording.view({name: self.column(name) for name in columns if self.gives(name)} | {**more})
+        if rounds.answered is None and "answer" in self.recording.table.column_names:
+            rounds.answered = self.answered  # looked up once for all policies
         return rounds
 
     @cached_property
     def answered(self) -> Mask:
         """Mask of the rounds with an answer, shape ``(n_questions, n_rounds)``."""
         return answered(self.recording.view({}))
-
-    @property
-    def _known_answers(self) -> bool:
-        """True once the mask of rounds with an answer has been computed."""
-        return "answered" in vars(self)
 
     def answer_ids(self, normalizer: str) -> Floats:
         """Number the distinct answers of each question, and return each answer's number, see `Recording.answer_ids`."""
@@ -158,10 +251,9 @@ class PreparedRecording:
             return self.rounds(policy.raw_columns)
         if name not in self._columns:
             self._columns[name] = self.answer_ids(policy.normalizer)
-        raw = self.rounds((*policy.raw_columns, name))
-        first = max(0, policy.start_round - int(raw.index[0]))
+        first = max(0, policy.start_round - int(self.recording.index[0]))
         votes = {column: self._votes(signal, name, first) for column, signal in policy.vote_columns.items()}
-        return self._viewed({**raw.columns, **votes})
+        return self.rounds((*policy.raw_columns, name), votes)
 
     def _votes(self, signal: str, answers: str, first: int) -> Floats:
         """Return a signal in `VOTES`, counted from position `first` on; NaN before."""
@@ -171,10 +263,6 @@ class PreparedRecording:
             votes[:, first:] = vote_signal(signal, self._columns[answers][:, first:])
             self._vote_columns[key] = votes
         return self._vote_columns[key]
-
-    @cached_property
-    def _vote_columns(self) -> dict[tuple[str, str, int], Floats]:
-        return {}
 
     def view(self, policy: Policy) -> Rounds:
         """Return the view of a policy, see `Policy.view`."""
@@ -219,16 +307,17 @@ class PreparedRecording:
         for other, first, outcomes in self._outcomes:
             if other == like and first == start:
                 return outcomes
-        if self.metric_names and "answer" in self.recording.table.column_names:
-            _ = self.answered  # looked up once for all views
         view = self.view(replace(like, rule=Never(), start_round=start, max_rounds=max(self.highest, start, 1)))
         metrics = {name: self.in_view(metric, view) for name, metric in self.metrics.items()}
-        self._outcomes.append((like, start, OutcomesByStop.of(like.selector, view, metrics)))
-        return self._outcomes[-1][2]
-
-    @cached_property
-    def _outcomes(self) -> list[tuple[Policy, int, OutcomesByStop]]:
-        return []
+        seen = {name: np.where(view.seen, metric, -np.inf) for name, metric in metrics.items()}
+        for metric in seen.values():
+            metric[~view.seen.any(axis=1)] = 0.0  # without any round there is nothing to choose from
+        outcomes = OutcomesByStop(
+            values={name: expected_by_stop(like.selector, view, metric) for name, metric in metrics.items()},
+            best={name: np.maximum.accumulate(metric, axis=1) for name, metric in seen.items()},
+        )
+        self._outcomes.append((like, start, outcomes))
+        return outcomes
 
     def costs_by_stop(self, policy: Policy) -> CostsByStop:
         """Return the costs up to each round, from the policy's start round on."""
@@ -238,10 +327,6 @@ class PreparedRecording:
             self._costs[key] = CostsByStop(self.costs, *key)
         return self._costs[key]
 
-    @cached_property
-    def _costs(self) -> dict[tuple[int, int], CostsByStop]:
-        return {}
-
     def values(self, view: Rounds, stop: Positions, answer: Positions) -> dict[str, Floats]:
         """Return the metrics of the answers returned by stops at `stop`; see `values_by_stop`."""
         position = np.where(answer >= 0, answer, stop)
@@ -250,6 +335,12 @@ class PreparedRecording:
             name: np.where(position >= 0, self.in_view(metric, view)[rows, np.maximum(position, 0)], 0.0)
             for name, metric in self.metrics.items()
         }
+
+
+def looked_up(table: Floats, position: Positions) -> Floats:
+    """Return the value of a table at each question's stop, shape ``(n_questions,)``; 0 for a question without rounds."""
+    values = table[np.arange(len(position)), np.maximum(position, 0)]
+    return values if (position >= 0).all() else np.where(position >= 0, values, 0.0)
 
 
 def answering_like(policy: Policy) -> Policy:

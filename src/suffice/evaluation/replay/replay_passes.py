@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from operator import add
 
 from suffice.evaluation.replay.baselines import Run
+from suffice.evaluation.replay.checks import Definedness
 from suffice.evaluation.replay.compared import marked
 from suffice.evaluation.replay.joining import joined_run
 from suffice.evaluation.replay.orders import dealt_in_orders, mean_runs, run_all
 from suffice.evaluation.replay.parts import Blocked
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.random_twins import Dealt
-from suffice.evaluation.replay.recorded import Definedness
 from suffice.evaluation.replay.references import Available, baseline_runs
 from suffice.evaluation.replay.selected import Selected, selected_on
 from suffice.evaluation.replay.whole import Facts

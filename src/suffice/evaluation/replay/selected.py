@@ -120,7 +120,12 @@ def selected_on(
     every_policy = [policies] if isinstance(policies, Policy) else list(policies)
     ordering = (recording.metadata.get("fitted") or {}).get("retriever")  # a reranker affects every answer
     everywhere = {} if ordering is None else {"the retriever": Seen.from_dict(ordering)}
-    for seen_by_part in [everywhere, *(_of_policy(policy, recording) for policy in every_policy)]:
+    found: list[dict[str, Seen | None]] = [everywhere]
+    for policy in every_policy:
+        own = seen_by(policy)
+        found += [{THE_POLICY: own} if own else {}]
+        found += [_of_signal(name, policy, recording) for name in policy.raw_signals]
+    for seen_by_part in found:
         for name, seen in seen_by_part.items():
             parts.setdefault(name, []).append(seen)
     texts = recording.texts
@@ -149,14 +154,6 @@ def seen_by(policy: Policy) -> Seen:
 def tuned_on(policy: Policy, recording: Recording) -> int:
     """Count the recorded questions on which the policy, or a model that it reads, was fitted, selected or certified."""
     return selected_on(policy, recording).n
-
-
-def _of_policy(policy: Policy, recording: Recording) -> dict[str, Seen | None]:
-    own = seen_by(policy)
-    parts: dict[str, Seen | None] = {THE_POLICY: own} if own else {}
-    for name in policy.raw_signals:
-        parts |= _of_signal(name, policy, recording)
-    return parts
 
 
 def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, Seen | None]:

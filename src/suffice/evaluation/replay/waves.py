@@ -65,9 +65,9 @@ def wave_of(recording: Recording, wave: int | None) -> int:
 
 
 def wave_note(width: int) -> tuple[str, ...]:
-    """Return the note on costs in waves."""
+    """Return the note on costs in waves of several samples."""
     note = (
         f"samples are requested {width} at once: a stop pays for its whole wave, an upper bound where the rest is cancelled, and "
         "seconds are those of the slowest sample up to the stop"
     )
-    return (note,) if width > 1 else ()
+    return (note,)

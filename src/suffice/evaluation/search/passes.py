@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from suffice.evaluation.replay.blocks import PieceFacts
+from suffice.evaluation.replay.checks import Definedness
 from suffice.evaluation.replay.outcomes import is_agreement, unanswered
-from suffice.evaluation.replay.recorded import Definedness
 from suffice.evaluation.replay.selected import Selected
 from suffice.evaluation.search.data import Questions, seen_before
 from suffice.evaluation.search.equivalent import ThresholdIntervals, equivalent_intervals

@@ -33,10 +33,6 @@ if TYPE_CHECKING:
     from suffice.evaluation.statistics.keyed import (
         KeyedWeights as KeyedWeights,
         Keys as Keys,
-        drawn_folds as drawn_folds,
-        hash_folds as hash_folds,
-        hash_order as hash_order,
-        hash_places as hash_places,
         keyed_bits as keyed_bits,
         keyed_numbers as keyed_numbers,
         keys_of as keys_of,
@@ -65,6 +61,14 @@ if TYPE_CHECKING:
         ConfidenceSequence as ConfidenceSequence,
         window_sequences as window_sequences,
     )
-    from suffice.evaluation.statistics.units import ROUNDING as ROUNDING, Clusters as Clusters, Units as Units
+    from suffice.evaluation.statistics.units import (
+        ROUNDING as ROUNDING,
+        Clusters as Clusters,
+        Units as Units,
+        drawn_folds as drawn_folds,
+        hash_folds as hash_folds,
+        hash_order as hash_order,
+        hash_places as hash_places,
+    )
 
 __getattr__, __dir__, __all__ = lazy_face(__name__)

@@ -14,10 +14,9 @@ from suffice.common.results import jsonable
 from suffice.errors import DataError
 from suffice.evaluation.statistics.bootstrap import Weights, quantiles, resampled_means
 from suffice.evaluation.statistics.hypotheses import cohens_d_z
-from suffice.evaluation.statistics.keyed import hash_order
 from suffice.evaluation.statistics.paired import FEW_NONZERO, few_warning
 from suffice.evaluation.statistics.pvalues import p_of_stakes, stakes_on
-from suffice.evaluation.statistics.units import Clusters, Units, check_level, paired_rows, standard_errors
+from suffice.evaluation.statistics.units import Clusters, Units, check_level, hash_order, paired_rows, standard_errors
 from suffice.policy.rounds import Floats
 
 _ORDER_SALT = "margin, order:"

@@ -12,7 +12,7 @@ from typing import Any
 
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.names import GOLDS, last_name
+from suffice.importers.names import GOLDS, last_name, words
 from suffice.importers.traces.kinds import not_chosen
 from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 from suffice.loops.models._wire import is_cut
@@ -23,33 +23,14 @@ from suffice.policy.signals.position import AnswerPosition
 TRACE_ID = "trace_id"
 """The value of `key` that makes each trace one question."""
 
-_CONVERSATION = (
-    "gen_ai.conversation.id",
-    "conversation.id",
-    "session.id",
-    "langfuse.session.id",
-    "sessionId",
-    "session_id",
-    "conversation_id",
-    "thread_id",
-    "mlflow.trace.session",
-    "traceloop.association.properties.session_id",
+_CONVERSATION = words(
+    "gen_ai.conversation.id conversation.id session.id langfuse.session.id sessionId session_id "
+    "conversation_id thread_id mlflow.trace.session traceloop.association.properties.session_id"
 )
 _SECRET = re.compile(r"authorization|api[-_.]?key|secret|password|cookie|credential", re.IGNORECASE)
 ANSWER_TOOLS = ("submit", "submit_answer", "final_answer", "final_result")
 _ANSWER_ARGUMENTS = ("answer", "final_answer", "result", "response", "output")
-_GOLDS = frozenset(GOLDS) - {
-    "label",
-    "labels",
-    "ref",
-    "refs",
-    "target",
-    "targets",
-    "reference",
-    "references",
-    "gt",
-    "gts",
-}
+_GOLDS = frozenset(GOLDS) - {*words("label labels ref refs target targets reference references gt gts")}
 _QUESTION_CHARS = 60
 WHOLE = AnswerPosition("whole")
 """The position of the answer: the whole text without reasoning, as in a live reply."""
@@ -91,6 +72,16 @@ class Conversation:
     by_tool: bool = False
     notes: Counter[str] = field(default_factory=Counter)
 
+    @property
+    def calls(self) -> list[TraceStep]:
+        """The calls of a model whose cost counts."""
+        return [step for step in self.steps if step.counts or step.answer is not None]
+
+    @property
+    def rounds(self) -> list[TraceSpan]:
+        """The spans that are rounds of their own."""
+        return [step.span for step in self.steps if step.is_round]
+
 
 def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Located]:
     """Locate the answers in the replies of a conversation's rounds; None = each whole reply is the answer.
@@ -103,7 +94,7 @@ def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Loca
             f"the answers of conversation {item.key!r} are what a tool call submits, so they are at no position of a text: leave "
             "answer_position out"
         )
-    read = [step.span.reply for step in item.steps if step.is_round]
+    read = [span.reply for span in item.rounds]
     return [*located_in([reply.text for reply in read], position or WHOLE, [reply.tokens for reply in read])]
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain, pairwise
 
-from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.choices import Choices, of_rows
 from suffice.importers.grades import is_grade
 from suffice.importers.names import MOST_SPEAKERS
 from suffice.importers.traces.spans import CHAT, TraceSpan
@@ -44,16 +44,16 @@ def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[T
         if again and again >= _OFTEN * len(long) and len(values) <= MOST_SPEAKERS:
             shown = {value: _shown(value, values) for value in values[:_SHOWN]}
             said_by = _examples(labels, long)
-            where = {value: f"--where {quoted(f'{name}={short}')}" for value, short in shown.items()}
+            choices: Choices = {}
+            for value, short in shown.items():
+                choices |= of_rows(name, short, said_by[value])
+            choices[f"--expected {OTHER_CALLS}"] = {"expected": [OTHER_CALLS]}, "all of them"
             said = cut_list([repr(short) if short else "others" for short in shown.values()])
             raise UnsettledError(
                 f"the calls of {again:,} of {counted(len(long), 'conversation')} are of several kinds in turn ({name}: {said}): which "
                 "are answers to the question?",
                 "options",
-                {
-                    **{where[value]: ({"where": {name: shown[value]}}, said_by[value]) for value in where},
-                    f"--expected {OTHER_CALLS}": ({"expected": [OTHER_CALLS]}, "all of them"),
-                },
+                choices,
             )
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from suffice.importers.grid import whole_number
-from suffice.importers.names import QUESTIONS
+from suffice.importers.names import QUESTIONS, words
 from suffice.importers.traces.files import fields_of, unwrapped
 from suffice.importers.traces.spans import LoggedMessage, LoggedReply, ToolCall, Usage, usage_of
 from suffice.loops.models._wire import count_of, response_output, tokens_of
@@ -24,27 +24,18 @@ _ROLES = {
     "function": "tool",
 }
 _TEXT_PARTS = (None, "text", "output_text", "input_text", "refusal")
-_INPUT_TOKENS = (
-    *("input_tokens", "prompt_tokens", "input", "promptTokens", "inputTokens"),
-    *("prompt_token_count", "promptTokenCount"),
+_INPUT_TOKENS = words("input_tokens prompt_tokens input promptTokens inputTokens prompt_token_count promptTokenCount")
+_CACHE_READS = words(
+    "cache_read_input_tokens cache_read_tokens input_tokens_cache_read input_cached_tokens "
+    "input_cache_read prompt_details.cache_read cached_content_token_count cachedContentTokenCount"
 )
-_CACHE_READS = (
-    "cache_read_input_tokens",
-    "cache_read_tokens",
-    "input_tokens_cache_read",
-    "input_cached_tokens",
-    "input_cache_read",
-    "prompt_details.cache_read",
-    *("cached_content_token_count", "cachedContentTokenCount"),
-)
-_CACHE_WRITES = (
-    *("cache_creation_input_tokens", "input_tokens_cache_write", "input_cache_creation", "cache_write_tokens"),
-    "prompt_details.cache_write",
+_CACHE_WRITES = words(
+    "cache_creation_input_tokens input_tokens_cache_write input_cache_creation cache_write_tokens "
+    "prompt_details.cache_write"
 )
 _STAYING = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-_OUTPUT_TOKENS = (
-    *("output_tokens", "completion_tokens", "output", "completionTokens", "outputTokens"),
-    *("candidates_token_count", "candidatesTokenCount"),
+_OUTPUT_TOKENS = words(
+    "output_tokens completion_tokens output completionTokens outputTokens candidates_token_count candidatesTokenCount"
 )
 _APART: Mapping[tuple[str, ...], tuple[str, ...]] = {
     _INPUT_TOKENS: ("tool_use_prompt_token_count", "toolUsePromptTokenCount"),

@@ -110,12 +110,11 @@ def run_of(
         notes.update(item.notes)
     if not any(step.answer is not None for item in conversations for step in item.steps):
         raise DataError(_no_answer_message(source, log))
-    usable = [item for item in conversations if any(step.counts or step.answer is not None for step in item.steps)]
+    usable = [item for item in conversations if item.calls]
     if len(usable) < len(conversations):
         notes["traces without a call of a model, left out"] += len(conversations) - len(usable)
     if not (where or OTHER_CALLS in expected):
-        read = [[step.span for step in item.steps if step.is_round] for item in usable]
-        refuse_several_kinds(log.spans, read)
+        refuse_several_kinds(log.spans, [item.rounds for item in usable])
     rounds = [_rounds_of(item, answer_position) for item in usable]
     said = [own for listed in rounds for own in listed]
     at = answer_position and position_note(
@@ -177,7 +176,7 @@ def _rounds_of(item: Conversation, position: AnswerPosition | None) -> list[Roun
     rounds: list[Round] = []
     cost: Cost | None = None
     last: TraceSpan | None = None
-    calls = [step for step in item.steps if step.counts or step.answer is not None]
+    calls = item.calls
     for step in calls:
         own = _span_cost(step.span)
         if step.other and calls[-1].other and rounds and cost is None:
@@ -220,8 +219,7 @@ def _span_cost(span: TraceSpan) -> Cost:
 
 
 def _conversation_end(item: Conversation, n_rounds: int, longest: int, ended: End | None) -> End:
-    calls = [step for step in item.steps if step.counts or step.answer is not None]
-    if calls and calls[-1].span.failed:
+    if item.calls and item.calls[-1].span.failed:
         return "failed"
     return end_of(n_rounds, longest, ended or "rule")
 
@@ -272,7 +270,7 @@ def _metric_names(items: Sequence[Conversation]) -> tuple[dict[str, str], list[s
 def _round_metrics(
     item: Conversation, rounds: Sequence[Round], names: Mapping[str, str]
 ) -> tuple[dict[str, float], ...]:
-    marked = [step.span.scores for step in item.steps if step.is_round]
+    marked = [span.scores for span in item.rounds]
     metrics = []
     for place, own in enumerate(rounds):
         scores = dict(marked[place]) if place < len(marked) else {}
@@ -307,7 +305,7 @@ def _mark_disagreements(
 
 def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) -> list[list[str]]:
     """Return the names of each conversation's rounds; none unless a few names tell rounds after the first apart."""
-    names = [[step.span.name for step in item.steps if step.is_round] for item in items]
+    names = [[span.name for span in item.rounds] for item in items]
     differ = any(len({*own[1:]}) > 1 for own in names) and len({*chain(*names)}) <= MOST_SPEAKERS
     fits = all(len(own) == len(listed) for own, listed in zip(names, rounds, strict=True))
     return names if differ and fits else [[] for _ in names]
@@ -315,8 +313,7 @@ def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) ->
 
 def _model(item: Conversation) -> str | None:
     """Return the models that replied; a call that failed may name an alias, or the model that it was tried with before."""
-    calls = [step for step in item.steps if step.counts or step.answer is not None]
-    calls = [step for step in calls if not step.span.failed] or calls
+    calls = [step for step in item.calls if not step.span.failed] or item.calls
     names = list(dict.fromkeys(step.span.reply.model for step in calls if step.span.reply.model))
     return ", ".join(names) or None
 

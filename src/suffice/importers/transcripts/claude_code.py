@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from suffice.importers.names import words
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import fields_of, objects_in
 from suffice.importers.traces.payloads import text_of, usage_in
@@ -14,10 +15,9 @@ from suffice.importers.transcripts.runs import AgentRun, transcript_importer
 from suffice.importers.transcripts.steps import Step, ToolUse, charge_subagent, objects_of, price_of, time_of
 
 _SILENT = frozenset(
-    (
-        *("summary", "system", "progress", "queue-operation", "file-history-snapshot", "custom-title"),
-        *("ai-title", "tag", "mode", "last-prompt", "agent-name", "pr-link", "permission-mode", "attachment"),
-        *("result",),
+    words(
+        "summary system progress queue-operation file-history-snapshot custom-title ai-title tag mode "
+        "last-prompt agent-name pr-link permission-mode attachment result"
     )
 )
 """Types of lines that hold no step."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from suffice.importers.names import words
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import fields_of, unwrapped
 from suffice.importers.traces.payloads import count, first, text_of
@@ -19,12 +20,12 @@ from suffice.importers.transcripts.steps import Step, ToolUse, charge_subagent, 
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})
 _SILENT = frozenset(
-    (
-        *("session_meta", "turn_context", "compacted", "agent_message", "agent_reasoning"),
-        *("agent_reasoning_raw_content", "user_message", "task_started", "turn_started", "task_complete"),
-        *("turn_complete", "context_compacted", "patch_apply_end", "web_search_end", "mcp_tool_call_end"),
-        *("entered_review_mode", "exited_review_mode", "item_completed", "thread_rolled_back"),
-        *("thread_goal_updated", "compaction", "ghost_snapshot", "world_state", "inter_agent_communication"),
+    words(
+        "session_meta turn_context compacted agent_message agent_reasoning agent_reasoning_raw_content "
+        "user_message task_started turn_started task_complete turn_complete context_compacted patch_apply_end "
+        "web_search_end mcp_tool_call_end entered_review_mode exited_review_mode item_completed "
+        "thread_rolled_back thread_goal_updated compaction ghost_snapshot world_state "
+        "inter_agent_communication"
     )
 )
 """Types of lines that hold no step."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from suffice.importers.names import words
 from suffice.importers.traces.files import fields_of, objects_in
 from suffice.importers.traces.payloads import messages_of, usage_in
 from suffice.importers.traces.spans import Log
@@ -13,9 +14,9 @@ from suffice.importers.transcripts.steps import Step, ToolUse, price_of, time_of
 from suffice.policy.rounds import End
 
 _SILENT = frozenset(
-    (
-        *("sample_init", "sample_limit", "sandbox", "state", "store", "approval", "compaction", "input"),
-        *("score", "score_edit", "error", "logger", "info", "span_begin", "span_end", "step", "subtask"),
+    words(
+        "sample_init sample_limit sandbox state store approval compaction input score score_edit error logger "
+        "info span_begin span_end step subtask"
     )
 )
 """Kinds of events that hold no step."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from suffice.importers.names import words
 from suffice.importers.recognise import Head, head_of
 from suffice.importers.traces.files import fields_of, objects_in
 from suffice.importers.traces.payloads import text_of, usage_in
@@ -18,11 +19,11 @@ _NOT_TOOLS = frozenset({"message", "finish", "reject", "think", "system"})
 """Actions of an agent that call no tool."""
 
 _SILENT = frozenset(
-    (
-        *("change_agent_state", "recall", "condensation", "condensation_request", "null"),
-        *("agent_state_changed", "system", "message", "task_tracking", "ConversationStateUpdateEvent"),
-        *("SystemPromptEvent", "MessageEvent", "CondensationRequest", "PauseEvent", "Condensation"),
-        *("CondensationSummaryEvent", "TokenEvent", "LLMCompletionLogEvent", "StreamingDeltaEvent"),
+    words(
+        "change_agent_state recall condensation condensation_request null agent_state_changed system message "
+        "task_tracking ConversationStateUpdateEvent SystemPromptEvent MessageEvent CondensationRequest "
+        "PauseEvent Condensation CondensationSummaryEvent TokenEvent LLMCompletionLogEvent "
+        "StreamingDeltaEvent"
     )
 )
 """Kinds of events that hold no step."""

@@ -16,6 +16,7 @@ from typing import Any
 from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import cut_document, load_json
 from suffice.errors import DataError
+from suffice.importers.names import words
 from suffice.importers.traces.files import nanoseconds
 from suffice.importers.traces.payloads import first
 from suffice.importers.traces.spans import Usage
@@ -23,21 +24,15 @@ from suffice.importers.transcripts.visible import VisibleFiles
 from suffice.policy.rounds import Cost
 
 _SHELLS = frozenset(
-    (
-        *("bash", "shell", "sh", "run", "execute_bash", "execute_command", "exec_command", "shell_command"),
-        *("exec", "terminal", "local_shell", "run_shell_command", "run_command", "cmd", "powershell"),
-        *("bash_session",),
+    words(
+        "bash shell sh run execute_bash execute_command exec_command shell_command exec terminal local_shell "
+        "run_shell_command run_command cmd powershell bash_session"
     )
 )
 _PROGRAMS = frozenset({"python", "ipython", "run_ipython", "execute_ipython_cell", "execute_python", "notebook"})
 _PATCHES = frozenset({"apply_patch", "patch"})
 _WRITES = frozenset({"write", "create", "write_file", "create_file", "new_file"})
-_EDITS = frozenset(
-    (
-        *("edit", "multiedit", "notebookedit", "str_replace", "insert", "undo_edit", "edit_file", "replace"),
-        *("replace_in_file",),
-    )
-)
+_EDITS = frozenset(words("edit multiedit notebookedit str_replace insert undo_edit edit_file replace replace_in_file"))
 _EDITORS = frozenset(
     {"text_editor", "str_replace_editor", "str_replace_based_edit_tool", "file_editor", "edit_anthropic"}
 )

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
-import tokenize
+import re
 from collections.abc import Iterable, Mapping
-from itertools import pairwise
 from typing import Any
 
 from suffice.common.json_text import load_json
@@ -14,6 +12,8 @@ from suffice.errors import DataError
 
 PublishedRow = dict[str, Any]
 """A row as read from a file."""
+
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*["]""", re.DOTALL)
 
 
 def text_field(record: Mapping[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
@@ -41,38 +41,6 @@ def object_of(record: object, where: str, fields: str = "id and question") -> Pu
     if not isinstance(record, dict):
         raise DataError(f"{where}: found {type(record).__name__} {record!r:.60}; expected a JSON object with {fields}")
     return record
-
-
-def literal(value: Any) -> Any:
-    """Parse a list or object that a table spells as text in JSON, Python or NumPy; return other values unchanged.
-
-    >>> literal('["Oslo"]'), literal("['Oslo', 'Lima']"), literal("['Oslo' 'Lima']"), literal("[0, 1)")
-    (['Oslo'], ['Oslo', 'Lima'], ['Oslo', 'Lima'], '[0, 1)')
-    """
-    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
-        return value
-    for read in (load_json, _python_value):
-        try:
-            return read(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError, tokenize.TokenError):
-            continue
-    return value
-
-
-def _python_value(text: str) -> Any:
-    """Return the value of a Python literal, or of a NumPy array of texts, which has no commas.
-
-    Raises:
-        ValueError: The text is neither; Python would join texts that follow each other without a comma.
-        SyntaxError: The text is not Python.
-    """
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.string.strip()]
-    first, *inner, last = tokens if len(tokens) > 1 else [*tokens, *tokens]
-    if inner and (first.string, last.string) == ("[", "]") and all(t.type == tokenize.STRING for t in inner):
-        return [literal_of(t.string) for t in inner]
-    if any(a.type == b.type == tokenize.STRING for a, b in pairwise(tokens)):
-        raise ValueError("texts follow each other without a comma")
-    return literal_of(text)
 
 
 def texts_of(record: Mapping[str, Any], key: str, where: str) -> list[str]:
@@ -116,3 +84,35 @@ def pairs_of(record: Mapping[str, Any], key: str, where: str, second: tuple[str,
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):  # noqa: PLR2004 - a pair
             raise DataError(f"{where}: {key} contains {pair!r:.80}; expected pairs that start with a title")
     return pairs
+
+
+def literal(value: Any) -> Any:
+    """Parse a list or object that a table spells as text in JSON, Python or NumPy; return other values unchanged.
+
+    >>> literal('["Oslo"]'), literal("['Oslo', 'Lima']"), literal("['Oslo' 'Lima']"), literal("[0, 1)")
+    (['Oslo'], ['Oslo', 'Lima'], ['Oslo', 'Lima'], '[0, 1)')
+    """
+    if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
+        return value
+    for read in (load_json, _python_value):
+        try:
+            found = read(value)
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            continue
+        return found if isinstance(found, list | dict) else value
+    return value
+
+
+def _python_value(text: str) -> Any:
+    """Return the value of a Python literal, or of a NumPy array of texts, which has no commas.
+
+    Raises:
+        ValueError: The text is neither; Python would join texts that follow each other without a comma.
+        SyntaxError: The text is not Python.
+    """
+    bare = _QUOTED.sub("''", text)
+    if re.fullmatch(r"\s*\[\s*''(?:\s+'')+\s*\]\s*", bare):
+        return [*map(literal_of, _QUOTED.findall(text))]
+    if re.search(r"''\s*''", bare):
+        raise ValueError("texts follow each other without a comma")
+    return literal_of(text)

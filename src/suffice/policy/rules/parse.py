@@ -11,7 +11,7 @@ import keyword
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 from suffice.common.syntax import parse_expression
 from suffice.errors import DataError, RuleSyntaxError, did_you_mean
@@ -371,3 +371,31 @@ def _pair_or_argument(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Tuple):
         return tuple(_number(item, text) for item in node.elts)
     return _argument(node, text)
+
+
+class Spelled(Generic[_Parsed]):
+    """A field of a frozen dataclass that accepts a value or its text, and stores the value.
+
+    Args:
+        kind: The class of the values; it may be abstract.
+        parse: Parses a text into a value.
+        default: The value of the field if none is given.
+    """
+
+    def __init__(self, kind: type[Any], parse: Callable[[str], _Parsed], default: _Parsed) -> None:
+        self._kind = kind
+        self._parse = parse
+        self._default = default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object | None, owner: type) -> _Parsed:
+        return self._default if instance is None else cast("_Parsed", vars(instance)[self._name])
+
+    def __set__(self, instance: object, value: _Parsed | str) -> None:
+        spelled = self._parse(value) if isinstance(value, str) else value
+        if not isinstance(spelled, self._kind):
+            hint = " Call it: a function is not what it returns." if callable(spelled) else ""
+            raise DataError(f"{self._name} must be a {self._kind.__name__} or its text, not {value!r}.{hint}")
+        vars(instance)[self._name] = spelled

@@ -42,19 +42,14 @@ def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
 def answered(rounds: Rounds) -> Mask:
     """Return a mask of the rounds with a non-blank answer, whose key is not empty, shape ``(..., n_rounds)``."""
     if rounds.answered is None:
-        rounds.answered = _nonblank(rounds)
+        answers = _answers(rounds)
+        given: Mask = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
+        try:
+            given[given] = ~np.asarray(_ISSPACE(np.broadcast_to(answers, given.shape)[given]), dtype=np.bool_)
+        except TypeError:  # other values, such as a NaN from a foreign table, are not answers either
+            given = np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
+        rounds.answered = given
     return rounds.answered
-
-
-def _nonblank(rounds: Rounds) -> Mask:
-    answers = _answers(rounds)
-    given = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
-    try:
-        blank = np.asarray(_ISSPACE(np.broadcast_to(answers, given.shape)[given]), dtype=np.bool_)
-    except TypeError:  # other values, such as a NaN from a foreign table, are not answers either
-        return np.asarray(_keys(rounds) != "", dtype=np.bool_) & rounds.seen
-    given[given] = ~blank
-    return given
 
 
 _ISSPACE = np.frompyfunc(
@@ -140,31 +135,12 @@ def last_of(mask: Mask) -> Positions:
 class Last(Selector):
     """The selector of the latest answer."""
 
-    def select(self, rounds: Rounds, stop: Positions) -> Positions:
-        # The stop itself nearly always has an answer; looking at the other rounds would take most of the time of a
-        # large replay.
-        stop = np.asarray(stop)
-        if stop.ndim != 1 or rounds.seen.ndim != 2:
-            return Selector.select(self, rounds, stop)
-        given = answered(_at_stop(rounds, stop))[:, 0] & (stop >= 0)
-        position = np.where(given, stop, -1)
-        if not given.all():
-            rest = rounds.derived({}).taken(lambda values: values[~given], rounds.index)
-            position[~given] = Selector.select(self, rest, stop[~given])
-        return position
-
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         del rounds
         return last_of(candidates)
 
     def __str__(self) -> str:
         return "last"
-
-
-def _at_stop(rounds: Rounds, stop: Positions) -> Rounds:
-    """Return the round at each question's stop, shape ``(n_questions, 1)``; stop -1 gives the first round."""
-    at = np.maximum(stop, 0)[:, None]
-    return rounds.derived({}).taken(lambda values: np.take_along_axis(values, at, axis=1), rounds.index[:1])
 
 
 @dataclass(frozen=True, slots=True)

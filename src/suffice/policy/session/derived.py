@@ -17,7 +17,7 @@ from suffice.policy.normalizers import ANSWER_ID, DEFAULT_NORMALIZER, normalizer
 from suffice.policy.rounds import Floats, Rounds
 from suffice.policy.signals import CUMULATED, SIGNALS, abstained_by, clean_column, cost_columns
 from suffice.policy.signals.state import DIFFICULTY, Allocation, FittedState, RationaleScore, ZScore
-from suffice.policy.signals.votes import VOTES, RunningVotes, answer_ids, vote_signal, weights_of
+from suffice.policy.signals.votes import VOTES, WEIGHT, RunningVotes, answer_ids, vote_signal, weights_of
 
 
 class Derivation:
@@ -67,7 +67,10 @@ class Derivation:
     @cached_property
     def raw_signals(self) -> tuple[str, ...]:
         """The signals that must be measured or recorded for the policy to decide, sorted."""
-        raw = {raw for name in (*self.signals, *weights_of(self.signals)) for raw in self._raws_of(name)}
+        names = {*self.signals}
+        if VOTES & names:
+            names |= weights_of(names)
+        raw = {raw for name in names for raw in self._raws_of(name)}
         return tuple(sorted(raw - set(CUMULATED) - (self._from_answers - {"abstained"}) - {"round"}))
 
     @cached_property
@@ -84,14 +87,19 @@ class Derivation:
 
     @property
     def vote_columns(self) -> dict[str, str]:
-        """The signals in `VOTES` that the policy reads, by the raw columns in which a caller may cache them."""
+        """The signals in `VOTES` that the policy reads, by the raw columns in which a caller may cache them for all policies."""
         read = sorted(VOTES & self._from_answers)
         return {self._shared_column(name): name for name in read if not weights_of([name])}
 
     def running_votes(self) -> RunningVotes:
-        """Return the counter of one question's votes, which gives `answer_column` and `vote_columns` round by round."""
-        ids = {} if self.answer_column is None else {self.answer_column: ANSWER_ID}
-        return RunningVotes({**self.vote_columns, **ids}, normalizer_of(self.normalizer))
+        """Return the counter of one question's votes, which gives `answer_column` and all signals in `VOTES` round by round."""
+        ids = set[str]() if self.answer_column is None else {ANSWER_ID}
+        names = {self._shared_column(name): name for name in sorted(VOTES & self._from_answers | ids)}
+        return RunningVotes(names, normalizer_of(self.normalizer))
+
+    def vote_weights(self, raw: Rounds) -> Floats:
+        """Return the weight of each answer in weighted votes, same shape as a raw column; NaN = it does not vote."""
+        return self._column(WEIGHT, raw)
 
     def _shared_column(self, name: str) -> str:
         return f"{name}.{self.normalizer}"

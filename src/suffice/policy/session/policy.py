@@ -29,9 +29,9 @@ from suffice.policy.calibration import CALIBRATED, Calibrator
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 from suffice.policy.rounds import Decision, Round, Rounds
 from suffice.policy.rules import Never, Rule, Selector, parse_rule, parse_selector
+from suffice.policy.rules.parse import Spelled
 from suffice.policy.rules.selectors import Best, Last
 from suffice.policy.session.derived import Derivation
-from suffice.policy.session.spelled import Spelled
 from suffice.policy.signals import CUMULATED, LOGPROB_NEEDS, REMEDIES, SIGNALS, AnswerPosition, cost_columns
 from suffice.policy.signals.state import FittedState, state_from_dict
 from suffice.policy.signals.votes import VOTES, weights_of
@@ -85,7 +85,7 @@ class Policy(Derivation, Displayed):
     max_rounds: int = 5
     calibrators: tuple[Calibrator, ...] = ()
     state: Mapping[str, FittedState] = field(default_factory=dict)
-    answer_position: AnswerPosition = field(default_factory=AnswerPosition)
+    answer_position: AnswerPosition = AnswerPosition()  # noqa: RUF009 - it is frozen
     abstain_patterns: tuple[str, ...] | None = None
     normalizer: str = DEFAULT_NORMALIZER
     depends: Mapping[str, Any] = field(default_factory=dict)
@@ -182,7 +182,8 @@ class Policy(Derivation, Displayed):
     @cached_property
     def raw_columns(self) -> tuple[str, ...]:
         """`raw_signals` and the cost columns behind `calls`, `tokens` and `seconds`."""
-        return (*self.raw_signals, *dict.fromkeys(column for name in self.signals for column in cost_columns(name)))
+        summed = [name for name in self.signals if name in CUMULATED]
+        return (*self.raw_signals, *dict.fromkeys(column for name in summed for column in cost_columns(name)))
 
     def view(self, raw: Rounds) -> Rounds:
         """Return the columns that the rule reads: rounds from `start_round` to `max_rounds`, with fitted signals.

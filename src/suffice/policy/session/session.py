@@ -412,10 +412,11 @@ class Session:
         """Return the view of the first `n` rounds; only the last one is computed, the others and the votes are cached."""
         if n:
             last = slice(0 if self.policy.answer_column else n - 1, n)
-            raw = {name: column[last] for name, column in self._columns.items()} | self._votes.columns(
-                self._answers[last]
-            )
-            latest = self.policy.view(Rounds(raw, self._index[last], self._seen[last], self._answers[last]))
+            columns = {name: column[last] for name, column in self._columns.items()}
+            raw = Rounds(columns, self._index[last], self._seen[last], self._answers[last])
+            weights = self.policy.vote_weights(raw) if self._votes.counts_weights else None
+            columns |= self._votes.columns(self._answers[last], weights)
+            latest = self.policy.view(raw)
             for name, column in latest.columns.items():
                 value = float(column[-1])
                 if name in CUMULATED and last.start:

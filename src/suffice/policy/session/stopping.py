@@ -46,12 +46,8 @@ class Stops:
 
     def cut(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
         """Return a mask of questions whose recording a rule ended before `max_rounds`, shape ``(n_questions,)``."""
-        return self._cut_among(np.arange(len(ends)), ends, max_rounds)
-
-    def _cut_among(self, questions: Positions, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
-        """Return the mask `cut` for some questions, and False for the others."""
         mask = np.zeros(len(ends), dtype=np.bool_)
-        by_rule = questions[ends[questions] == "rule"]
+        by_rule = np.flatnonzero(ends == "rule")
         last = self.view.seen[by_rule].sum(axis=-1) - 1
         mask[by_rule] = np.where(last >= 0, self.view.index[last], -1) < max_rounds
         return mask
@@ -66,7 +62,7 @@ class Stops:
             ends: The reason why each recorded trajectory has no further round, shape ``(n_questions,)``.
             max_rounds: The policy's highest round.
         """
-        return self._cut_among(np.flatnonzero(~self.fired), ends, max_rounds)
+        return self.cut(ends, max_rounds) & ~self.fired
 
     def reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> list[str]:
         """Return the reason for each question's stop, as in a live session; "unrun" if it is unknown, see `unrun`.

@@ -304,42 +304,56 @@ class RunningVotes:
     ({'lead': array([1., 0.])}, {'lead': array([1., 0., 0., 1.])})
 
     Args:
-        names: The signals, by the column that each becomes; none is a weighted vote.
+        names: The signals, by the column that each becomes.
         normalizer: Compares answers; one that groups all answers of a question at once has no running signals.
+
+    Attributes:
+        counts_weights: True if a signal counts each answer by its weight.
     """
 
     def __init__(self, names: Mapping[str, str], normalizer: Normalizer) -> None:
         self._names = {} if isinstance(normalizer, Grouping) else dict(names)
         self._normalizer = normalizer
         self._answers: list[Any] = []
+        self._weighted = {name for name in self._names.values() if weights_of([name])}
+        self.counts_weights = bool(self._weighted)
 
     def _begin(self) -> None:
         self._answers = []
         self._ids: list[float] = []
         self._known: dict[str, int] = {}
-        self._tally = _VoteTally(1)
+        self._tally, self._weighed = _VoteTally(1), _VoteTally(1)
         self._values: dict[str, list[float]] = {name: [] for name in self._names.values()}
 
-    def columns(self, answers: Sequence[Any] | npt.NDArray[np.object_]) -> dict[str, Floats]:
-        """Return the columns after each answer, shape ``(n_rounds,)``; answers as before are not counted again."""
+    def columns(
+        self, answers: Sequence[Any] | npt.NDArray[np.object_], weights: Floats | None = None
+    ) -> dict[str, Floats]:
+        """Return the columns after each answer, shape ``(n_rounds,)``; answers as before are not counted again.
+
+        Args:
+            answers: All answers so far, None where missing.
+            weights: The weight of each, shape ``(n_rounds,)``, if a signal counts weights; an answer with NaN does not vote.
+        """
         if self._names:
             n_known = len(self._answers)
             if not n_known or n_known > len(answers) or self._answers[-1] != answers[n_known - 1]:
                 self._begin()
-            for answer in answers[len(self._answers) :]:
-                self._add(answer)
+            for r in range(len(self._answers), len(answers)):
+                self._add(answers[r], None if weights is None else weights[r : r + 1])
         return {column: np.array(self._values[name]) for column, name in self._names.items()}
 
-    def _add(self, answer: Any) -> None:
+    def _add(self, answer: Any, weight: Floats | None) -> None:
         key = self._normalizer(answer) if isinstance(answer, str) else None
         self._answers.append(answer)
         self._ids.append(math.nan if key is None else float(self._known.setdefault(key, len(self._known))))
         ids = np.array(self._ids[-1:])
         joins = _joins_now(self._tally, ids)
         self._tally.add(ids)
+        if self.counts_weights:
+            self._weighed.add(ids, weight)
         for name, values in self._values.items():
             if name in _FROM_COUNTS:
-                value = self._tally.value(_FROM_COUNTS[name])
+                value = (self._weighed if name in self._weighted else self._tally).value(_FROM_COUNTS[name])
             elif name == "vote_joins":
                 value = joins
             else:  # depends on the answers of this window, or on the last two

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,11 @@ from suffice.verdicts.decisions.figures import (
     candidate_columns,
     candidate_figures,
     change_of,
+    dominating_label,
+    rivals_text,
     twin_table,
 )
 from suffice.verdicts.decisions.notes import taken_back_text
-from suffice.verdicts.decisions.rivals import dominating_label, rivals_text
 from suffice.verdicts.decisions.steps import Spending, worth_of
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.decisions.trial_file import trial_from_dict, trial_to_dict
@@ -49,6 +51,7 @@ release would wrongly assume the same of this one.
 _READ = (1, 2, VERSION)
 
 _MOST_ROWS = 5
+_UNKNOWN_NUMBER = "Record more questions; how many more cannot be said yet."
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -106,36 +109,39 @@ class Advice(Result):
     @property
     def policy(self) -> Policy | None:
         """The policy to deploy; None unless the advice is to change the loop."""
-        if self.verdict != "do it":
+        trial = self.trial
+        if trial.verdict != "do it":
             return None
-        assert self.chosen is not None
-        policy, trial = self.trial.candidates[self.chosen], self.trial
-        decision = {"metric": trial.metric, "max_loss": trial.max_loss, "alpha": trial.alpha, "questions": self.n}
+        assert trial.chosen is not None
+        policy, n = trial.candidates[trial.chosen], trial.totals.n
+        decision = {"metric": trial.metric, "max_loss": trial.max_loss, "alpha": trial.alpha, "questions": n}
         seen = trial.tune | trial.counted
         return replace(policy, provenance={**policy.provenance, **seen.to_dict(), "decision": decision})
 
-    @property
+    @cached_property
     def sentence(self) -> str:
         """The advice, beginning with a verb, and the treatment of questions with missing data."""
         trial = self.trial
         said = (
             _verdict_text(trial)
-            if self.n or trial.labels is None
+            if trial.totals.n or trial.labels is None
             else "Not enough data: the first question needs a label."
         )
         if trial.verdict == "cannot be judged":
             return said
         missing = [taken_back_text(trial) if trial.verdict == "do it" else ""]
-        missing += [failed_text(trial.totals.failed, left_out=False)]
+        if trial.totals.failed:
+            missing.append(failed_text(trial.totals.failed, left_out=False))
         if trial.totals.unexplained:
             missing.append(
-                f"{trial.unexplained}, so they count at their worst; if your loop stopped there by itself, import with --ended rule"
+                f"{trial.unexplained}: what they would have answered later is unknown, and counts at its worst; if your loop stopped there by "
+                "itself, import with --ended rule"
             )
         if trial.chosen is not None:
-            unknown = float(trial.totals.open[trial.chosen]) / (max(self.n, 1) * trial.by_labels)
-            text = open_text(unknown)
-            missing.append(f"In all, {text.replace('that', 'the', 1)}" if text else "")
-        if trial.labels is not None and self.n:
+            unknown = float(trial.totals.open[trial.chosen]) / (max(trial.totals.n, 1) * trial.by_labels)
+            if unknown > 0:
+                missing.append(f"In all, {open_text(unknown).replace('that', 'the', 1)}")
+        if trial.labels is not None and trial.totals.n:
             missing += self._labels_texts()
         if trial.leave_out_failed:
             missing.append("Questions that failed are left out, as declared")
@@ -146,7 +152,7 @@ class Advice(Result):
         trial, n = self.trial, len(self.to_label)
         nothing = "No label so far" if self.to_label else "No label was needed"
         used = nothing if not trial.labels else f"{counted(trial.labels, 'label')} judged"
-        texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if self.n else []
+        texts = [f"{used}: where answers equal those of the full run, nothing is lost"] if trial.totals.n else []
         if trial.metric == PREFERENCE:
             texts.append(
                 "A loss is here the share of questions in which the full run's answer is better, less the share in which it is worse"
@@ -157,14 +163,14 @@ class Advice(Result):
                 f"is scaled to the whole, and the bets are against a loss of {100 * trial.bound:.3g} points by these labels"
             )
         if self.asks_for is None:
-            if self.chosen is None:  # the verdict says already that more questions are needed
+            if trial.chosen is None:  # the verdict says already that more questions are needed
                 return texts
-            needed = trial.questions_needed(self.chosen)
+            needed = trial.questions_needed(trial.chosen)
             many = f", on about {range_text(needed)} more questions than these, should do" if needed else " may do"
-            return texts + [f"A decision of its own{many}"] * (self.verdict == "not enough data")
+            return texts + [f"A decision of its own{many}"] * (trial.verdict == "not enough data")
         asked = trial.candidates[self.asks_for].label
-        needed = trial.questions_needed(self.asks_for) if self.n else None
-        if self.verdict == "do it":
+        needed = trial.questions_needed(self.asks_for) if trial.totals.n else None
+        if trial.verdict == "do it":
             return [*texts, f"To test {asked}, too, label the next of {counted(n, 'question')}"]
         if needed is None or needed[1] >= self.n_left:
             return [
@@ -189,19 +195,19 @@ class Advice(Result):
         worth = None if self.trial.unjudged else self.worth
         return [about for about in (worth, self.spending) if about is not None]
 
-    def _rows(self) -> list[int]:
-        """Return the positions of the candidates in the short table: the advised one, its rival, then others in order."""
-        wanted = [place for place in (self.chosen, self.trial.rival) if place is not None]
+    def table(self) -> Table:
+        """Return a table of the current loop, the advised candidate, its rival and its neighbours: at most five rows."""
+        wanted = [place for place in (self.trial.chosen, self.trial.rival) if place is not None]
         sequence = list(self.trial.sequence)
-        if self.chosen in sequence:  # a reader will ask next about the neighbours of the advised candidate
-            at = sequence.index(self.chosen)
+        if self.trial.chosen in sequence:  # a reader will ask next about the neighbours of the advised candidate
+            at = sequence.index(self.trial.chosen)
             sequence.sort(key=lambda place: abs(self.trial.sequence.index(place) - at))
         rest = [*sequence, *range(len(self.trial.candidates))]
         rows = list(dict.fromkeys([*wanted, *rest]))[: _MOST_ROWS - 1]
         costs = self.trial.totals.costs[self.trial.cost]
-        return sorted(rows, key=lambda place: -costs[place])
+        return self._table(sorted(rows, key=lambda place: -costs[place]), "What you have, and what you could do")
 
-    @property
+    @cached_property
     def figures(self) -> list[CandidateFigures]:
         """The figures of each candidate, in their order."""
         return candidate_figures(self.trial)
@@ -219,30 +225,28 @@ class Advice(Result):
             return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"
 
-    def table(self) -> Table:
-        """Return a table of the current loop, the advised candidate and its neighbours: at most five rows."""
-        return self._table(self._rows(), "What you have, and what you could do")
-
     def tables(self) -> list[Table]:
         """Return the short table, and one table with all candidates."""
         costs = self.trial.totals.costs[self.trial.cost]
         everything = sorted(range(len(self.trial.candidates)), key=lambda place: -costs[place])
-        twins, spent = twin_table(self.figures, self.trial), [about.table() for about in self._money]
-        return [self.table(), *spent, self._table(everything, "Every candidate"), *([] if twins is None else [twins])]
+        tables = [self.table(), *(about.table() for about in self._money), self._table(everything, "Every candidate")]
+        if self.trial.twinned and (twins := twin_table(self.figures, self.trial)) is not None:
+            tables.append(twins)
+        return tables
 
     def _table(self, places: Iterable[int], title: str) -> Table:
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
-        have = (self.now, spent, None, value, None, "advised" if self.verdict == "keep what you have" else "", "")
+        have = (self.now, spent, None, value, None, "advised" if trial.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
         n_others = len(trial.tune.ids) if trial.tuned is None else trial.tuned
         others = f", {n_others:,} others fitted the candidates" if n_others else ""
-        heading = f"{title}: {counted(self.n, 'question')} judge{others}"
-        columns = candidate_columns(trial)
-        if trial.labels is not None:  # labels tell how much is lost, and not how good the answers are
-            shown = [at for at, column in enumerate(columns) if column.name != trial.metric]
-            columns, rows = tuple(columns[at] for at in shown), tuple(tuple(row[at] for at in shown) for row in rows)
-        return Table(title=heading, columns=columns, rows=rows, notes=self.notes)
+        heading = f"{title}: {counted(trial.totals.n, 'question')} judge{others}"
+        table = Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
+        if trial.labels is None:
+            return table
+        # Labels tell how much is lost, and not how good the answers are.
+        return table.with_columns([at for at, column in enumerate(table.columns) if column.name != trial.metric])
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values for `Advice.from_dict`."""
@@ -252,10 +256,10 @@ class Advice(Result):
                 "format": FORMAT,
                 "version": VERSION,
                 "suffice": __version__,
-                "verdict": self.verdict,
+                "verdict": trial.verdict,
                 "sentence": self.sentence,
-                "n": self.n,
-                "unjudged": self.trial.unjudged,
+                "n": trial.totals.n,
+                "unjudged": trial.unjudged,
                 "rounds_text": self.rounds_text,
                 "policy": None if policy is None else policy.to_dict(),
                 "dominated_by": dominating_label(trial),
@@ -348,7 +352,10 @@ def _verdict_text(trial: Trial) -> str:
             f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
             f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
-    more = "" if trial.labels is not None else f" {_more_text(trial.questions_needed(place))}"
+    more = ""
+    if trial.labels is None:
+        needed = trial.questions_needed(place)
+        more = f" Record about {range_text(needed)} more questions." if needed else f" {_UNKNOWN_NUMBER}"
     if place in trial.waiting_for:
         rest = f"{_waiting_text(trial, place, f'{judges} would rule out a loss of {points}')}{more}"
     else:
@@ -386,12 +393,6 @@ def _small_text(trial: Trial) -> str:
         return ""
     best = max(small, key=lambda place: saving[place])
     return f"; within them {trial.candidates[best].label} saved most, {100 * saving[best]:.1f} %"
-
-
-def _more_text(needed: tuple[int, int] | None) -> str:
-    if needed:
-        return f"Record about {range_text(needed)} more questions."
-    return "Record more questions; how many more cannot be said yet."
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -134,13 +134,9 @@ class AnswerCounts:
         """True if the answers of more than a few questions differ between rounds, or were not recorded."""
         return self.differing + self.questions - self.answered > _MOST_UNREAD * self.questions
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AnswerCounts:
-        """Read the counts that `to_dict` wrote."""
+        """Read the counts of a decision file."""
         numbers: dict[str, Any] = {
             item.name: (float if item.type == "float" else int)(data.get(item.name, 0)) for item in fields(cls)
         }

@@ -18,24 +18,22 @@ from suffice.evaluation.replay.outcomes import abandoned, has_outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.metrics import METRICS
-from suffice.policy.rules import MajorityOfSamples, Rule, Selector, fixed_k
+from suffice.policy.rules import NAMED_RULES, MajorityOfSamples, Rule, Selector, fixed_k, parse_rule, signal
 from suffice.policy.rules.algebra import Threshold
 from suffice.policy.rules.named import WINDOWS, adaptive_consistency, esc, rasc, settled
 from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, refuse_untried
+from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, begins_closed_book, is_of_steps, refuse_untried
 from suffice.recordings.schema import RETURNED, cost_column
 from suffice.verdicts.decisions.gates import (
     RETRIEVALS,
-    begins_closed_book,
     gate_of,
     gate_rules,
     give_up_rules,
-    is_closed_book,
 )
-from suffice.verdicts.decisions.steps import LEAST_SAVING, is_of_steps, knows_spending, spent_by_step, step_rules
+from suffice.verdicts.decisions.steps import LEAST_SAVING, knows_spending, spent_by_step, step_rules
 
 CHECK_ERROR = "check_error"
 """The signal of loops whose drafts a check reads."""
@@ -59,6 +57,7 @@ _PUBLISHED = {
     adaptive_consistency(): "one answer wins with posterior probability 0.95",
     rasc(): "the reasoning of 5 answers has a score of 0.5",
 }
+_LabelledRule = tuple[str, Rule]
 _LONG_NUMBER = re.compile(r"-?\d*\.\d{5,}(?:e-?\d+)?")
 _QUANTILES = (0.25, 0.5)
 """Thresholds for the drafts' distance as quantiles over the rounds of tune questions, since its scale depends on the embedder."""
@@ -92,7 +91,8 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
     if attempts := attempts_of(recording):
         refuse_untried(recording, recording.failed)
         result |= {"cost": "money", "baseline": f"{attempts[-1]}{ALONE}"}
-    if _has_priced_trials(recording):  # a chain is one call, however long it is
+    of_thoughts = cost_column(TRIAL, "calls") in recording.names("cost")
+    if of_thoughts and _has_priced_trials(recording):  # a chain is one call, however long it is
         result["cost"] = "tokens"
     if begins_closed_book(recording) and int(recording.index[-1]) == 1:  # only retrieval can be saved
         result["cost"] = RETRIEVALS
@@ -100,9 +100,7 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
 
 
 def _has_priced_trials(recording: Recording) -> bool:
-    """Return whether rounds are checkpoints of chains of thought, and the tokens of thinking and of each trial answer are known."""
-    if cost_column(TRIAL, "calls") not in recording.names("cost"):
-        return False
+    """Return whether the tokens of thinking and of each trial answer are known at the checkpoints of chains of thought."""
     for component in ("generator", TRIAL):
         names = [cost_column(component, kind) for kind in ("uncached_tokens", "output_tokens")]
         asked = recording.seen & ~recording.failed[:, None] & (recording.column(cost_column(component, "calls")) > 0)
@@ -116,8 +114,6 @@ def _has_priced_trials(recording: Recording) -> bool:
 def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price] | None) -> None:
     """Raise a `DataError` if the last model of an escalation, which differences are taken from by default, is not the dearest one."""
     models = attempts_of(recording)
-    if not models:
-        return
     recording = PreparedRecording.of(recording).recording  # without questions that failed
     spent, unit = spent_by_step(recording, prices)
     if spent is None or unit != "USD":
@@ -153,7 +149,7 @@ def candidates(
         selector: The selector of all candidates.
         highest: The highest round of all questions; tune questions alone may be shorter.
         start_round: The first round of the loop.
-        signals: Columns that are a confidence in the answer of round 0, an attempt or a run; see `gate_rules` and `give_up_rules`.
+        signals: Columns that are a confidence in the answer of a round, an attempt or a run; see `gate_rules` and `give_up_rules`.
     """
     models = attempts_of(tune)
     policies = [
@@ -170,20 +166,21 @@ def candidates(
         ]
     success = abandoned(metric)
     read = give_up_rules(tune, success, signals) if success else gate_rules(tune, metric, signals)
-    first = 1 if success or models else 0
+    first = 1 if success or models else 0 if begins_closed_book(tune) else start_round
     policies += [
         policy_for(tune, rule, max_rounds=highest, start_round=first, selector=selector, name=label)
         for label, rule in read
     ]
     untried: dict[str, list[str]] = {}
-    for rule in _votes(tune, highest) if tune.independent else _rules(tune):
-        own = RascAnswer() if rule == _RASC and selector == MajorityOfSamples() else selector
+    known = {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
+    for label, rule in _votes(tune, highest) if tune.independent else _rules(tune, known):
+        own = RascAnswer() if label == _RASC and selector == MajorityOfSamples() else selector
         try:
-            policies.append(_fitted_policy(tune, rule, metric, own, start_round))
+            policies.append(_fitted_policy(tune, (label, rule), metric, own, start_round))
         except SufficeError as error:
-            untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(rule)
+            untried.setdefault(str(error).split(":", maxsplit=1)[0].rstrip("."), []).append(label)
     notes = [f"not tried: {', '.join(rules)}, because {reason}" for reason, rules in untried.items()]
-    lacking = [name for name in _OPTIONAL_SIGNALS if name not in _signals_with_values(tune)]
+    lacking = [name for name in _OPTIONAL_SIGNALS if name not in known]
     if lacking and not (tune.independent or is_of_steps(tune)):
         notes.append(f"rules whose signals the log lacks were not tried. These are: {', '.join(lacking)}")
     return tuple(policies), tuple(notes)
@@ -198,6 +195,8 @@ def change_text(policy: Policy, highest: int | None) -> str:
     ('stop when answer_stable >= 1', 'stop by tasr')
     >>> change_text(Policy(rule="lead(3)", selector="majority_of_samples"), 10)
     'stop asking when one answer leads by 3'
+    >>> change_text(Policy(rule=fixed_k(3), max_rounds=3, depends={"every": 256, "trial_tokens": 32}), 5)
+    'lower the budget of thought to 768 tokens'
 
     Args:
         policy: A candidate.
@@ -208,8 +207,11 @@ def change_text(policy: Policy, highest: int | None) -> str:
     if is_closed_book(policy):
         return "never retrieve, and answer from round 0"
     if is_fixed_budget(policy):
-        if (tokens := _budget(policy)) is not None:
-            return f"lower the budget of thought to {tokens:,} tokens"
+        every, is_counted = policy.depends.get("every"), policy.depends.get("boundary", "tokens") == "tokens"
+        if (
+            "trial_tokens" in policy.depends and is_counted and isinstance(every, int)
+        ):  # checkpoints every so many tokens
+            return f"lower the budget of thought to {policy.max_rounds * every:,} tokens"
         return f"lower the cap{'' if highest is None else f' from {highest}'} to {policy.max_rounds}"
     gate = gate_of(policy)
     if gate is not None:
@@ -236,17 +238,6 @@ def _escalation_change(policy: Policy) -> str:
     return f"accept an answer {'by' if policy.label.isidentifier() else 'when'} {policy.label}"
 
 
-def _budget(policy: Policy) -> int | None:
-    """Return the tokens of thought that a cap on checkpoints allows; None if checkpoints are not every so many tokens.
-
-    >>> _budget(Policy(rule=fixed_k(3), max_rounds=3, depends={"every": 256, "trial_tokens": 32}))
-    768
-    """
-    every = policy.depends.get("every")
-    is_even = "trial_tokens" in policy.depends and policy.depends.get("boundary", "tokens") == "tokens"
-    return policy.max_rounds * every if is_even and isinstance(every, int) else None
-
-
 def is_fixed_budget(policy: Policy) -> bool:
     """Return whether a candidate only lowers the loop's cap, or never retrieves.
 
@@ -254,6 +245,11 @@ def is_fixed_budget(policy: Policy) -> bool:
     (True, False)
     """
     return policy.rule == fixed_k(policy.max_rounds) or is_closed_book(policy)
+
+
+def is_closed_book(policy: Policy) -> bool:
+    """Return whether a policy always answers from round 0."""
+    return policy.start_round == 0 and policy.rule == fixed_k(0)
 
 
 def is_vote(policy: Policy) -> bool:
@@ -281,53 +277,57 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
     return f"stop asking when {rule}"
 
 
-def _votes(tune: Recording, highest: int) -> Iterator[str]:
-    """Yield the texts of the rules that stop a vote among at most `highest` samples."""
-    yield f"settled({highest})"
-    yield from (f"lead({k})" for k in _LEADS if k < highest)
-    yield "adaptive_consistency"
-    yield from (f"esc({size})" for size in _WINDOWS if size < highest)
+def _named(name: str, *numbers: float) -> _LabelledRule:
+    """Return a published rule with these numbers, after its text.
+
+    >>> _named("lead", 3)[0], _named("margin", 0.5)[0]
+    ('lead(3)', 'margin(0.5)')
+    """
+    arguments = ", ".join(f"{number:d}" if isinstance(number, int) else f"{number:g}" for number in numbers)
+    return f"{name}({arguments})" if numbers else name, NAMED_RULES[name].build(*map(float, numbers))
+
+
+def _votes(tune: Recording, highest: int) -> Iterator[_LabelledRule]:
+    """Yield the rules that stop a vote among at most `highest` samples."""
+    yield _named("settled", highest)
+    yield from (_named("lead", k) for k in _LEADS if k < highest)
+    yield _named("adaptive_consistency")
+    yield from (_named("esc", size) for size in _WINDOWS if size < highest)
     if "text" in tune.table.column_names:
-        yield _RASC
+        yield _named(_RASC)
 
 
-def _signals_with_values(tune: Recording) -> set[str]:
-    """Return the signals that are defined in at least one round."""
-    return {name for name in tune.names("signal") if np.isfinite(tune.column(name)).any()}
-
-
-def _rules(tune: Recording) -> Iterator[str]:
-    """Yield the text of each candidate rule whose signals were recorded."""
-    columns = _signals_with_values(tune)
+def _rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
+    """Yield each candidate rule that reads these signals, those with a value in some round."""
     if is_of_steps(tune):
-        yield from step_rules(tune)
+        yield from ((text, parse_rule(text)) for text in step_rules(tune))
         return
     if "answer_stable" in columns:
-        yield "answer_stable"
-        yield "stable_twice"
-    yield from ("similar",) if "answer_f1_previous" in columns else ()
+        yield _named("answer_stable")
+        yield _named("stable_twice")
+    yield from [_named("similar")] if "answer_f1_previous" in columns else []
     if "answer_margin" in columns:
         if "answer_stable" in columns:
-            yield "tasr"
-        yield from (f"margin({threshold})" for threshold in _PROBABILITIES)
+            yield _named("tasr")
+        yield from (_named("margin", threshold) for threshold in _PROBABILITIES)
     if "thinking_tokens" in columns:
         yield from _thinking_rules(tune, columns)
     if "critic_approved" in columns:
-        yield "critic_only"
+        yield _named("critic_only")
     if CHECK_ERROR in columns:
-        yield f"{CHECK_ERROR} <= 0"
-        yield from (f"checked({k})" for k in _CHECKED)
-        yield "loopgain(0)"
+        yield f"{CHECK_ERROR} <= 0", signal(CHECK_ERROR) <= 0
+        yield from (_named("checked", k) for k in _CHECKED)
+        yield _named("loopgain", 0)
     if "semantic_distance" in columns:
         distances = tune.column("semantic_distance")
         quantiles = np.quantile(distances[np.isfinite(distances)], _QUANTILES)
         thresholds = sorted({float(f"{value:.3g}") for value in quantiles})
-        yield from (f"semantic({threshold:g}, 1)" for threshold in thresholds if threshold > 0)
+        yield from (_named("semantic", threshold, 1) for threshold in thresholds if threshold > 0)
     if "p_known" in columns and int(tune.index[0]) == 0:
-        yield from (f"p_known > {threshold}" for threshold in _PROBABILITIES)
+        yield from ((f"p_known > {threshold}", signal("p_known") > threshold) for threshold in _PROBABILITIES)
 
 
-def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
+def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
     """Yield the rules that stop a chain of thought; budgets of tokens only if they differ from budgets of checkpoints."""
     tokens = tune.column("thinking_tokens")
     ended = np.arange(tokens.shape[1]) == tune.seen.sum(axis=1)[:, None] - 1
@@ -335,24 +335,27 @@ def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[str]:
     known = inside[:, np.isfinite(inside).any(axis=0)]
     if known.size and (np.nanmax(known, axis=0) > np.nanmin(known, axis=0)).any():
         budgets = np.quantile(known[np.isfinite(known)], _BUDGETS)
-        yield from (f"token_budget({budget:.0f})" for budget in dict.fromkeys(budgets.tolist()))
+        yield from (_named("token_budget", round(budget)) for budget in dict.fromkeys(budgets.tolist()))
     if {"answer_stable", "trial_hesitates"} <= set(columns):
-        yield from ("dynasor(2)", "dynasor(3)")
+        yield from (_named("dynasor", n) for n in (2, 3))
     if "answer_logprob_mean" in columns:
-        yield from (f"deer({confidence})" for confidence in _CONFIDENCES)
+        yield from (_named("deer", confidence) for confidence in _CONFIDENCES)
     if "p_settled" in columns:
-        yield from (f"lynx({confidence})" for confidence in _CONFIDENCES)
+        yield from (_named("lynx", confidence) for confidence in _CONFIDENCES)
 
 
-def _fitted_policy(tune: Recording, rule: str, metric: str, selector: Selector, start_round: int) -> Policy:
-    """Return the rule as a policy with all fitted state, fitted on tune questions."""
-    draft = policy_for(tune, rule, selector=selector)
+def _fitted_policy(
+    tune: Recording, labelled: _LabelledRule, metric: str, selector: Selector, start_round: int
+) -> Policy:
+    """Return a rule as a policy with all fitted state, fitted on tune questions."""
+    label, rule = labelled
+    draft = policy_for(tune, rule, name=label, selector=selector)
     if any(map(draft.unfitted, draft.signals)):
         from suffice.evaluation.replay import calibrate
 
         # The defaults of `calibrate`, so that a rule with the same name is the same policy everywhere.
         target = "em" if metric in METRICS and has_outcome(tune, "em") else metric
-        draft, _ = calibrate(tune, rule=rule, target=target, selector=selector)
+        draft, _ = calibrate(tune, rule=label, target=target, selector=selector)
         # The trial stores the tune questions once for all candidates, so the policies need not.
         draft = replace(draft, provenance={})
     draft = replace(draft, start_round=min(draft.start_round, start_round))

@@ -17,8 +17,7 @@ from suffice.evaluation.replay.charts import (
     legend_entry,
     point_layer,
 )
-from suffice.verdicts.decisions.figures import CandidateFigures
-from suffice.verdicts.decisions.rivals import budgets_hull
+from suffice.verdicts.decisions.figures import CandidateFigures, budgets_hull
 from suffice.verdicts.decisions.trial import Trial
 
 _COLOURS = {

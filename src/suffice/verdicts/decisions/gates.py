@@ -16,7 +16,8 @@ from suffice.policy.rules.algebra import Patience
 from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import attempts_of
+from suffice.recordings.runs import attempts_of, begins_closed_book
+from suffice.recordings.schema import is_confidence_name
 
 RETRIEVALS = "retrievals"
 """The cost that these candidates save: one for every round after round 0."""
@@ -27,6 +28,9 @@ _USUAL = ("p_known", "answer_margin", "verbal_confidence")
 _OF_ATTEMPTS = (*_USUAL, "verifier_score", "information_score")
 """Signals that accept an attempt without being named."""
 
+_OF_ROUNDS = (0.25, 0.5, 0.75)
+"""Shares of the rounds of tune questions in which the confidences of a loop's rounds are high enough to stop."""
+
 _GIVEN_UP = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 """Shares of the steps before the last in which a rule that gives up fires."""
 
@@ -34,47 +38,67 @@ _SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the tune questions that a gate's thresholds answer from round 0."""
 
 _DIGITS = 3
+_NAMED = 5
+"""The most columns that a note names."""
 _AT_ROUND_0 = signal("round") < 1
-
-
-def begins_closed_book(recording: Recording) -> bool:
-    """Return whether a recording has a round 0, the model alone, before the rounds with evidence."""
-    return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
 
 
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
     """Return the rules that may answer from round 0, each with its label: always, or where a confidence is high.
 
-    Those of an escalation may accept the answer of any attempt.  The direction of a confidence and its thresholds are
-    fitted on tune questions: high values count as confident, unless questions that the first round answers worse have
-    higher ones.
+    Those of an escalation may accept the answer of any attempt, and those of a loop without round 0 that of any round.  The
+    direction of a confidence and its thresholds are fitted on tune questions: high values count as confident, unless
+    worse answers have higher ones.
 
     Raises:
-        DataError: A named column does not exist, is not numeric, or has one value or none at round 0.
+        DataError: A named column does not exist, is not numeric, or has one value or none where it decides.
     """
     attempts = attempts_of(tune)
     if not (attempts or begins_closed_book(tune)):
-        if named:
-            raise DataError(
-                f"{named[0]!r} cannot decide whether to retrieve, because this recording has no round 0, the answer of the model "
-                "alone. Record it (suffice record --round-zero); of a log, suffice import --first-round 0 reads the first round so. "
-                "To accept one of several models' answers, import their order (--column round=model:SMALL,LARGE); to give runs up, "
-                "name their success (--metric 'abandon(NAME)')"
-            )
-        return []
+        return _round_rules(tune, metric, named)
     rules = [] if attempts else [("closed_book", fixed_k(0))]
     usual = [name for name in (_OF_ATTEMPTS if attempts else _USUAL) if name in tune.names("signal")]
-    for name in dict.fromkeys([*named, *usual]):
+    for name in dict.fromkeys([*named, *usual, *own_confidences(tune)]):
         values = _confidence(tune, name, required=name in named)
         known = np.isfinite(values)
         if len(np.unique(values[known])) > 1:
             rules += [(str(rule), rule) for rule in _thresholds(tune, metric, name, values)]
         elif name in named:
-            raise DataError(
-                f"{name!r} has {'one value only' if known.any() else 'no value'} at round {tune.index[0]} of the tune questions, so it cannot "
-                "tell the questions apart: name another column"
-            )
+            raise _one_value(name, f"at round {tune.index[0]}", is_known=bool(known.any()))
     return rules
+
+
+def own_confidences(recording: Recording) -> list[str]:
+    """Return the log's own numbers that are a confidence by their names, which are tried without being named."""
+    own = [name for name in recording.names("signal") if name not in SIGNALS or name == "verbal_confidence"]
+    return [name for name in own if is_confidence_name(name)]
+
+
+def _round_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
+    """Return the rules that stop at the first round in which a confidence is high, each with its label."""
+    if tune.independent:
+        if named:
+            raise DataError(
+                f"{named[0]!r} cannot stop independent samples, which have no order and are put to a vote: leave --signal out (signals=())"
+            )
+        return []
+    rules, scores = [], outcome(tune, metric)
+    for name in dict.fromkeys([*named, *own_confidences(tune)]):
+        _confidence(tune, name, required=name in named)
+        values = np.where(tune.seen, tune.column(name).astype(np.float64), np.nan)
+        known = values[np.isfinite(values)]
+        if len(np.unique(known)) > 1:
+            rules += [(str(rule), rule) for rule in _beyond(name, known, _OF_ROUNDS, falls=_falls(values, scores))]
+        elif name in named:
+            raise _one_value(name, "in all rounds", is_known=known.size > 0)
+    return rules
+
+
+def _one_value(name: str, where: str, *, is_known: bool) -> DataError:
+    return DataError(
+        f"{name!r} has {'one value only' if is_known else 'no value'} {where} of the tune questions, so it cannot tell the questions apart: "
+        "name another column"
+    )
 
 
 def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
@@ -103,11 +127,6 @@ def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[t
     return rules
 
 
-def is_closed_book(policy: Policy) -> bool:
-    """Return whether a policy always answers from round 0."""
-    return policy.start_round == 0 and policy.rule == fixed_k(0)
-
-
 def gate_of(policy: Policy) -> Rule | None:
     """Return the rule by which a policy answers from round 0, without the condition that it is round 0; None if it has none."""
     if policy.start_round != 0:
@@ -117,12 +136,19 @@ def gate_of(policy: Policy) -> Rule | None:
     return policy.rule if policy.max_rounds == 1 or reads_round_0(policy.rule) else None
 
 
-def unnamed_columns(recording: Recording, named: Sequence[str]) -> list[str]:
-    """Return numeric columns of the log that vary at round 0 and may be a confidence, but are not read as one."""
-    if not (begins_closed_book(recording) or attempts_of(recording)):
-        return []
+def gate_notes(recording: Recording, named: Sequence[str]) -> list[str]:
+    """Return a note on numeric columns that vary at round 0 and may be a confidence, but are not read as one."""
     own = [name for name in recording.names("signal") if name not in SIGNALS]
-    return [name for name in [*own, *recording.names("label")] if name not in named and _varies(recording, name)]
+    names = [
+        name
+        for name in [*own, *recording.names("label")]
+        if name not in {*named, *own_confidences(recording)} and _varies(recording, name)
+    ]
+    if not names:
+        return []
+    what = "the answer of an attempt" if attempts_of(recording) else "round 0's answer"
+    others = f" (or {', '.join(names[1:_NAMED])})" if names[1:] else ""
+    return [f"if the log has a confidence in {what}, --signal {names[0]}{others} tries thresholds of it, too"]
 
 
 def _varies(recording: Recording, name: str) -> bool:
@@ -158,15 +184,23 @@ def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
 def _thresholds(tune: Recording, metric: str, name: str, values: Floats) -> list[Rule]:
     """Return one rule for each threshold, in the direction that the tune questions show."""
     scores = outcome(tune, metric)[:, 0]
-    both = np.isfinite(values) & np.isfinite(scores)
-    falls = bool(both.sum() > 1 and np.cov(values[both], scores[both])[0, 1] < 0)
-    known = values[np.isfinite(values)]
-    limits = _limits(known, _SHARES, falls=falls)
-    answers_all = known.max() if falls else known.min()
-    rules = [signal(name) <= limit if falls else signal(name) >= limit for limit in limits if limit != answers_all]
+    rules = _beyond(name, values[np.isfinite(values)], _SHARES, falls=_falls(values, scores))
     if not attempts_of(tune) and int(tune.index[-1]) > 1 and np.isfinite(tune.column(name)[:, 1:]).any():
         rules = [rule & _AT_ROUND_0 for rule in rules]  # the gate decides at round 0 alone
     return rules
+
+
+def _falls(values: Floats, scores: Floats) -> bool:
+    """Return whether worse answers have higher values of a signal."""
+    both = np.isfinite(values) & np.isfinite(scores)
+    return bool(both.sum() > 1 and np.cov(values[both], scores[both])[0, 1] < 0)
+
+
+def _beyond(name: str, known: Floats, shares: Sequence[float], *, falls: bool) -> list[Rule]:
+    """Return a rule for each threshold of a signal that not all of its values reach."""
+    reached_by_all = known.max() if falls else known.min()
+    limits = [limit for limit in _limits(known, shares, falls=falls) if limit != reached_by_all]
+    return [signal(name) <= limit if falls else signal(name) >= limit for limit in limits]
 
 
 def _limits(known: Floats, shares: Sequence[float], *, falls: bool) -> list[float]:

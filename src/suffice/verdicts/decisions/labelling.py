@@ -278,10 +278,10 @@ def check_asking(selector: str, baseline: str, metric: str, *, samples: bool) ->
         )
 
 
-def checked_noise(noise: float | None, *, of_labels: bool) -> float | None:
-    """Return the declared share of wrong labels; raise a `DataError` if it is none, or no labels judge."""
-    if noise is None or (of_labels and 0 <= noise < 0.5):  # noqa: PLR2004 - the throw of a coin
-        return noise
+def check_noise(noise: float, *, of_labels: bool) -> None:
+    """Raise a `DataError` if the declared share of wrong labels is none, or no labels judge."""
+    if of_labels and 0 <= noise < 0.5:  # noqa: PLR2004 - the throw of a coin
+        return
     if not of_labels:
         raise DataError(
             f"label_noise is {noise!r}, and no labels judge here: give them (--ask FILE, labels=...), or leave the option out"

@@ -18,12 +18,11 @@ from suffice.evaluation.replay.baselines import Run, recorded_run
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.prepared import PreparedRecording, answering_like
 from suffice.evaluation.replay.prices import Price
-from suffice.evaluation.replay.references import baseline_policy
 from suffice.policy.rounds import Floats, Mask, Positions
 from suffice.policy.session import Policy
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import ALONE
-from suffice.verdicts.decisions.gates import RETRIEVALS, begins_closed_book
+from suffice.recordings.runs import ALONE, begins_closed_book
+from suffice.verdicts.decisions.gates import RETRIEVALS
 from suffice.verdicts.losses import Baseline, LossAccount, Questions
 
 SAVABLE = ("calls", "tokens", "money", RETRIEVALS)
@@ -123,7 +122,12 @@ class Totals:
 
     def gain_interval(self) -> tuple[Floats, Floats, Floats]:
         """Return mean gains over the random twins and the ends of normal 95 % intervals; NaN without a twin, or for one unit."""
-        return _normal_interval(self.gains, self.squared_gains, self.n_recorded)
+        mean = self.gains / self.n_recorded if self.n_recorded else np.full(len(self.gains), np.nan)
+        half = np.full(len(self.gains), np.nan)
+        if self.n_recorded > 1:
+            variance = np.maximum(self.squared_gains / self.n_recorded - mean**2, 0.0)
+            half = _Z * np.sqrt(variance / (self.n_recorded - 1))
+        return mean, mean - half, mean + half
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; an unknown cost is None."""
@@ -403,6 +407,8 @@ def account_of(
     reference: Baseline = partial(recorded_run, like=answering_like(like), start_round=like.start_round)
     replayed = [*policies]
     if not of_log:
+        from suffice.evaluation.replay.references import baseline_policy
+
         reference = baseline_policy(recording, baseline, like)
         check_policy(reference, prepared.recording)
         replayed.append(reference)
@@ -428,15 +434,3 @@ def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
             f"the baseline {policy.label!r} stops nowhere up to round {prepared.highest}, where the recording ends: what it "
             "would have answered later is unknown. Use 'recorded' or a smaller budget"
         )
-
-
-def _normal_interval(sums: Floats, squares: Floats, n: int) -> tuple[Floats, Floats, Floats]:
-    """Return means and the ends of their normal 95 % intervals, given sums and sums of squares over n units."""
-    undefined = np.full(len(sums), np.nan)
-    if not n:
-        return undefined, undefined, undefined
-    mean = sums / n
-    if n == 1:
-        return mean, undefined, undefined
-    half = _Z * np.sqrt(np.maximum(squares / n - mean**2, 0.0) / (n - 1))
-    return mean, mean - half, mean + half

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
 import numpy as np
 
 from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
-from suffice.evaluation.replay.cost_gaps import asked_note
-from suffice.evaluation.replay.costs import CostTable
+from suffice.evaluation.replay.cost_gaps import ASKED_NOTE
 from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
-from suffice.evaluation.replay.panels import best_single_note
-from suffice.evaluation.replay.prices import Price
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
 from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import attempts_of
-from suffice.recordings.schema import CHECKPOINTS, cost_column
+from suffice.recordings.schema import ASKED, CHECKPOINTS, TRIALS, cost_column
 from suffice.verdicts.copies import copies_note, unit_names
-from suffice.verdicts.decisions.gates import unnamed_columns
 from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, unknown_text
-
-_NAMED = 5
-"""The most columns that a note names."""
 
 
 def metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
@@ -42,21 +32,6 @@ def metric_notes(recording: Recording, metric: str, selector: Selector, *, state
     if not stated and others:
         notes.append(f"judged by {name}; the log has {', '.join(others)}, too (metric=..., --metric NAME)")
     return notes
-
-
-def gate_notes(recording: Recording, signals: Sequence[str]) -> list[str]:
-    """Return a note on columns that may decide whether to retrieve, and were not named."""
-    names = unnamed_columns(recording, signals)
-    if not names:
-        return []
-    what = "the answer of an attempt" if attempts_of(recording) else "round 0's answer"
-    others = f" (or {', '.join(names[1:_NAMED])})" if names[1:] else ""
-    return [f"if the log has a confidence in {what}, --signal {names[0]}{others} tries thresholds of it, too"]
-
-
-def price_notes(recording: Recording, prices: Price | Mapping[str, Price] | None) -> list[str]:
-    """Return notes on the date of prices, on models whose price has another name, and on what the prices leave out."""
-    return [] if prices is None else [*CostTable(recording, prices).price_notes]
 
 
 def name_notes(recording: Recording) -> list[str]:
@@ -130,7 +105,8 @@ def taken_back_text(trial: Trial) -> str:
 
 def _thought_notes(recording: Recording) -> list[str]:
     """Return notes on recorded chains of thought: what their trials cost, and checkpoints that no loop can know."""
-    notes, depends = asked_note(recording), recording.metadata.get("depends") or {}
+    notes = [ASKED_NOTE] if recording.metadata.get(TRIALS) == ASKED else []
+    depends = recording.metadata.get("depends") or {}
     if CHECKPOINTS in depends:
         notes.append(
             f"{CAUTION}what is advised cannot be deployed: the checkpoints are {depends[CHECKPOINTS]}, known only when it has ended"
@@ -162,13 +138,18 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
         notes.append(
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
-    notes += choice_notes(recording, [trial.metric]) + best_single_note(recording, trial.metric)
+    notes += choice_notes(recording, [trial.metric])
+    if recording.independent:
+        from suffice.evaluation.replay.panels import best_single_note
+
+        notes += best_single_note(recording, trial.metric)
     notes += _contradiction_notes(trial)
     totals = trial.totals
     if totals.failed:
         count = "counts" if totals.failed == 1 else "count"
         notes.append(f"{counted(totals.failed, 'question')} failed while recording, and {count} as lost")
-    notes += filter(None, [unknown_text(totals.unknown, totals.n)])
+    if totals.unknown:
+        notes.append(unknown_text(totals.unknown, totals.n))
     equal = trial.answers is not None and trial.answers.all_equal
     if totals.constant is not None and equal and not is_agreement(trial.metric):
         notes.append(

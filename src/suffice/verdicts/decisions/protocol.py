@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay import check_policy, seen_from, seen_in, selected_on
+from suffice.evaluation.replay.costs import CostTable
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
     AGREEMENT,
@@ -28,21 +29,23 @@ from suffice.policy.rules import Selector, parse_selector
 from suffice.policy.seen import Seen, id_hash
 from suffice.recordings.audits import uncut
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import attempts_of, begins_closed_book, is_of_steps
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.candidates import candidates, declared_defaults, refuse_cheaper_last
+from suffice.verdicts.decisions.gates import gate_notes
 from suffice.verdicts.decisions.labelling import (
     Labelling,
     Prices,
     check_asking,
-    checked_noise,
+    check_noise,
     metric_of_labels,
     of_units,
 )
 from suffice.verdicts.decisions.labels import Labels
 from suffice.verdicts.decisions.losses import SAVABLE, measure_candidates, prices_text
-from suffice.verdicts.decisions.notes import gate_notes, metric_notes, name_notes, price_notes, unit_notes
+from suffice.verdicts.decisions.notes import metric_notes, name_notes, unit_notes
 from suffice.verdicts.decisions.same_loop import (
     LoopStops,
     fingerprints,
@@ -51,7 +54,7 @@ from suffice.verdicts.decisions.same_loop import (
     refuse_single_rounds,
     rounds_text,
 )
-from suffice.verdicts.decisions.steps import refuse_states, spending_of, worth_of
+from suffice.verdicts.decisions.steps import Spending, refuse_states, worth_of
 from suffice.verdicts.decisions.trial import Trial
 
 _SALT = "decide:"
@@ -103,7 +106,7 @@ def decide(
         leave_out_failed: Whether to leave out questions whose recording failed; else they count as lost.
         previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
         orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
-        signals: Columns that are a confidence in round 0, which may skip retrieval, in an attempt, or in a run that may be given up.
+        signals: Columns that are a confidence in an answer, beside those called so, or in a run that may be given up.
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
@@ -118,31 +121,24 @@ def decide(
     """
     said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
     said |= {"leave_out_failed": leave_out_failed or None, "orders": orders, "selector": selector and str(selector)}
-    said |= {"min_saving": min_saving, "label_noise": checked_noise(label_noise, of_labels=labels is not None)}
+    said |= {"min_saving": min_saving, "label_noise": label_noise}
     given = {name: value for name, value in said.items() if value is not None}
     notes: list[str] = [*recording.reading_notes]
     recording, tune = one_loop(recording, tune, baseline if previous is None else previous.trial.baseline)
-    recording, tune = with_priced_spend(recording, prices), tune and with_priced_spend(tune, prices)
-    previous = _same_parts(previous, labels, of_tune=tune is not None or tune_share is not None)
+    if prices is not None:
+        recording, tune = with_priced_spend(recording, prices), tune and with_priced_spend(tune, prices)
+    previous = previous and _same_parts(previous, labels, of_tune=tune is not None or tune_share is not None)
     if labels is not None:
         given["metric"], notes = metric_of_labels(metric, labels, previous), [*notes, *labels.note(recording)]
-    fresh: Recording | None
     if previous is None:
         parts: Any = {"prices": prices, "signals": signals, "notes": notes, "of_labels": labels is not None}
         trial, fresh = _begun(recording, given, tune, tune_share, **parts)
     else:
         trial, (fresh, prices) = previous.trial, _continued(recording, previous.trial, given, prices, notes)
-    about = {"rounds_text": rounds_text(recording), "spending": spending_of(recording, trial.metric, prices)}
-    judged: Any = {"labels": labels, "previous": previous, "about": about}
+    about = _about(recording, trial.metric, prices)
     del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
-    return _valued(_advised(fresh, trial, prices, notes, **judged), success_price, previous)
-
-
-def _valued(advice: Advice, price: float | None, previous: Advice | None) -> Advice:
-    """Return the advice with what giving up is worth, at the price of an earlier advice if none is given."""
-    if price is None and previous is not None and previous.worth is not None:
-        price = previous.worth.price
-    return replace(advice, worth=worth_of(advice.trial, price))
+    judged: Any = {"labels": labels, "previous": previous, "success_price": success_price, "about": about}
+    return _advised(fresh, trial, prices, notes, **judged)
 
 
 def _advised(
@@ -153,19 +149,33 @@ def _advised(
     *,
     labels: Labels | None,
     previous: Advice | None,
+    success_price: float | None,
     about: Mapping[str, Any],
 ) -> Advice:
     """Judge a trial by the new questions of the verdict part; without any, the earlier advice stands, with what is noted now."""
     if fresh is None:
-        return replace(cast("Advice", previous), notes=tuple(dict.fromkeys([*cast("Advice", previous).notes, *notes])))
-    asking: dict[str, Any] = {}
-    if labels is None:
-        trial = _judged(fresh, trial, prices, notes)
+        assert previous is not None
+        advice = replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
     else:
-        trial, asking = _judged_by_labels(fresh, trial, prices, notes, labels)
-        asking["n_left"] = len(set(unit_names(fresh))) - trial.totals.n
-    notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
-    return Advice(trial=trial, notes=tuple(dict.fromkeys(notes)), **asking, **about)
+        asking: dict[str, Any] = {}
+        if labels is None:
+            trial = _judged(fresh, trial, prices, notes)
+        else:
+            trial, asking = _judged_by_labels(fresh, trial, prices, notes, labels)
+            asking["n_left"] = len(set(unit_names(fresh))) - trial.totals.n
+        notes = [*trial.notes, *notes, *unit_notes(fresh, trial)]
+        advice = Advice(trial=trial, notes=tuple(dict.fromkeys(notes)), **asking, **about)
+    if success_price is None and previous is not None and previous.worth is not None:
+        success_price = previous.worth.price
+    return advice if success_price is None else replace(advice, worth=worth_of(advice.trial, success_price))
+
+
+def _about(recording: Recording, metric: str, prices: Prices) -> dict[str, Any]:
+    """Return what the advice says of the logged loop: its rounds, and of an agent where the money went."""
+    spending = None
+    if is_of_steps(recording):
+        spending = Spending.of(recording.select(~recording.failed), metric, prices)
+    return {"rounds_text": rounds_text(recording), "spending": spending}
 
 
 def _begun(
@@ -178,8 +188,10 @@ def _begun(
     signals: Sequence[str],
     notes: list[str],
     of_labels: bool,
-) -> tuple[Trial, Recording]:
-    """Declare a trial from tune questions; also return the questions of the verdict part."""
+) -> tuple[Trial, Recording | None]:
+    """Declare a trial from tune questions; also return the questions of the verdict part, of which there must be some."""
+    if "label_noise" in given:
+        check_noise(given["label_noise"], of_labels=of_labels)
     declared = {**declared_defaults(recording, given.get("metric"), priced=bool(prices)), **given}
     declared["orders"] = n_orders(recording, given.get("orders") or (1 if recording.cut.any() else None), [])
     share = 0.3 if tune_share is None else tune_share
@@ -193,7 +205,7 @@ def _begun(
     if of_labels or _is_of_answers(metric, logged):
         _require_answers(logged)
     refuse_single_rounds(logged)
-    if "baseline" not in given:
+    if "baseline" not in given and attempts_of(logged):
         refuse_cheaper_last(logged, prices)
     first, others = _divided(logged, share if tune is None else tune, baseline, notes)
     if tune is not None:
@@ -215,17 +227,17 @@ def _begun(
         units,
         metric=metric,
         loop=loop,
-        prices=prices_text(prices),
+        prices="" if prices is None else prices_text(prices),
         tune=seen_from(first),
         wordings=wordings_of(first.texts),
         marks=fingerprints(first, by),
         labels=0 if of_labels else None,
         notes=(
             *untried,
-            *gate_notes(logged, signals),
+            *(gate_notes(logged, signals) if attempts_of(logged) or begins_closed_book(logged) else ()),
             *metric_notes(logged, metric, selector, stated=stated is not None),
             *name_notes(logged),
-            *price_notes(logged, prices),
+            *(() if prices is None else CostTable(logged, prices).price_notes),
         ),
         **declared,
     )
@@ -299,10 +311,8 @@ def _judged_by_labels(
     return replace(judged, labels=n_used), labelling.asked(asking)
 
 
-def _same_parts(previous: Advice | None, labels: Labels | None, *, of_tune: bool) -> Advice | None:
+def _same_parts(previous: Advice, labels: Labels | None, *, of_tune: bool) -> Advice:
     """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them."""
-    if previous is None:
-        return None
     if of_tune:
         raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
     if previous.trial.labels is None and labels is not None:
@@ -316,7 +326,8 @@ def _same_parts(previous: Advice | None, labels: Labels | None, *, of_tune: bool
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
     """Return the questions that count; if the baseline is the logged loop itself, only the rounds that the loop ran."""
-    logged = uncut(recording) if baseline == "recorded" else recording
+    of_loop = baseline == "recorded" and (recording.ends == "rule").any()
+    logged = uncut(recording) if of_loop else recording
     failed = logged.failed
     if not leave_out_failed or not failed.any():
         return logged
@@ -336,7 +347,8 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
         notes.append(
             f"{selected.n} questions do not count for the verdict, because they are not fresh: {selected.parts}"
         )
-    notes += replace(selected, by_part={}).notes
+    if selected.unknown or selected.ids_only:
+        notes += replace(selected, by_part={}).notes
     if not selected.n:
         return recording
     return None if selected.mask.all() else recording.select(~selected.mask)

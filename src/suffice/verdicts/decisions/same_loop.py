@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -12,12 +12,10 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay.outcomes import abandoned
-from suffice.policy.rounds import Positions
 from suffice.policy.seen import id_hash
 from suffice.recordings.audits import without_audits
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import labels_differ, refuse_several_loops, single_labels
-from suffice.verdicts.decisions.gates import begins_closed_book
+from suffice.recordings.runs import begins_closed_book, labels_differ, refuse_several_loops, single_labels
 
 _BLOCK = 65_536  # rows at once, a bound on memory
 
@@ -46,7 +44,7 @@ class LoopStops:
     @classmethod
     def of(cls, recording: Recording) -> LoopStops:
         """Read from a recording where its loop stops."""
-        last, ends = _last_rounds(recording), recording.ends
+        last, ends = np.where(recording.seen, recording.index, -1).max(axis=1), recording.ends
         capped = last[ends == "max_rounds"]
         lowest_cap = int(capped.min()) if len(capped) else 0
         by_rule = ends == "rule"
@@ -110,13 +108,9 @@ class LoopStops:
                 "recorded alike"
             )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values."""
-        return asdict(self)
-
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LoopStops:
-        """Read the stops that `to_dict` wrote."""
+        """Read the stops of a decision file."""
         numbers = {name: int(data[name]) for name in ("highest", "lowest_cap", "start_round")}
         labels = {str(name): str(value) for name, value in (data.get("labels") or {}).items()}
         return cls(**numbers, own=bool(data["own"]), samples=bool(data.get("samples", False)), labels=labels)
@@ -131,7 +125,11 @@ def one_loop(recording: Recording, tune: Recording | None, baseline: str | None)
         raise
     if baseline not in (None, "recorded"):
         return recording, tune
-    return without_audits(recording), None if tune is None else without_audits(tune)
+    if "stop_round" in recording.table.column_names:
+        recording = without_audits(recording)
+    if tune is not None and "stop_round" in tune.table.column_names:
+        tune = without_audits(tune)
+    return recording, tune
 
 
 def refuse_single_rounds(recording: Recording) -> None:
@@ -193,9 +191,3 @@ def rounds_text(recording: Recording) -> str:
     if ((recording.ends == "rule") & ~recording.unexplained).any():
         return f"your own stops, {low} to {high} rounds"
     return f"{low} to {high} rounds"
-
-
-def _last_rounds(recording: Recording) -> Positions:
-    """Return the highest recorded round of each question, shape ``(n_questions,)``; -1 without rounds."""
-    last: Positions = np.where(recording.seen, recording.index, -1).max(axis=1)
-    return last

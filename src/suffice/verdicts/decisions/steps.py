@@ -16,6 +16,7 @@ from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import is_of_steps
 
 if TYPE_CHECKING:
     from suffice.verdicts.decisions.dollars import Worth
@@ -29,11 +30,6 @@ _UNCHANGED = (5, 10, 15, 20, 25, 30, 40, 50)
 _TENTHS = 10
 _SPENT = (0.5, 0.75, 0.9)
 """Limits of what a run may spend, as quantiles of what the runs of tune questions spent."""
-
-
-def is_of_steps(recording: Recording) -> bool:
-    """Return whether the rounds of a recording are the steps of an agent."""
-    return not recording.independent and "command_repeated" in recording.names("signal")
 
 
 def knows_spending(recording: Recording) -> bool:
@@ -165,13 +161,6 @@ class Spending:
             by_tenth=tuple(float(spent[tenth == place].sum() / total) for place in range(_TENTHS)),
             savable=float(spent[beyond].sum() / total) if known else None,
         )
-
-
-def spending_of(
-    recording: Recording, metric: str, prices: Price | Mapping[str, Price] | None = None
-) -> Spending | None:
-    """Return `Spending.of` the runs of a recording of steps that did not fail; None for another recording."""
-    return Spending.of(recording.select(~recording.failed), metric, prices) if is_of_steps(recording) else None
 
 
 def worth_of(trial: Trial, price: float | None) -> Worth | None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from suffice.common.tables import counted
-from suffice.evaluation.replay.front import Mixture
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
-from suffice.verdicts.decisions.drift import DriftAlarm
 from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
-from suffice.verdicts.decisions.loss_counts import LossCounts
+from suffice.verdicts.decisions.figures import mixture_of, rival_of
 from suffice.verdicts.decisions.losses import SLACK, Measured, Totals
-from suffice.verdicts.decisions.rivals import mixture_of, rival_of
 from suffice.verdicts.decisions.same_loop import LoopStops
-from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, Wealth, bound_by_labels
+from suffice.verdicts.decisions.wealth import FOUR_OF_FIVE, LossCounts, Wealth, bound_by_labels
+
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions.drift import DriftAlarm
 
 AdviceKind = Literal["do it", "not enough data", "keep what you have", "cannot be judged"]
 
@@ -117,18 +117,19 @@ class Trial:
             min_saving: See the class.
             fields: The other attributes of the declaration.
         """
-        spent = on_tune.totals.costs[cost] / on_tune.n
+        n = on_tune.totals.n
+        spent = on_tune.totals.costs[cost] / n
         # Few questions say little about a mean.  A candidate that changes few answers is proved sooner than one that
         # changes many and happened to gain here, so candidates are ordered by how much each may lose.
         losses = on_tune.worst
         bound = bound_by_labels(max_loss, label_noise)
-        may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(on_tune.n)
+        may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(n)
         sequence = frontier(may_lose, spent[:-1], float(spent[-1]) * (1 - min_saving))
         return cls(
             candidates=tuple(candidates),
             sequence=sequence,
             shares=risk_shares(len(sequence)),
-            losses=LossCounts.start(len(sequence)),
+            losses=LossCounts(worst=({},) * len(sequence), best=({},) * len(sequence)),
             max_loss=max_loss,
             cost=cost,
             label_noise=label_noise,
@@ -136,7 +137,7 @@ class Trial:
             below=Wealth.start(bound, "below", len(candidates), on_tune.worst),
             above=Wealth.start(max_loss, "above", len(candidates), on_tune.best),
             totals=Totals.start(len(candidates)),
-            tuned=on_tune.n,
+            tuned=n,
             **fields,
         )
 
@@ -180,12 +181,12 @@ class Trial:
             counted=self.counted | counted,
             marks={**self.marks, **(marks or {})},
             answers=sum(both[1:], both[0]) if both else None,
-            drift=self._drift_after(units),
+            drift=self._drift_after(units) if self.totals.n else None,  # from the second visit on
         )
 
-    def _drift_after(self, units: Measured) -> DriftAlarm | None:
-        if not self.totals.n:
-            return None
+    def _drift_after(self, units: Measured) -> DriftAlarm:
+        from suffice.verdicts.decisions.drift import DriftAlarm
+
         drift = self.drift
         if drift is None:
             drift = DriftAlarm.start(self.max_loss, self.alpha, len(self.sequence))
@@ -200,7 +201,7 @@ class Trial:
             totals=Totals.start(len(self.candidates)),
             counted=Seen(),
             answers=None,
-            losses=LossCounts.start(len(self.sequence)),
+            losses=LossCounts(worst=({},) * len(self.sequence), best=({},) * len(self.sequence)),
             drift=None,
         )
 
@@ -224,10 +225,12 @@ class Trial:
         return self._tested(self.contradicted)
 
     def _tested(self, excluded: Mask) -> list[CandidateTest]:
-        def is_shown(place: int, level: float) -> bool:
-            return level > 0 and bool(self.below.shown(level)[place] and not excluded[place])
-
-        return fallback(self.sequence, self.shares, self.alpha, is_shown)
+        return fallback(
+            self.sequence,
+            self.shares,
+            self.alpha,
+            lambda place, level: level > 0 and bool(self.below.shown(level)[place] and not excluded[place]),
+        )
 
     def _passed(self, done: Sequence[CandidateTest]) -> Mask:
         proved = np.zeros(len(self.candidates), dtype=np.bool_)
@@ -369,7 +372,8 @@ class Trial:
         """The number of questions with fewer rounds than others and no recorded reason, in words."""
         n = self.totals.unexplained
         have = "has" if n == 1 else "have"
-        return f"{n:,} of {counted(self.totals.n, 'question')} {have} fewer than {self.loop.highest} rounds, and the log does not say why"
+        what = "no round 1" if self.loop.highest == 1 else f"fewer than {self.loop.highest} rounds"
+        return f"{n:,} of {counted(self.totals.n, 'question')} {have} {what}, and the log does not say why"
 
     @property
     def against(self) -> str:
@@ -384,31 +388,16 @@ class Trial:
         """
         done, contradicted = self.tests, self.contradicted
 
-        def needed(z: float) -> int | None:
-            def more(one: int, level: float) -> int | None:
-                if contradicted[one] or not level:
-                    return None
-                return 0 if self.below.shown(level)[one] else self.below.more_losses(level, one, z)
+        def more(z: float, one: int, level: float) -> int | None:
+            if contradicted[one] or not level:
+                return None
+            return 0 if self.below.shown(level)[one] else self.below.more_losses(level, one, z)
 
-            return fewest(done, self.shares, self.alpha, place, more)
-
-        half, most = needed(0.0), needed(FOUR_OF_FIVE)
+        half, most = (fewest(done, self.shares, self.alpha, place, partial(more, z)) for z in (0.0, FOUR_OF_FIVE))
         return None if half is None or most is None else (half, most)
 
-    @cached_property
-    def rival(self) -> int | None:
-        """The position of the chosen candidate's rival; None without one.
-
-        The rival is the cheapest other fixed budget whose metric is at least as high and whose cost is no higher.
-
-        A budget does not count if unknown outcomes allow a loss of more than `max_loss`, or than the candidate's.
-        """
-        return rival_of(self)
-
-    @cached_property
-    def mixture(self) -> Mixture | None:
-        """The coin between two fixed budgets that scored more than the chosen candidate for as much; see `mixture_of`."""
-        return mixture_of(self)
+    rival = cached_property(rival_of)
+    mixture = cached_property(mixture_of)
 
 
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from suffice.common.results import jsonable
 from suffice.errors import SchemaError
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.drift import DriftAlarm
-from suffice.verdicts.decisions.loss_counts import LossCounts
 from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Totals, means_note
 from suffice.verdicts.decisions.same_loop import LoopStops
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.decisions.wealth import Wealth, bound_by_labels
+from suffice.verdicts.decisions.wealth import LossCounts, Wealth, bound_by_labels
 
 _PLAIN = ("metric", "max_loss", "alpha", "cost", "baseline", "leave_out_failed", "prices")
 """Attributes of a trial that are stored unchanged."""
@@ -25,7 +24,7 @@ def trial_to_dict(trial: Trial) -> dict[str, Any]:
     return {
         **{name: getattr(trial, name) for name in _PLAIN},
         "orders": trial.orders,
-        "loop": trial.loop.to_dict(),
+        "loop": jsonable(trial.loop),
         "notes": list(trial.notes),
         "candidates": [policy.to_dict() for policy in trial.candidates],
         "sequence": list(trial.sequence),
@@ -38,8 +37,8 @@ def trial_to_dict(trial: Trial) -> dict[str, Any]:
         "below": trial.below.to_dict(),
         "above": trial.above.to_dict(),
         "totals": trial.totals.to_dict(),
-        "answers": None if trial.answers is None else trial.answers.to_dict(),
-        "losses": None if trial.losses is None else trial.losses.to_dict(),
+        "answers": jsonable(trial.answers),
+        "losses": jsonable(trial.losses),
         **({} if trial.labels is None else {"labels": trial.labels, "label_noise": trial.label_noise}),
         **({"min_saving": trial.min_saving} if trial.min_saving else {}),
         **({} if trial.drift is None else {"drift": trial.drift.to_dict()}),
@@ -53,6 +52,8 @@ def trial_from_dict(data: Mapping[str, Any]) -> Trial:
         SchemaError: Fields are missing, of another kind, or contradict each other.
         RuleSyntaxError: A candidate's rule does not parse.
     """
+    from suffice.verdicts.decisions.drift import DriftAlarm
+
     try:
         sequence = tuple(int(place) for place in data["sequence"])
         # Files from before there were shares began with a fixed sequence of tests: all of the risk is on the first.

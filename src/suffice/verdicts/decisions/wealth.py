@@ -1,4 +1,4 @@
-"""Betting against a bound on the mean loss: evidence that is valid after every question."""
+"""Betting against bounds on the mean loss: evidence that is valid after every question."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ _BLOCK = 4096  # losses at once, a bound on memory
 FOUR_OF_FIVE = 0.841621
 """The quantile of a normal distribution below which four fifths of it lie."""
 _MOST_LOSSES = 1_000_000
+_UNIT = 1000
+"""The parts of a loss of 1 in which losses are counted."""
+_TINY = 1e-9
+_HALVINGS = 20
 
 BetSide = Literal["below", "above"]
 _REHEARSED = 0.7
@@ -112,19 +116,16 @@ class Wealth:
             raise DataError(
                 f"the largest loss must lie between 0 and 1, both excluded, not {bound!r}: 0.02 is two points"
             )
-        shape = (n_candidates, N_STAKES)
-        zeros = np.zeros(shape)
-        start = cls(
+        zeros, shares = np.zeros((n_candidates, N_STAKES)), stakes_at(bound, side) ** _POWERS[prior]
+        return cls(
             bound=bound,
             side=side,
             log_capital=zeros,
             log_highest=zeros[:, 0],
             squares=zeros,
-            shares=zeros,
+            shares=np.broadcast_to(shares / shares.sum(), zeros.shape),
             prior=prior,
         )
-        shares = start.stakes ** _POWERS[prior]
-        return replace(start, shares=np.broadcast_to(shares / shares.sum(), shape))
 
     def begun_anew(self) -> Wealth:
         """Return the same gamblers, with the shares that they had, before the first loss."""
@@ -154,10 +155,11 @@ class Wealth:
             raise DataError("losses must lie in [-1, 1] and be defined: what is unknown counts at its worst")
         gains = self.bound - losses if self.side == "below" else losses - self.bound
         capital, highest, squares = self.log_capital, self.log_highest, self.squares
+        stakes = stakes_at(self.bound, self.side)
         for first in range(0, losses.shape[-1], _BLOCK):
             block = gains[:, first : first + _BLOCK]
             # One axis for the gamblers; their sum is taken after every loss, because any of these moments may be the highest.
-            growth = np.log1p(self.stakes[:, None] * block[:, None, :])
+            growth = np.log1p(stakes[:, None] * block[:, None, :])
             squares = squares + (growth**2).sum(axis=-1)
             paths = capital[:, :, None] + np.cumsum(growth, axis=-1)
             shared = paths + np.log(self.shares)[:, :, None]
@@ -244,6 +246,99 @@ class Wealth:
         if not (wealth.shares > 0).all() or not np.allclose(wealth.shares.sum(axis=-1), 1, rtol=0, atol=1e-9):
             raise SchemaError("the evidence of a decision file has shares of the capital that do not add up to 1")
         return wealth
+
+
+@dataclass(frozen=True, slots=True)
+class LossCounts:
+    """The number of times that each loss occurred, in thousandths, by candidate.
+
+    A capital with constant stakes depends on the losses and not on their order, so that these counts give the wealth of a
+    bet on any bound.  Losses between thousandths count as the next one that is less favourable to the claim.
+
+    Attributes:
+        worst: The largest possible losses of each candidate: a map from thousandths to numbers.
+    """
+
+    worst: tuple[Mapping[int, int], ...]
+    best: tuple[Mapping[int, int], ...]
+
+    @classmethod
+    def of(cls, worst: Floats, best: Floats) -> LossCounts:
+        """Count losses.
+
+        Args:
+            worst: The largest possible losses, shape ``(n_candidates, n)``, in [-1, 1].
+            best: The smallest possible losses, same shape.
+        """
+        up, down = np.ceil(worst * _UNIT - _TINY), np.floor(best * _UNIT + _TINY)
+        found = [[np.unique(row, return_counts=True) for row in rows.astype(int)] for rows in (up, down)]
+        return cls(
+            *(
+                tuple(dict(zip(losses.tolist(), numbers.tolist(), strict=True)) for losses, numbers in rows)
+                for rows in found
+            )
+        )
+
+    def __add__(self, other: LossCounts) -> LossCounts:
+        pairs = (zip(self.worst, other.worst, strict=True), zip(self.best, other.best, strict=True))
+        return LossCounts(
+            *(
+                tuple({key: one.get(key, 0) + two.get(key, 0) for key in sorted({*one, *two})} for one, two in both)
+                for both in pairs
+            )
+        )
+
+    def bound(self, at: int, side: BetSide, shares: Floats, level: float) -> float:
+        """Return the bound nearest to a candidate's mean loss that a bet excludes; the end of [-1, 1] if it excludes none.
+
+        A bet on a bound farther from the mean succeeds, too, so that the bound is found by halving.
+
+        Args:
+            at: The candidate's place among those that are counted.
+            side: `below` for a bound that the mean loss does not reach, `above` for one that it exceeds.
+            shares: The gamblers' shares of the capital.
+            level: The probability that this bound is ever wrong; 0 excludes nothing.
+        """
+        counts, sign = (self.worst[at], 1.0) if side == "below" else (self.best[at], -1.0)
+        losses, numbers = np.array([*counts], dtype=np.float64) / _UNIT, np.array([*counts.values()], dtype=np.float64)
+        inside, outside = -sign, sign
+        for _ in range(_HALVINGS if level > 0 else 0):
+            middle = (inside + outside) / 2
+            capital = np.log1p(stakes_at(middle, side)[:, None] * (sign * (middle - losses))) @ numbers
+            is_excluded = np.logaddexp.reduce(capital + np.log(shares)) >= -np.log(level)
+            inside, outside = (inside, middle) if is_excluded else (middle, outside)
+        return outside
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], n: int, n_losses: int) -> LossCounts:
+        """Return the counts of a decision file, which holds the fields as JSON.
+
+        Args:
+            data: The values.
+            n: Number of candidates that they must be about.
+            n_losses: Number of losses that they must count.
+
+        Raises:
+            SchemaError: Fields are missing, or the counts contradict these numbers.
+        """
+        try:
+            counts = cls(
+                *(tuple({int(key): int(row[key]) for key in row} for row in data[name]) for name in ("worst", "best"))
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise SchemaError(f"the losses that a decision file counts do not read: {error!r}") from None
+        rows = [*counts.worst, *counts.best]
+        fits = all(abs(key) <= _UNIT and number > 0 for row in rows for key, number in row.items())
+        if (
+            not fits
+            or len(counts.worst) != n
+            or len(counts.best) != n
+            or {sum(row.values()) for row in rows} - {n_losses}
+        ):
+            raise SchemaError(
+                f"a decision file must count {n_losses:,} losses in [-1, 1] of each of {n} candidates; it counts others"
+            )
+        return counts
 
 
 def bound_by_labels(max_loss: float, noise: float) -> float:

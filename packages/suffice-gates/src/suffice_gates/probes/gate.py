@@ -20,7 +20,54 @@ from suffice_gates.models.states import QA, States, StateSource
 from suffice_gates.probes.probe import Probe
 
 
-class ProbeGate:
+class VotingProbes:
+    """One probe, or probes of several layers that vote (see `combined`), on the states of one source: what gates and enrichers share.
+
+    Args:
+        probes: One, or one for each of several layers.
+        source: The source of the states.
+        prompts: The prompts that will be read.
+        allow: Prompts that the probes need not have been tested on.
+
+    Raises:
+        ConfigMismatchError: A probe belongs to another model, layer or prompt.
+        DataError: There is no probe.
+    """
+
+    def __init__(
+        self, probes: Probe | Sequence[Probe], source: StateSource, prompts: Sequence[str], *, allow: Sequence[str] = ()
+    ) -> None:
+        self.probes = (probes,) if isinstance(probes, Probe) else tuple(probes)
+        if not self.probes:
+            raise DataError("there is no probe: give one, or one for each of several layers")
+        for probe in self.probes:
+            for prompt in prompts:
+                probe.card.check_prompt(prompt, allow=allow)
+        self._rows = tuple(probe.card.check_source(source, allow=allow) for probe in self.probes)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(map(repr, self.probes))})"
+
+    @property
+    def seen(self) -> Seen | None:
+        """The questions that the probes were fitted on; None if they were not recorded for every probe."""
+        every = [probe.card.seen for probe in self.probes]
+        known = [seen for seen in every if seen is not None]
+        return reduce(or_, known) if len(known) == len(every) else None
+
+    def fingerprint(self) -> Mapping[str, Any]:
+        """Short JSON-ready values that identify the probes: weights, calibration, model, layer and prompts; a policy pins them."""
+        pins = [probe.pin() for probe in self.probes]
+        return pins[0] if len(pins) == 1 else {"kind": "probes", "probes": pins}
+
+    def _vote(self, values: States) -> tuple[float, Cost]:
+        """Return the probability of some states, and the time that it took."""
+        began = time.perf_counter()
+        share = combined(self.probes, values, self._rows)
+        return share, Cost(seconds=time.perf_counter() - began)
+
+
+class ProbeGate(VotingProbes):
     """Decides whether to retrieve from the hidden state of the question alone (CBDR, Algorithm 1).
 
     The policy contains the rule `p_known > beta`, with `>`, so that beta = 1 always retrieves, even if a calibrated
@@ -40,26 +87,13 @@ class ProbeGate:
     capabilities = frozenset({KNOWN})
 
     def __init__(self, probe: Probe | Sequence[Probe], source: StateSource, *, name: str = "probe") -> None:
-        self.probes = (probe,) if isinstance(probe, Probe) else tuple(probe)
-        self._rows = rows_of(self.probes, source, (QA,))
+        super().__init__(probe, source, (QA,))
         self._states, self.name = source, name
-
-    def __repr__(self) -> str:
-        return f"ProbeGate({', '.join(map(repr, self.probes))})"
 
     @property
     def source(self) -> object:
         """The model that runs the pass: the source, or the model behind a `ReplyStates`."""
         return getattr(self._states, "model", self._states)
-
-    @property
-    def seen(self) -> Seen | None:
-        """The questions that the probes were fitted on; None if they were not recorded for every probe."""
-        return seen_by_probes(self.probes)
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        """All settings that affect its verdicts: weights and calibration of the probe, model, layer and prompts."""
-        return pin_of(self.probes)
 
     def decide(self, question: str) -> Verdict:
         """Read the question and return `p_known`; NaN where the state is undefined.
@@ -69,10 +103,8 @@ class ProbeGate:
             ModelError: The source failed.
         """
         state = self._states.read(question)
-        began = time.perf_counter()
-        p_known = combined(self.probes, state.values, self._rows)
-        cost = state.cost + Cost(seconds=time.perf_counter() - began)
-        return Verdict(signals={KNOWN: p_known}, cost=cost, resume=state.resume)
+        p_known, cost = self._vote(state.values)
+        return Verdict(signals={KNOWN: p_known}, cost=state.cost + cost, resume=state.resume)
 
     async def decide_async(self, question: str) -> Verdict:
         """Like `decide`, in a worker thread."""
@@ -101,39 +133,3 @@ def combined(probes: Sequence[Probe], values: States, rows: Sequence[int]) -> fl
     ):  # probabilities 0 and 1 at once contradict each other: undefined
         odds = float(np.mean(np.log(shares) - np.log1p(-shares)))
     return float(1 / (1 + np.exp(-odds))) if odds > 0 else float(np.exp(odds) / (1 + np.exp(odds)))
-
-
-def rows_of(
-    probes: Sequence[Probe], source: StateSource, prompts: Sequence[str], *, allow: Sequence[str] = ()
-) -> tuple[int, ...]:
-    """Return the row of a source's states that each probe reads; raise if a probe does not fit the source.
-
-    Args:
-        probes: The probes.
-        source: The source of the states.
-        prompts: The prompts that will be read.
-        allow: Prompts that the probes need not have been tested on.
-
-    Raises:
-        ConfigMismatchError: A probe belongs to another model, layer or prompt.
-        DataError: There is no probe.
-    """
-    if not probes:
-        raise DataError("there is no probe: give one, or one for each of several layers")
-    for probe in probes:
-        for prompt in prompts:
-            probe.card.check_prompt(prompt, allow=allow)
-    return tuple(probe.card.check_source(source, allow=allow) for probe in probes)
-
-
-def seen_by_probes(probes: Sequence[Probe]) -> Seen | None:
-    """Return the questions that any of the probes was fitted on; None if they were not recorded for every probe."""
-    every = [probe.card.seen for probe in probes]
-    known = [seen for seen in every if seen is not None]
-    return reduce(or_, known) if len(known) == len(every) else None
-
-
-def pin_of(probes: Sequence[Probe]) -> dict[str, Any]:
-    """Return short JSON-ready values that identify the probes; a policy pins them."""
-    pins = [probe.pin() for probe in probes]
-    return pins[0] if len(pins) == 1 else {"kind": "probes", "probes": pins}

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from suffice.policy.rounds import Cost, Reply, Round
-from suffice.policy.seen import Seen
 from suffice.policy.signals import PROBER, SETTLED
 from suffice_gates.models.chain_states import THOUGHTS, ChainStates
-from suffice_gates.probes.gate import combined, pin_of, rows_of, seen_by_probes
+from suffice_gates.probes.gate import VotingProbes
 from suffice_gates.probes.probe import Probe
 
 
-class SettledProbe:
+class SettledProbe(VotingProbes):
     """Measures `p_settled`: the probability that the trial answer is right, before it is asked, from the chain's states.
 
     It is an enricher of a `ThinkingLoop`.  Probes of several layers vote by the mean of their log-odds.  Each checkpoint is one
@@ -35,21 +32,8 @@ class SettledProbe:
     capabilities = frozenset({SETTLED})
 
     def __init__(self, probes: Probe | Sequence[Probe], source: ChainStates) -> None:
-        self.probes = (probes,) if isinstance(probes, Probe) else tuple(probes)
+        super().__init__(probes, source, (THOUGHTS,))
         self.source = source
-        self._rows = rows_of(self.probes, source, (THOUGHTS,))
-
-    def __repr__(self) -> str:
-        return f"SettledProbe({list(self.probes)!r})"
-
-    @property
-    def seen(self) -> Seen | None:
-        """The questions that the probes were fitted on; None if those of one were not recorded."""
-        return seen_by_probes(self.probes)
-
-    def fingerprint(self) -> Mapping[str, Any]:
-        """The pins of the probes."""
-        return pin_of(self.probes)
 
     async def measure(self, question: str, observed: Round) -> Reply:
         """Measure a chain of a single checkpoint; see `measure_chain`."""
@@ -67,6 +51,5 @@ class SettledProbe:
         if not rounds[-1].thinking:
             return Reply(signals={SETTLED: math.nan}, costs={self.name: Cost()})
         values, cost = self.source.of_chain(question, rounds)
-        began = time.perf_counter()
-        settled = combined(self.probes, values, self._rows)
-        return Reply(signals={SETTLED: settled}, costs={self.name: cost + Cost(seconds=time.perf_counter() - began)})
+        settled, more = self._vote(values)
+        return Reply(signals={SETTLED: settled}, costs={self.name: cost + more})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from suffice.errors import DataError
 from suffice.evaluation.statistics import Resampling
-from suffice.evaluation.statistics.keyed import hash_places
+from suffice.evaluation.statistics.units import hash_places
 from suffice.loops.retrieval import Question
 from suffice.policy.seen import one_name_per_text
 from suffice_gates.training.examples import Split, sets_by_hash, split_by_hash

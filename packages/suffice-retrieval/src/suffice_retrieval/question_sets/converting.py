@@ -18,7 +18,7 @@ from suffice.common.files import check_file, replacing, write_file
 from suffice.common.results import Result
 from suffice.common.tables import Column, Table, counted, cut_list
 from suffice.errors import DataError
-from suffice.evaluation.statistics.keyed import hash_places
+from suffice.evaluation.statistics.units import hash_places
 from suffice.loops.retrieval import Question, dataset_hash, text_id
 from suffice.loops.retrieval.datasets import question_from
 from suffice.loops.retrieval.forms import QUESTION_FORMS

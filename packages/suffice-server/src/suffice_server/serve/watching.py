@@ -21,10 +21,9 @@ from typing import Any
 
 from suffice.common.json_text import number_or_none
 from suffice.common.processes import start_python
-from suffice.errors import DataError, NotFoundError, SufficeError, WorkerDiedError
+from suffice.errors import NotFoundError, SufficeError, WorkerDiedError
 from suffice.policy.session import Policy
-from suffice.recordings import Recording, compact_recording, read_recording
-from suffice.recordings.parts import part_paths
+from suffice.recordings import Recording, read_recording
 from suffice.verdicts.watches import WatchResult, read_log, watch
 from suffice.verdicts.watches.policies import number_by_begin
 from suffice.verdicts.watches.requests import times_of
@@ -33,7 +32,6 @@ from suffice_server.serve.log import DecisionLog
 from suffice_server.serve.policies import NamedPolicy
 
 _LOG = logging.getLogger(__name__)
-_MANY_PARTS = 100
 
 
 class LogWatch:
@@ -162,16 +160,7 @@ class _Look:
     number: int | None
 
     def result(self) -> tuple[WatchResult, int]:
-        """Watch the log; return the result and the number of the policy.
-
-        A log of many parts is compacted first, since reading 2,000 of them takes several times as long as reading one. Then only what is new
-        since an earlier look is read.
-        """
-        if len(part_paths(self.path)) > _MANY_PARTS:
-            try:
-                compact_recording(self.path)
-            except DataError as error:  # the parts can be read as they are
-                _LOG.warning("the log %s is not compacted: %s", self.path, error)
+        """Watch the log, of which only what is new since an earlier look is read; return the result and the number of the policy."""
         recording, notes = read_log(self.path, self.policy)
         for note in notes:
             _LOG.warning("the log %s: %s", self.path, note)

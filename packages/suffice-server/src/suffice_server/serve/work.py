@@ -14,7 +14,7 @@ _CHEAP_S = 0.05
 """Processor time that a request may take beside others, seconds: a hundred times what a usual decision takes."""
 
 _FEW_ROUNDS = 100
-"""More rounds are known to take long: votes are counted over all of them at each."""
+"""More rounds are known to take long, since each is measured and decided in turn."""
 
 _PLACES = 16
 """Most requests that compare at length or wait to; half of the server's threads stay free for others."""
@@ -25,7 +25,7 @@ class WorkLimit:
 
     Their time is checked between rounds.  No process that could be killed is needed for that, since one round takes a
     bounded time: `answer_similarity_previous` compares 1,000 characters, an expression is read by a process that is killed
-    after five seconds, and votes are counted over at most the rounds of a request.  One at a time loses nothing, since the
+    after five seconds, and each vote is counted once.  One at a time loses nothing, since the
     interpreter runs one thread at a time anyway, and all other requests then compete with one of them, not with sixteen.
 
     Args:

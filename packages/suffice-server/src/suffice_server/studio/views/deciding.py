@@ -9,7 +9,6 @@ import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -159,12 +158,7 @@ def _advice_shown(view: View, item: Item, options: list[str], path: Path) -> dic
 
 def _without_column(table: Table, name: str) -> Table:
     """Return a table without the named column, if it has one."""
-    places = [place for place, column in enumerate(table.columns) if column.name != name]
-    return replace(
-        table,
-        columns=tuple(table.columns[place] for place in places),
-        rows=tuple(tuple(row[place] for place in places) for row in table.rows),
-    )
+    return table.with_columns([place for place, column in enumerate(table.columns) if column.name != name])
 
 
 DECIDING_VIEW = ViewModule(

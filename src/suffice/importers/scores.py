@@ -1,10 +1,10 @@
-"""Scores that are said of a whole run, in each of its rows, and are known of its last round alone."""
+"""Scores under names of their own: of each round, known only once of a question, or said of a whole run."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,66 @@ import numpy as np
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.grid import cell_number
-from suffice.importers.names import plain_name
+from suffice.importers.judging import ONCE
+from suffice.importers.names import OVERLAPS, is_error_count, last_name, words, words_in
 from suffice.importers.round_columns import RoundColumns
+from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
+
+_RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
+_MARKS = 6
+"""The most texts that are marks."""
+
+_OF_OTHERS = frozenset(
+    words(
+        "self judge critic predicted pred estimated expected prob p retrieval retriever tool format syntax "
+        "parse cache not first final best"
+    )
+)
+"""Words of names of numbers that say something else than whether the answer of the round is right."""
+
+
+def is_score_name(name: str) -> bool:
+    """Return whether a word of a column's name says that its numbers tell whether an answer is right.
+
+    >>> is_score_name("exec_acc"), is_score_name("self_correct"), is_score_name("confidence")
+    (True, False, False)
+    """
+    words = {*last_name(name).split("_")}
+    return not words.isdisjoint(_RIGHT) and words.isdisjoint(_OF_OTHERS)
+
+
+def is_overlap(name: str) -> bool:
+    """Return whether a column's name is that of a score that compares texts with a reference.
+
+    >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("rough")
+    (True, True, False)
+    """
+    return last_name(name).partition("_")[0].rstrip("0123456789") in OVERLAPS
+
+
+def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
+    """Raise if a column that the user names as a metric has one value for a question, which would be the score of all of its rounds."""
+    for ours, theirs in metrics.items():
+        for name, shown in shape.columns.items():
+            if theirs in shown.split(" ... ") and theirs != name:
+                raise DataError(
+                    f"{theirs!r} is the score of a single round, and {shown!r} are read together as {name!r}: --metric-column "
+                    f"{quoted(f'{ours}={name}')}"
+                )
+        if theirs in shape.outer:
+            raise DataError(
+                f"{theirs!r} {ONCE}: as a metric it would be the score of every round, and no earlier "
+                "stop would ever lose anything. Name a score of each round, or leave --metric-column out"
+            )
+
+
+def are_marks(values: Sequence[Any]) -> bool:
+    """Return whether texts are a few that repeat, such as thumbs up and down, and no critique."""
+    texts = [value for value in values if value is not None]
+    return len({*map(str, texts)}) <= _MARKS < len(texts) / 2
+
 
 LAST_ROUND = " (last round)"
 """The end of the description of such a score's column."""
@@ -23,23 +79,13 @@ LAST_ROUND = " (last round)"
 _WORDS = frozenset(
     {"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"}
 )
-_FAULTS = frozenset(
-    {"exit", "returncode", "rc", "errno", "code", "error", "errors", "err", "failed", "failure", "failures", "fail"}
-) | {
-    *(
-        "retry",
-        "retries",
-        "retried",
-        "timeout",
-        "cancelled",
-        "aborted",
-        "loss",
-        "penalty",
-        "exception",
-        "invalid",
-        "wrong",
-    ),
-}
+_OTHERS = frozenset(
+    words(
+        "exit rc errno code err retry retries retried timeout cancelled aborted penalty exception invalid not "
+        "non un n num"
+    )
+)
+"""Words that say the contrary of an outcome, or count it, besides those of what goes wrong."""
 
 _CHANGING, _GOOD = 10, 5
 """The fewest questions whose answers change, and of those with more than the lowest score, that show what a score is said of."""
@@ -51,12 +97,8 @@ def is_task_outcome(name: str) -> bool:
     >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved")]
     [True, True, False, False]
     """
-    words = {*_words(name)}
-    return not words.isdisjoint(_WORDS) and words.isdisjoint(_FAULTS | {"not", "non", "un", "n", "num"})
-
-
-def _words(name: str) -> list[str]:
-    return plain_name(name).replace(".", "_").split("_")
+    words = {*words_in(name)}
+    return not words.isdisjoint(_WORDS) and words.isdisjoint(_OTHERS) and not any(map(is_error_count, words))
 
 
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:

@@ -1,0 +1,51 @@
+"""Choices that settle how a log is read: for each option of the command line, the value that it gives, and its meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from suffice.common.files import quoted
+
+Choices = dict[str, tuple[Any, str]]
+"""For each option of the command line, the parameter's value and its meaning, as `UnsettledError` takes them."""
+
+
+def column_options(columns: Mapping[str, str]) -> str:
+    """Return the options that name the log's columns.
+
+    >>> print(column_options({"answer": "said", "golds": "right answer"}))
+    --column answer=said --column 'golds=right answer'
+    """
+    return " ".join(f"--column {quoted(f'{ours}={theirs}')}" for ours, theirs in columns.items())
+
+
+def of_columns(columns: Mapping[str, str], meaning: str) -> Choices:
+    """Return a choice of columns, a value of the parameter `columns`."""
+    return {column_options(columns): (dict(columns), meaning)}
+
+
+def in_options(choices: Mapping[str, tuple[Any, str]], parameter: str = "columns") -> Choices:
+    """Return choices of one parameter as choices of `options`, which may set several."""
+    return {option: ({parameter: value}, meaning) for option, (value, meaning) in choices.items()}
+
+
+def of_options(meaning: str, *, columns: Mapping[str, str] | None = None, samples: bool = False) -> Choices:
+    """Return a choice of columns, of independent samples, or of both, a value of `options`."""
+    given = {"columns": dict(columns or {}), "samples": samples}
+    options = " ".join(filter(None, [column_options(columns or {}), "--samples" * samples]))
+    return {options: ({name: value for name, value in given.items() if value}, meaning)}
+
+
+def of_rows(theirs: str, value: str, meaning: str) -> Choices:
+    """Return the choice of the rows in which a column has a value, a value of `options`."""
+    return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
+
+
+def of_each(theirs: str, values: Iterable[str], meaning: str) -> Choices:
+    """Return a choice of rows for each of some values; `meaning` has {!r} for the value."""
+    return {
+        option: own
+        for value in values
+        for option, own in of_rows(theirs, value, meaning.replace("{!r}", repr(value))).items()
+    }

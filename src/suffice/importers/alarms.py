@@ -18,6 +18,7 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers import gold_alarms, order_alarms, own_alarms, reply_alarms
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
+from suffice.importers.contained import golds_in_texts
 from suffice.importers.facts import Facts
 from suffice.importers.fields import single_name
 from suffice.importers.gold_alarms import SCORES
@@ -39,16 +40,13 @@ _MANY = 100
 _UNCOUNTED = 10
 """Questions of several rows from which on it is no chance that no answer changes, though the rows may be rounds."""
 
-_CHANGING = 0.1
-_NEARLY_ALL, _MOSTLY = 0.98, 0.9
-_SHARE_OF_MISSING = 0.05
+_CHANGING, _NEARLY_ALL, _MOSTLY, _SHARE_OF_MISSING, _SHOWN = 0.1, 0.98, 0.9, 0.05, 5
 _PARAGRAPH = 300
 """Characters of an answer on average from which on answers are texts to read, not to compare."""
 
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
-_SHOWN = 5
 _SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
@@ -405,6 +403,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "last-is-gold": ("caution", gold_alarms.last_is_gold),
     "other-score": ("caution", gold_alarms.other_score),
     "case": ("caution", gold_alarms.case_alone),
+    "golds-in-texts": ("caution", golds_in_texts),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "dependent-samples": ("stop", own_alarms.dependent_samples),
@@ -423,6 +422,7 @@ _MORE_SPECIFIC = {
     "falling-scores": {"graded", "other-speakers"},
     "never-right": {"graded"},
     "unread-golds": {"returned"},
+    "golds-in-texts": {"unread-golds", "returned"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},
     "other-score": {"code-golds"},

@@ -37,7 +37,8 @@ IDS = (
         "query_id",
         "custom_id",
     ),
-    *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "conversation_id", "thread_id"),
+    *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "ticket_id", "ticket_no", "case_id"),
+    *("case_no", "case_number", "conversation_id", "thread_id"),
     *("session_id", "trace_id", "trace", "trajectory_id", "run_id", "uid", "uuid", "pubid", "idx", "index", "key"),
 )
 RUNS = (
@@ -272,7 +273,12 @@ _TRANSLATED = {
     "gold_answer": "lösung loesung musterlösung richtige_antwort korrekte_antwort solution_attendue réponse_attendue réponse_correcte "
     "bonne_réponse respuesta_correcta respuesta_esperada risposta_corretta resposta_correta 参考答案 标准答案 正确答案 正解",
     "correct": "richtig korrekt correcto correcta corretto correto 正确 是否正确",
-    "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question 编号 问题编号 题号",
+    "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question anfrage_id id_demande demande_id id_solicitud "
+    "solicitud_id id_richiesta richiesta_id 编号 问题编号 题号",
+    "input_tokens": "jetons_entrée jetons_entree tokens_entrée tokens_entree tokens_eingabe eingabe_tokens eingabetokens tokens_entrada "
+    "token_ingresso tokens_ingresso",
+    "output_tokens": "jetons_sortie tokens_sortie tokens_ausgabe ausgabe_tokens ausgabetokens tokens_salida tokens_saída tokens_saida "
+    "token_uscita tokens_uscita",
 }
 """Usual names in German, French, Spanish, Italian, Portuguese, Dutch, Polish, Chinese and Japanese, by the English ones."""
 

@@ -16,8 +16,10 @@ import pyarrow as pa
 
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.answer_places import is_continued
+from suffice.importers.contained import count_contained
 from suffice.importers.facts import SEVERAL, Facts
 from suffice.importers.grades import is_error, is_grade, may_be_grade
+from suffice.importers.grid import AFTER_MARK, IN_BOX, marked_part
 from suffice.importers.literals import load_record
 from suffice.importers.names import SPEAKERS, last_name
 from suffice.importers.order_alarms import orders_of
@@ -117,6 +119,9 @@ class Reading:
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
         self._add_equalling(table, keys, starts, metrics)
+        if not any(golds):
+            texts = [item.name for item in _own_columns(table) if _is_other_text(item)]
+            count_contained(facts, table, texts, answers, starts)
         self._add_scales(table)
         self._add_texts({"answer": answers, "text": _texts(table, "text")}, starts, ends)
         facts.own.add(table, [item.name for item in _own_columns(table)], starts, keys, shown)
@@ -388,11 +393,11 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
 
 
 def _items_of(text: str) -> list[str | None]:
-    """Return a text and, of a list that was written as one, such as a table's cell, the items."""
+    """Return a text and, of a list that was written as one, such as a table's cell, the items; of a solution, the answer that it marks."""
     if text.startswith("[") and text.endswith("]"):
         with suppress(ValueError):
             return [text, *(value_text(item) for item in load_record(text))]
-    return [text]
+    return [text, *filter(None, (marked_part(text, form) for form in (AFTER_MARK, IN_BOX)))]
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any
 
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_step_name
+from suffice.importers.compound_ids import compound_choices, counts_once
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
 from suffice.importers.repeated_rounds import begins_again
+from suffice.importers.records import Record
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
 from suffice.importers.stages import doubtful_stages
@@ -82,7 +84,12 @@ def ask_about_factors(
     words = [name for name in free if not lead and last_name(name) not in _TOLD_APART]
     stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
     doubt, choices = _of_further_runs(table, [] if lead else free, several, order)
-    for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
+    again = next((own["columns"]["round"] for own, _ in choices.values()), "")
+    loops = _of_loops(table, several, free, counting, are_items=bool(lead))
+    if again:  # a column by which it still begins again tells no loops apart
+        choices = {**compound_choices(table, [*used], key, again, names_counter=True), **choices}
+        loops = (own for own in loops if counts_once(table, (key, own[0]), again))
+    for name, values, is_even in islice(loops, 1):
         shown = ", ".join(values[:_SHOWN]) + (", ..." if len(values) > _SHOWN else "")
         asked = f"every question has a row for each of {len(values)} values of {name!r} ({shown}): is each value a round of one loop, or a loop of its own?"
         doubt = doubt or asked
@@ -137,11 +144,17 @@ def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Sev
         )
 
 
-def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
+def refuse_passes(blocks: Sequence[Hashable], rows: Sequence[Record], n_rows: int, key: str) -> None:
     """Raise if a file has several rows of each question together, and then further ones, as if a loop ran again.
 
     It does not if each row is apart from the next one of its question, round by round, or questions begin again all the time,
-    since several were asked at once.  `blocks` has the question and run of each group of consecutive rows.
+    since several were asked at once.
+
+    Args:
+        blocks: The question and run of each group of consecutive rows.
+        rows: Some of the rows.
+        n_rows: The number of all rows.
+        key: The column of questions.
     """
     seen: set[Hashable] = set()
     passes = 1
@@ -153,7 +166,8 @@ def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
     if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
         doubt = f"the rows of {again:,} questions, which nothing counts, are in several places of the log: the loop may have run again"
         run = _columns("run", key, f"where the rows of one {key!r} begin again, another run begins")
-        raise UnsettledError(doubt, "options", {**run, **_columns("round", "", _ONE_LOOP.format("the file"))})
+        own = compound_choices(TableColumns(rows), (), key)
+        raise UnsettledError(doubt, "options", {**own, **run, **_columns("round", "", _ONE_LOOP.format("the file"))})
 
 
 def _columns(ours: str, theirs: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:

@@ -11,7 +11,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.names import IDS, SPEAKERS, TIMES, is_round_name, last_name
+from suffice.importers.names import ANSWERS, IDS, SPEAKERS, TIMES, WEAK_REPLIES, is_round_name, last_name
 from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.records import Record
 from suffice.importers.row_times import ASCENDING, BY_TIME, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
@@ -99,7 +99,7 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
     table = TableColumns(shape.rows)
     counts = any(is_round_name(last_name(name)) and table.counts(name) for name in table.names)
     name = next((name for name in table.by_name(IDS) if not table.repeats(name)), None)
-    numbers = None if name is None or counts or shape.how else numbered_ids(table.column(name))
+    numbers = None if name is None or counts or shape.how else numbered_ids(table.column(name), _said(table))
     if name is None or numbers is None or not {"question_id", "round"}.isdisjoint(said) or numbers.word in table.names:
         return shape, []
 
@@ -112,6 +112,12 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
 
     note = numbers.note(name, f"--column question_id={name} --column round=")
     return changed_by(shape, split, {}), [note]
+
+
+def _said(table: TableColumns) -> Sequence[Any]:
+    """Return what was said in each row, for ids that end in a number without a word; nothing if no column is called like that."""
+    names = [name for name in table.by_name((*ANSWERS, *WEAK_REPLIES)) if table.is_text(name)]
+    return table.column(names[0]) if names else ()
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:

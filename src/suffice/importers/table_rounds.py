@@ -13,7 +13,8 @@ import numpy as np
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.gaps import gap_error
+from suffice.importers.compound_ids import Choices, compound_choices
+from suffice.importers.gaps import counting_columns, gap_error
 from suffice.importers.grid import (
     END_NAMES,
     OWN_COLUMNS,
@@ -40,6 +41,7 @@ from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
 from suffice.importers.stages import NUMBERED
+from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import check_unit, end_of
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
@@ -229,10 +231,9 @@ class _Rows:
             )
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
         ids = dict([*(named or ids).items()][:_OFFERED])
-        choices: dict[str, tuple[dict[str, Any], str]] = {
-            option: ({"columns": own}, meaning) for option, (own, meaning) in {**ids, **runs}.items()
-        }
-        choices = {**kinds, **choices}
+        choices: Choices = {option: ({"columns": own}, text) for option, (own, text) in {**ids, **runs}.items()}
+        key, table = columns["question_id"], TableColumns(self._rows)
+        choices = {**kinds, **compound_choices(table, columns.values(), key, number), **choices}
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = {**of_repeats(), **choices}
         raise UnsettledError(
@@ -278,7 +279,8 @@ class _Rows:
                 n_wrong = len({*np.repeat(np.arange(len(starts)), lengths)[wrong].tolist()})
                 raise self._missing_word(theirs, str(ids[q]), own, f"{n_wrong:,} of {counted(len(starts), 'question')}")
             files = [row.file for row in self._rows[starts[q] : starts[q] + lengths[q]]]
-            raise gap_error(self._where, _in_words(ids[q], ids), own, theirs, files)
+            others = [*counting_columns(self._rows, grid.columns["question_id"], grid.columns.values())]
+            raise gap_error(self._where, _in_words(ids[q], ids), own, theirs, files, others)
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:

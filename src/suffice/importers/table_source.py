@@ -16,10 +16,11 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.alike_ids import refuse_alike_ids, with_plain_ids
 from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
+from suffice.importers.compound_ids import with_compound_ids
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
-from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost
+from suffice.importers.grid import AFTER_MARK, IN_BOX, Grid, are_texts, gold_texts, is_cost
 from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import last_name
@@ -118,7 +119,7 @@ class TableSource(ABC):
         self._replies = Counter[str]()
 
     def _records(self) -> Iterator[Record]:
-        records = records_of(self._path, self._options.file_is)
+        records = records_of(self._path, self._options.file_is, self._options.columns.get(ROUNDS))
         return Passes(self._again).numbered(records) if self._again else records
 
     def _unfolded(self, records: Sequence[Record]) -> Shape:
@@ -148,7 +149,7 @@ class TableSource(ABC):
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
-        self.shape = with_forms(with_plain_ids(self.shape, columns), columns)
+        self.shape = with_forms(with_plain_ids(with_compound_ids(self.shape, columns), columns), columns)
         try:
             self.shape, metrics = scaled_metrics(self.shape, options.metrics)
             self.plan = guess_columns(columns, metrics, options.labels, shape=self.shape)
@@ -241,7 +242,7 @@ class TableSource(ABC):
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
         is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
         if not (is_said or self._order is None or self._order.head or self._order.is_counted):
-            refuse_passes(blocks, n_rows, self._order.key)
+            refuse_passes(blocks, self._rows, n_rows, self._order.key)
 
     def _blocks(self, rows: Sequence[Record]) -> Iterator[Any]:
         """Yield the question and run of each group of consecutive rows."""
@@ -409,8 +410,9 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         gold_form=gold_form(golds, answers),
     )
     if grid.gold_form:
-        what = "what follows" if grid.gold_form == "####" else "alternatives, separated by"
-        plan.notes.append(f"the gold answers are {what} {grid.gold_form!r} in {plan.columns['golds']!r}")
+        forms = {AFTER_MARK: f"what follows {AFTER_MARK!r}", IN_BOX: r"what '\boxed{}' contains"}
+        what = forms.get(grid.gold_form, f"alternatives, separated by {grid.gold_form!r}")
+        plan.notes.append(f"the gold answers are {what} in {plan.columns['golds']!r}")
     if options.normalizer is None and not grid.list_answers and options.answer_position is None:
         pairs = [
             pair for pair in zip(golds, answers, strict=True) if isinstance(pair[0], str | list) and are_texts(pair[0])

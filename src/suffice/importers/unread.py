@@ -11,6 +11,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
+from suffice.importers.compound_ids import compound_choices
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.families import numbered_families
 from suffice.importers.judging import metric_option
@@ -252,6 +253,9 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     for name in ids[:_OFFERED]:
         column = {"question_id": name}
         choices[f"--column {quoted(f'question_id={name}')}"] = (column, f"{name!r} names the question of each row")
+    if not choices and "question_id" not in columns:
+        own = compound_choices(table, columns.values(), counter=columns.get("round", ""))
+        choices |= {option: (said["columns"], meaning) for option, (said, meaning) in own.items()}
     if choices:
         raise UnsettledError(
             "no column is called like the id of a question"

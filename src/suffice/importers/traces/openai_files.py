@@ -59,8 +59,10 @@ read_openai = trace_importer("openai", openai_log, _is_openai)
 
 def _read_numbers(log: Log) -> None:
     """Read the questions and rounds that the ids of requests hold; a request that failed may have been sent again."""
-    ids = [span.ids.get(_ID, "") for span in log.spans if not span.failed]
-    numbers = numbered_ids(ids)
+    calls = [span for span in log.spans if not span.failed]
+    numbers = numbered_ids(
+        [span.ids.get(_ID, "") for span in calls], [span.reply and span.reply.text for span in calls]
+    )
     if numbers is None:
         return
     for span in log.spans:

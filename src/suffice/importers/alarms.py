@@ -28,6 +28,7 @@ from suffice.importers.reply_alarms import of_each, of_rows
 from suffice.importers.run_outcomes import LAST_ROUND
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
+from suffice.importers.unanswered import empty_answers
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
@@ -116,32 +117,6 @@ def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Dou
             f"differ in {name.removeprefix('imported_')!r}: if each is a passage that one answer was given from, there is nothing to stop"
         )
         yield sentence, {}
-
-
-def _empty_answers(read: Read) -> Iterator[Doubt]:
-    """Most questions have no answer at all, and no score of the log's own judges them."""
-    facts = read.facts
-    answer = read.columns.get("answer")
-    is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
-    said = gold_alarms.marks_like_golds(facts)
-    is_unjudged = not (facts.answers or said) and gold_alarms.has_own_score(facts)  # by its scores alone
-    if is_mostly_empty and not is_unjudged and read.source == "tabular":
-        where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
-        sentence = (
-            f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
-            f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
-        )
-        theirs = [read.columns.get(f"{name} (metric)", name) for name in said]
-        yield (
-            sentence,
-            {
-                f"--column {quoted(f'answer={name}')}": (
-                    {"columns": {"answer": name}},
-                    f"{name!r} is what the model said",
-                )
-                for name in theirs
-            },
-        )
 
 
 def _one_question(read: Read) -> Iterator[Doubt]:
@@ -381,7 +356,7 @@ def _stopped_when_right(read: Read) -> Iterator[Doubt]:
 
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator[Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
-    "empty-answers": ("stop", _empty_answers),
+    "empty-answers": ("stop", empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
     "graded": ("stop", reply_alarms.graded),
     "one-question": ("stop", _one_question),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, islice
+from itertools import combinations, islice, pairwise
 from typing import Any
 
 from suffice.common.files import quoted
@@ -15,8 +15,8 @@ from suffice.importers.shape import Shape, column_names
 from suffice.importers.stages import changed_by
 from suffice.importers.table_columns import TableColumns
 
-_MOST_PARTS, _CANDIDATES, _OFFERED = 4, 8, 2
-"""The most columns of an id, the most columns of which it is made, and the most ids that are offered."""
+_MOST_PARTS, _CANDIDATES, _TRIED, _OFFERED = 4, 8, 400, 2
+"""The most columns of an id, the most columns of which it is made, the most combinations that are tried, and the most ids offered."""
 
 _MOST_ROUNDS, _QUESTIONS, _ROWS_OF_ONE = 20, 5, 1.5
 """The most rounds, the fewest questions, and the fewest rows of a question on average, if a column counts its rounds."""
@@ -96,17 +96,19 @@ def _parts(table: TableColumns, free: Sequence[str], key: str, counter: str) -> 
     names = [name for name in free if name not in (key, counter) and _may_be_part(table, name)]
     names = sorted(names, key=lambda name: not is_id_name(name))[:_CANDIDATES]
     names.sort(key=table.names.index)
+    if any(counts_once(table, [name], counter) for name in names):
+        return []
     first = [key] if key else []
-    for ids in islice(_combinations(first, names), 400):
-        groups = _groups(table, ids, counter) if counts_once(table, ids, counter) else {}
-        if groups:
+    for ids in islice(_combinations(first, names), _TRIED):
+        if counts_once(table, ids, counter):
+            groups = _groups(table, ids, counter)
             is_usable = len(groups) >= _QUESTIONS and len(table.rows) >= _ROWS_OF_ONE * len(groups)
-            return sorted(ids, key=table.names.index) if len(ids) > 1 and is_usable else []
+            return sorted(ids, key=table.names.index) if is_usable else []
     return []
 
 
 def _combinations(first: Sequence[str], names: Sequence[str]) -> Iterator[list[str]]:
-    for n in range(1, _MOST_PARTS + 1 - len(first)):
+    for n in range(2 - len(first), _MOST_PARTS + 1 - len(first)):
         for own in combinations(names, n):
             yield [*first, *own]
 
@@ -125,6 +127,6 @@ def _may_be_part(table: TableColumns, name: str) -> bool:
 def _rank(table: TableColumns, counter: str, ids: Sequence[str]) -> tuple[bool, bool, int]:
     """Return a sort key for counters: those called like rounds first, then those whose questions have their rows together."""
     keys = [*zip(*(map(str, table.column(name)) for name in ids), strict=True)]
-    blocks = 1 + sum(one != other for one, other in zip(keys, keys[1:], strict=False))
+    blocks = 1 + sum(one != other for one, other in pairwise(keys))
     is_named = is_round_name(last_name(counter)) or ends_with_round(counter)
     return not is_named, blocks > len({*keys}), table.names.index(counter)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,12 @@ _LONGEST = 4_000
 """The most characters of a solution: a longer text contains short answers by chance."""
 
 
-def count_contained(
-    facts: Facts, table: pa.Table, names: Sequence[str], answers: Sequence[str | None], starts: npt.NDArray[np.int64]
-) -> None:
+def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts: npt.NDArray[np.int64]) -> None:
     """Count the trajectories whose own text in each of some columns, and that of the one before, contains their last answer among other words."""
-    ends = np.append(starts[1:], len(answers)) - 1
-    last = [_words(answers[end] or "") for end in ends.tolist()]
+    if "answer" not in table.column_names:
+        return
+    ends = np.append(starts[1:], len(table)) - 1
+    last = [_words(text or "") for text in table.column("answer").take(pa.array(ends)).to_pylist()]
     for name in names:
         if is_of_passages(name.removeprefix("imported_")):
             continue
@@ -58,9 +58,9 @@ def golds_in_texts(read: Read) -> Iterator[Doubt]:
         own, other = facts.containing[name, True], facts.containing[name, False]
         if own >= max(_ENOUGH, _OFTEN * n) and own - other >= _MORE * n:
             theirs = name.removeprefix("imported_")
-            yield (
+            sentence = (
                 f"no column is read as the gold answer, but {theirs!r}, which no round changes, contains the last answer of {own:,} of "
-                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write each behind '####' in it, or alone into a column 'gold'",
-                {},
+                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write each behind '####' in it, or alone into a column 'gold'"
             )
+            yield sentence, {}
             return

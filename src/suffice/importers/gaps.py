@@ -18,7 +18,7 @@ _OFFERED = 2
 
 
 def gap_error(
-    where: str, question: str, rounds: Sequence[int], theirs: str, files: Sequence[str], others: Sequence[str] = ()
+    where: str, question: str, rounds: Sequence[int], theirs: str, files: Sequence[str], *, others: Sequence[str] = ()
 ) -> DataError:
     """Return the error about a question with a gap in its rounds.
 

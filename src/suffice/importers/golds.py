@@ -41,7 +41,7 @@ def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
 
 
 def mark_of(texts: Sequence[Any]) -> str:
-    """Return the mark by which nearly all of some texts say their answer after other words; "" if there is none.
+    r"""Return the mark by which nearly all of some texts say their answer after other words; "" if there is none.
 
     >>> mark_of(["19 * 4 = 76\n#### 76"]), mark_of([r"So it is \boxed{76}."]), mark_of([r"\boxed{76}"]), mark_of(["76"])
     ('####', 'boxed', '', '')
@@ -122,7 +122,8 @@ class GoldAnswers:
                 f"{self._path}: no question of the run is in it; the run has the ids "
                 f"{', '.join(map(repr, self._first[:_LISTED_IDS]))}, ..., the file "
                 f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ...{asked}. What has the file's ids in the run is named by "
-                "--column question_id=COLUMN for a table, or --key ATTRIBUTE for traces"
+                "--column question_id=COLUMN for a table, --key ATTRIBUTE for traces, and --key custom_id.question for a batch whose ids have the "
+                "number of a sample at their ends"
             )
         how = " and ".join(f"{count} by {way}" for way, count in self._ways.items() if count)
         n = counted(self._n, "trajectory", "trajectories")

@@ -37,8 +37,8 @@ IDS = (
         "query_id",
         "custom_id",
     ),
-    *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "ticket_id", "ticket_no", "case_id"),
-    *("case_no", "case_number", "conversation_id", "thread_id"),
+    *("item_id", "dataset_item_id", "id", "_id", "sample_id", "record_id", "ticket_id", "case_id", "case_no"),
+    *("conversation_id", "thread_id"),
     *("session_id", "trace_id", "trace", "trajectory_id", "run_id", "uid", "uuid", "pubid", "idx", "index", "key"),
 )
 RUNS = (
@@ -275,10 +275,8 @@ _TRANSLATED = {
     "correct": "richtig korrekt correcto correcta corretto correto 正确 是否正确",
     "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question anfrage_id id_demande demande_id id_solicitud "
     "solicitud_id id_richiesta richiesta_id 编号 问题编号 题号",
-    "input_tokens": "jetons_entrée jetons_entree tokens_entrée tokens_entree tokens_eingabe eingabe_tokens eingabetokens tokens_entrada "
-    "token_ingresso tokens_ingresso",
-    "output_tokens": "jetons_sortie tokens_sortie tokens_ausgabe ausgabe_tokens ausgabetokens tokens_salida tokens_saída tokens_saida "
-    "token_uscita tokens_uscita",
+    "input_tokens": "jetons_entrée jetons_entree",
+    "output_tokens": "jetons_sortie",
 }
 """Usual names in German, French, Spanish, Italian, Portuguese, Dutch, Polish, Chinese and Japanese, by the English ones."""
 

@@ -60,6 +60,16 @@ class NumberedIds:
         )
 
 
+def without_number(text: str) -> str | None:
+    """Return an id without the number at its end; None if it has none.
+
+    >>> without_number("meter-0041-s3"), without_number("meter-0041_3"), without_number("meter")
+    ('meter-0041', 'meter-0041', None)
+    """
+    match = _BARE.fullmatch(text)
+    return None if match is None else match["question"]
+
+
 def numbered_ids(ids: Sequence[object], texts: Sequence[object] = ()) -> NumberedIds | None:
     """Return how ids hold questions and numbers, if all do by the same word, no two are the same, and a question has several.
 

@@ -119,9 +119,6 @@ class Reading:
         self._add_means(rounds, metrics, has_answer, distinct)
         self._add_ends(metrics, has_answer, starts, ends)
         self._add_equalling(table, keys, starts, metrics)
-        if not any(golds):
-            texts = [item.name for item in _own_columns(table) if _is_other_text(item)]
-            count_contained(facts, table, texts, answers, starts)
         self._add_scales(table)
         self._add_texts({"answer": answers, "text": _texts(table, "text")}, starts, ends)
         facts.own.add(table, [item.name for item in _own_columns(table)], starts, keys, shown)
@@ -335,6 +332,9 @@ class Reading:
                     facts.equalling_alone[item.name, is_own] += int(alone.sum())
             for metric, marks in metrics.items():
                 facts.agreeing[item.name, metric] += int((((marks == 1) == equal) & is_same).sum())
+        if facts.without_golds == facts.trajectories:
+            texts = (item.name for item in _own_columns(table) if _is_other_text(item))
+            count_contained(facts, table, texts, starts)
 
     def _add_kinds(
         self, table: pa.Table, sides: Sequence[tuple[dict[str, tuple[set[str], set[str]]], npt.NDArray[np.bool_]]]

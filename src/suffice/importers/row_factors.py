@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from suffice.common.files import quoted
@@ -15,8 +15,8 @@ from suffice.importers.answer_or_gold import is_step_name
 from suffice.importers.compound_ids import compound_choices, counts_once
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
-from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.records import Record
+from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
 from suffice.importers.stages import doubtful_stages
@@ -83,13 +83,10 @@ def ask_about_factors(
     timed = bool(lead or time)
     words = [name for name in free if not lead and last_name(name) not in _TOLD_APART]
     stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
-    doubt, choices = _of_further_runs(table, [] if lead else free, several, order)
-    again = next((own["columns"]["round"] for own, _ in choices.values()), "")
-    loops = _of_loops(table, several, free, counting, are_items=bool(lead))
-    if again:  # a column by which it still begins again tells no loops apart
-        choices = {**compound_choices(table, [*used], key, again, names_counter=True), **choices}
-        loops = (own for own in loops if counts_once(table, (key, own[0]), again))
-    for name, values, is_even in islice(loops, 1):
+    doubt, choices, again = _of_further_runs(table, [] if lead else free, several, order)
+    choices = {**_of_compounds(table, used, key, again), **choices}
+    telling = _telling_apart(table, free, key, again)
+    for name, values, is_even in [*_of_loops(table, several, telling, counting, are_items=bool(lead))][:1]:
         shown = ", ".join(values[:_SHOWN]) + (", ..." if len(values) > _SHOWN else "")
         asked = f"every question has a row for each of {len(values)} values of {name!r} ({shown}): is each value a round of one loop, or a loop of its own?"
         doubt = doubt or asked
@@ -192,8 +189,8 @@ def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool
 
 def _of_further_runs(
     table: TableColumns, names: Sequence[str], several: _Several, order: Sequence[int]
-) -> tuple[str, dict[str, tuple[dict[str, Any], str]]]:
-    """Return the doubt about a column that counts rounds and begins again, and the option that reads further runs; "" if there is none.
+) -> tuple[str, dict[str, tuple[dict[str, Any], str]], str]:
+    """Return the doubt about a column that counts rounds and begins again, the option that reads further runs, and the column; "" without one.
 
     `order` has the places of rows by time, if times order them.
     """
@@ -203,8 +200,20 @@ def _of_further_runs(
         option = " ".join(f"--column {quoted(f'{ours}={name}')}" for ours in own)
         meaning = f"{name!r} is the number of the round, and another run begins where it begins again"
         doubt = f"{name!r} counts up the rows of each question, and begins again in some: the loop may have run again"
-        return doubt, {option: ({"columns": own}, meaning)}
-    return "", {}
+        return doubt, {option: ({"columns": own}, meaning)}, name
+    return "", {}, ""
+
+
+def _of_compounds(
+    table: TableColumns, used: Collection[str], key: str, again: str
+) -> dict[str, tuple[dict[str, Any], str]]:
+    """Return the options that read several columns as the question, if a column of rounds begins again in those of one."""
+    return compound_choices(table, used, key, again, names_counter=True) if again else {}
+
+
+def _telling_apart(table: TableColumns, names: Sequence[str], key: str, again: str) -> list[str]:
+    """Return the columns that may tell loops apart: not those by which a column of rounds begins again all the same."""
+    return [name for name in names if not again or counts_once(table, (key, name), again)]
 
 
 def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mapping[int, int]) -> bool:

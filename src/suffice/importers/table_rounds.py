@@ -221,6 +221,8 @@ class _Rows:
                 kinds |= of_one_kind(own, rows)
             if is_one and begins_each(rows):
                 runs[f"--column {quoted(f'run={own}')}"] = ({"run": own}, f"each value of {own!r} is another run")
+        key, table = columns["question_id"], TableColumns(self._rows)
+        parts = {} if runs or is_text else compound_choices(table, columns.values(), key, number)
         is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
         if not is_ordered and (
             not runs or begins_again(codes[np.argsort(order)].tolist(), numbers[np.argsort(order)].tolist())
@@ -232,8 +234,7 @@ class _Rows:
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
         ids = dict([*(named or ids).items()][:_OFFERED])
         choices: Choices = {option: ({"columns": own}, text) for option, (own, text) in {**ids, **runs}.items()}
-        key, table = columns["question_id"], TableColumns(self._rows)
-        choices = {**kinds, **compound_choices(table, columns.values(), key, number), **choices}
+        choices = {**kinds, **parts, **choices}
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = {**of_repeats(), **choices}
         raise UnsettledError(
@@ -280,7 +281,7 @@ class _Rows:
                 raise self._missing_word(theirs, str(ids[q]), own, f"{n_wrong:,} of {counted(len(starts), 'question')}")
             files = [row.file for row in self._rows[starts[q] : starts[q] + lengths[q]]]
             others = [*counting_columns(self._rows, grid.columns["question_id"], grid.columns.values())]
-            raise gap_error(self._where, _in_words(ids[q], ids), own, theirs, files, others)
+            raise gap_error(self._where, _in_words(ids[q], ids), own, theirs, files, others=others)
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:
@@ -398,8 +399,7 @@ class _Rows:
         return result
 
 
-_SHOWN = 6
-_FEW = 0.1
+_SHOWN, _FEW = 6, 0.1
 
 
 def _in_words(name: str, ids: Collection[str]) -> str:

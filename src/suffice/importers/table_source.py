@@ -16,7 +16,7 @@ from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.alike_ids import refuse_alike_ids, with_plain_ids
 from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
-from suffice.importers.compound_ids import with_compound_ids
+from suffice.importers.compound_ids import Choices, compound_choices, with_compound_ids
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
@@ -294,9 +294,14 @@ class TableSource(ABC):
             self.tally.add(columns)
             yield columns
         self.tally.refuse_several_questions(self.plan.columns)
-        self.tally.refuse_differing_golds(str(self._path), self.grid)
+        self.tally.refuse_differing_golds(str(self._path), self.grid, self._compounds)
         if self._options.log_golds is None and "golds" not in self._options.columns:
             self.tally.refuse_copied_golds(self.plan.columns)
+
+    def _compounds(self) -> Choices:
+        """Return the options that read the column of questions as a part of their id."""
+        counter = "" if self._order is not None else self.plan.columns["round"]
+        return compound_choices(TableColumns(self._rows), self.plan.columns.values(), self._key, counter)
 
     def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
         """Return the texts of the question with their numbers of rows, for each id that has several, all of several rows."""

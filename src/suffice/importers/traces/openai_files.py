@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.numbered_ids import numbered_ids
+from suffice.importers.numbered_ids import numbered_ids, without_number
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, nanoseconds, short_ids
 from suffice.importers.traces.payloads import first, logged_reply, messages_of
@@ -23,7 +23,8 @@ def openai_log(path: str | Path) -> Log:
     """Return the replies to one `custom_id` in several batches, or of one conversation, as spans in order of time.
 
     Batch input files in the same folder bring the questions.  A question is named by a field or metadata
-    (`metadata.question_id`); without `key` by the conversation, the `custom_id`, or the first response of a chain.
+    (`metadata.question_id`), or by `custom_id.question`, the id without the number at its end; without `key` by the conversation, the
+    `custom_id`, or the first response of a chain.
     """
     log, prompts, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
     for where, document in documents(path):
@@ -105,6 +106,8 @@ def _reply_span(item: Any, where: str) -> TraceSpan:
         ids["conversation.id"] = str(conversation["id"])
     if line:
         ids[_ID] = str(item[_ID])
+        if (question := without_number(ids[_ID])) is not None:
+            ids[f"{_ID}.question"] = question
     start = nanoseconds(first(body, ("created", "created_at")), where)
     return TraceSpan(
         trace=str(item["custom_id"]) if line else own,

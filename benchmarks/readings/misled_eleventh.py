@@ -21,7 +21,7 @@ def attempts_with_ids_of_rows(draw: Draw) -> Log:
 @shape("tickets.csv")
 def attempts_at_tickets_until_one_is_accepted(draw: Draw) -> Log:
     """Most tickets have one attempt; ids of rows and of tickets are numbers, and the attempts of a ticket are apart in the file."""
-    made, read = [], []
+    made: list[dict[str, object]] = []
     questions = draw.asked(120, 3)
     lengths = [draw.random.choice([1, 1, 1, 2, 3]) for _ in questions]
     for r in range(3):
@@ -29,9 +29,9 @@ def attempts_at_tickets_until_one_is_accepted(draw: Draw) -> Log:
             if r < n:
                 row = {"ticket_id": 70000 + a.number, "attempt": r + 1, "model": ("mini", "mini", "large")[r]}
                 made.append({"attempt_id": len(made) + 1, **row, "answer": a.answers[r], "expected": a.gold})
-    for a, n in zip(questions, lengths, strict=True):
-        read.append(a.loop(answers=a.answers[:n], scores=a.right[:n]))
-    return Log(made, read)
+    return Log(
+        made, [a.loop(answers=a.answers[:n], scores=a.right[:n]) for a, n in zip(questions, lengths, strict=True)]
+    )
 
 
 def solved(draw: Draw, name: str, solution: str, reply: str = "{words}. The answer is {text}.") -> Log:

@@ -60,14 +60,14 @@ class NumberedIds:
         )
 
 
-def without_number(text: str) -> str | None:
-    """Return an id without the number at its end; None if it has none.
+def number_at_end(text: str) -> tuple[str, int] | None:
+    """Return an id without the number at its end, and the number; None if it has none.
 
-    >>> without_number("meter-0041-s3"), without_number("meter-0041_3"), without_number("meter")
-    ('meter-0041', 'meter-0041', None)
+    >>> number_at_end("meter-0041-s3"), number_at_end("meter-0041_3"), number_at_end("meter")
+    (('meter-0041', 3), ('meter-0041', 3), None)
     """
     match = _BARE.fullmatch(text)
-    return None if match is None else match["question"]
+    return None if match is None else (match["question"], int(match["number"]))
 
 
 def numbered_ids(ids: Sequence[object], texts: Sequence[object] = ()) -> NumberedIds | None:
@@ -80,7 +80,7 @@ def numbered_ids(ids: Sequence[object], texts: Sequence[object] = ()) -> Numbere
         texts: What was said in each call; without them, only words tell what numbers are.
 
     >>> numbered_ids(["q1-round1", "q1-round2", "q2-round1"])
-    NumberedIds(word='round', example='q1-round1')
+    NumberedIds(word='round', example='q1-round1', is_bare=False)
     >>> numbered_ids(["q1_seed_7", "q1_seed_8"]).word, numbered_ids(["q1-2", "q1-3"]), numbered_ids(["a-round1", "b-round1"])
     ('sample', None, None)
     """

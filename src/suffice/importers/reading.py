@@ -333,8 +333,8 @@ class Reading:
             for metric, marks in metrics.items():
                 facts.agreeing[item.name, metric] += int((((marks == 1) == equal) & is_same).sum())
         if facts.without_golds == facts.trajectories:
-            texts = (item.name for item in _own_columns(table) if _is_other_text(item))
-            count_contained(facts, table, texts, starts)
+            names = [item.name for item in _own_columns(table) if _is_other_text(item)]
+            count_contained(facts, table, names, starts)
 
     def _add_kinds(
         self, table: pa.Table, sides: Sequence[tuple[dict[str, tuple[set[str], set[str]]], npt.NDArray[np.bool_]]]

@@ -285,14 +285,13 @@ def _json_records(
         rounds: The list of rounds, as the user says.
         is_one_of: Whether the file is one of several, so that the document may be the record of one question.
     """
+    shared: dict[str, Any] = {}
     if isinstance(value, dict) and (_are_objects(value.get(rounds or "")) or (is_one_of and _is_record(value))):
-        value, shared = [value], {}
+        value = [value]
     elif isinstance(value, dict):
         settings, value = _beside_settings(value)
         shared, value = _listed(path, value)
         shared = {**settings, **shared}
-    else:
-        shared = {}
     if not isinstance(value, list | Iterator):
         raise DataError(f"{path} contains {value!r:.60}; expected an object or a list of objects")
     value = _of_lists(value) if isinstance(value, list) else value

@@ -163,8 +163,8 @@ def refuse_passes(blocks: Sequence[Hashable], rows: Sequence[Record], n_rows: in
     if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
         doubt = f"the rows of {again:,} questions, which nothing counts, are in several places of the log: the loop may have run again"
         run = _columns("run", key, f"where the rows of one {key!r} begin again, another run begins")
-        own = compound_choices(TableColumns(rows), (), key)
-        raise UnsettledError(doubt, "options", {**own, **run, **_columns("round", "", _ONE_LOOP.format("the file"))})
+        parts = compound_choices(TableColumns(rows), (), key)
+        raise UnsettledError(doubt, "options", {**parts, **run, **_columns("round", "", _ONE_LOOP.format("the file"))})
 
 
 def _columns(ours: str, theirs: str, meaning: str) -> dict[str, tuple[dict[str, Any], str]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.numbered_ids import numbered_ids, without_number
+from suffice.importers.numbered_ids import number_at_end, numbered_ids
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, nanoseconds, short_ids
 from suffice.importers.traces.payloads import first, logged_reply, messages_of
@@ -106,9 +106,10 @@ def _reply_span(item: Any, where: str) -> TraceSpan:
         ids["conversation.id"] = str(conversation["id"])
     if line:
         ids[_ID] = str(item[_ID])
-        if (question := without_number(ids[_ID])) is not None:
-            ids[f"{_ID}.question"] = question
     start = nanoseconds(first(body, ("created", "created_at")), where)
+    if line and (parts := number_at_end(ids[_ID])) is not None:
+        ids[f"{_ID}.question"], number = parts
+        start = None if start is None else start + number  # orders calls of the same second
     return TraceSpan(
         trace=str(item["custom_id"]) if line else own,
         span=own,

@@ -102,6 +102,8 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
     numbers = None if name is None or counts or shape.how else numbered_ids(table.column(name), _said(table))
     if name is None or numbers is None or not {"question_id", "round"}.isdisjoint(said) or numbers.word in table.names:
         return shape, []
+    if numbers.is_bare and _are_told(table, [numbers.parts(value)[1] for value in table.column(name)]):
+        return shape, []
 
     def split(rows: Sequence[Record]) -> list[Record]:
         result = []
@@ -112,6 +114,13 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
 
     note = numbers.note(name, f"--column question_id={name} --column round=")
     return changed_by(shape, split, {}), [note]
+
+
+def _are_told(table: TableColumns, numbers: Sequence[int]) -> bool:
+    """Return whether a column says what the numbers at the ends of ids stand for, such as prompts or models."""
+    n = len({*numbers})
+    texts = ([*map(str, table.column(name))] for name in table.names)
+    return any(len({*own}) == len({*zip(own, numbers, strict=True)}) == n for own in texts)
 
 
 def _said(table: TableColumns) -> Sequence[Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.names import ANSWERS, IDS, SPEAKERS, TIMES, WEAK_REPLIES, is_round_name, last_name
+from suffice.importers.names import ANSWERS, IDS, QUESTIONS, SPEAKERS, TIMES, WEAK_REPLIES, is_round_name, last_name
 from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.records import Record
 from suffice.importers.row_times import ASCENDING, BY_TIME, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
@@ -124,9 +124,11 @@ def _are_told(table: TableColumns, numbers: Sequence[int]) -> bool:
 
 
 def _said(table: TableColumns) -> Sequence[Any]:
-    """Return what was said in each row, for ids that end in a number without a word; nothing if no column is called like that."""
+    """Return what was said in each row, for ids that end in a number without a word; nothing if it is not known, or another column names questions."""
+    asked = [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
     names = [name for name in table.by_name((*ANSWERS, *WEAK_REPLIES)) if table.is_text(name)]
-    return table.column(names[0]) if names else ()
+    is_named = any(len({*map(str, table.column(name))}) > 1 for name in asked)
+    return table.column(names[0]) if names and not is_named else ()
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:

@@ -162,13 +162,15 @@ def test_numbers_at_the_ends_of_ids_name_samples(tmp_path, form):
     assert recording(tmp_path).column("em").shape == (60, 6)
 
 
-@pytest.mark.parametrize("change", ["uneven", "unlike", "told"])
+@pytest.mark.parametrize("change", ["uneven", "unlike", "told", "named"])
 def test_other_numbers_at_the_ends_of_ids_name_no_samples(tmp_path, change):
     rows = ids_with_the_bare_number_of_a_sample(Draw("x")).content
     if change == "uneven":
         rows = [row for n, row in enumerate(rows) if n % 3]
     elif change == "unlike":
         rows = [{**row, "output": f"w{n} v{n}"} for n, row in enumerate(rows)]
+    elif change == "named":
+        rows = [{**row, "example_id": row["id"].partition("_")[0]} for row in sorted(rows, key=lambda row: row["id"])]
     else:
         rows = [{**row, "provider": "abcdef"[int(row["id"][-1])]} for row in rows]
     assert "samples each" not in imported(tmp_path, rows).out

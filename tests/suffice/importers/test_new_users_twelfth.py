@@ -20,6 +20,9 @@ from benchmarks.readings.misled_eleventh import (
     verdicts_in_a_list,
 )
 
+from suffice.importers.records import Record
+from suffice.importers.shape import Shape
+from suffice.importers.stages import with_numbers_of_ids
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
 
@@ -99,9 +102,10 @@ def test_solutions_with_a_box_are_asked_about(tmp_path):
 
 @pytest.mark.parametrize("own", [True, False])
 def test_a_solution_that_contains_answers_is_named(tmp_path, own):
+    spread = 1 if own else 40  # else each text has the answers to all questions
     rows = [
-        {"qid": q, "round": r, "answer": f"{100 + q + (r < 2)}", "solution": f"We add all, and so it is {100 + q * own}."}
-        for q in range(40)
+        {"qid": q, "round": r, "answer": f"{100 + q % 40 + (r < 2)}", "solution": "It is " + ", ".join(str(100 + (q + i) % 40) for i in range(spread))}
+        for q in range(80)
         for r in (1, 2, 3)
     ]  # fmt: skip
     done = imported(tmp_path, rows)
@@ -162,18 +166,26 @@ def test_numbers_at_the_ends_of_ids_name_samples(tmp_path, form):
     assert recording(tmp_path).column("em").shape == (60, 6)
 
 
-@pytest.mark.parametrize("change", ["uneven", "unlike", "told", "named"])
-def test_other_numbers_at_the_ends_of_ids_name_no_samples(tmp_path, change):
-    rows = ids_with_the_bare_number_of_a_sample(Draw("x")).content
+def unlike(rows: list[Any], change: str) -> list[Any]:
+    """Return rows whose ids end in numbers that are none of samples."""
     if change == "uneven":
-        rows = [row for n, row in enumerate(rows) if n % 3]
-    elif change == "unlike":
-        rows = [{**row, "output": f"w{n} v{n}"} for n, row in enumerate(rows)]
-    elif change == "named":
-        rows = [{**row, "example_id": row["id"].partition("_")[0]} for row in sorted(rows, key=lambda row: row["id"])]
-    else:
-        rows = [{**row, "provider": "abcdef"[int(row["id"][-1])]} for row in rows]
-    assert "samples each" not in imported(tmp_path, rows).out
+        return [row for n, row in enumerate(rows) if n % 3]
+    if change == "words":
+        return [{**row, "output": f"w{n} v{n}"} for n, row in enumerate(rows)]
+    if change == "provider":
+        return [{**row, "provider": "abcdef"[int(row["id"][-1])]} for row in rows]
+    return [{**row, "example_id": row["id"].partition("_")[0]} for row in rows]
+
+
+@pytest.mark.parametrize("change", ["uneven", "words", "provider", "example"])
+def test_other_numbers_at_the_ends_of_ids_name_no_samples(change):
+    def split(rows: list[Any]) -> list[str]:
+        records = [Record("", "", n, row) for n, row in enumerate(rows)]
+        return with_numbers_of_ids(Shape(rows=records, columns={}, read=lambda own: ([*own], 0)), ())[1]
+
+    rows = ids_with_the_bare_number_of_a_sample(Draw("x")).content
+    assert "sample" in split(rows)[0]
+    assert split(unlike(rows, change)) == []
 
 
 def test_gold_answers_of_other_ids_name_the_options(tmp_path):
@@ -209,7 +221,19 @@ def test_a_part_of_an_id_is_completed(tmp_path, counter):
     refused = imported(tmp_path, log, "--column", "question_id=seg", "--column", "answer=translation", *counter)
     assert refused.code == 2
     assert "--column question_id=doc_id,seg,tgt_lang" in refused.err
-    assert "run=doc_id" not in refused.err  # `pass` would still begin again in each
+
+
+def test_a_column_in_which_rounds_begin_again_is_no_run(tmp_path):
+    rows = [
+        {"doc": f"d{d}", "seg": s, "lang": lang, "pass": r, "translation": f"{d} {s} {lang} {r}"}
+        for d in (1, 2)
+        for s in range(12)
+        for lang in ("de", "fr")
+        for r in (1, 2, 3)
+    ]
+    refused = imported(tmp_path, rows, "--column", "question_id=seg", "--column", "answer=translation")
+    assert "--column question_id=doc,seg,lang --column round=pass" in refused.err
+    assert "run=doc" not in refused.err
 
 
 def test_runs_of_a_question_are_no_part_of_its_id(tmp_path):

@@ -94,7 +94,11 @@ def used_columns(read: Read) -> set[str]:
     """Return the columns that are read, under either name, or by which rows were chosen."""
     own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
     said = [
-        part for pairs in own for pair in pairs.items() for name in pair for part in (name, name.rpartition(":")[0])
+        part
+        for pairs in own
+        for pair in pairs.items()
+        for name in pair
+        for part in (name, name.rpartition(":")[0], *name.split(","))
     ]
     shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
     names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}

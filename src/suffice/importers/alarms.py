@@ -19,6 +19,7 @@ from suffice.importers import gold_alarms, order_alarms, own_alarms, reply_alarm
 from suffice.importers.alarm import Alarm, Doubt, Read
 from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
 from suffice.importers.choices import Choices, in_options, of_each, of_options, of_rows
+from suffice.importers.contained import golds_in_texts
 from suffice.importers.facts import SCORES, Facts
 from suffice.importers.fields import single_name
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, in_log, last_name
@@ -26,6 +27,7 @@ from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.scores import LAST_ROUND
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
+from suffice.importers.unanswered import empty_answers
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
@@ -38,16 +40,13 @@ _MANY = 100
 _UNCOUNTED = 10
 """Questions of several rows from which on it is no chance that no answer changes, though the rows may be rounds."""
 
-_CHANGING = 0.1
-_NEARLY_ALL, _MOSTLY = 0.98, 0.9
-_SHARE_OF_MISSING = 0.05
+_CHANGING, _NEARLY_ALL, _MOSTLY, _SHARE_OF_MISSING, _SHOWN = 0.1, 0.98, 0.9, 0.05, 5
 _PARAGRAPH = 300
 """Characters of an answer on average from which on answers are texts to read, not to compare."""
 
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
 
-_SHOWN = 5
 _SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
 _SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
 """Names of lists whose items are independent samples as often as rounds."""
@@ -115,25 +114,6 @@ def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Dou
             f"differ in {in_log(name)!r}: if each is a passage that one answer was given from, there is nothing to stop"
         )
         yield sentence, {}
-
-
-def _empty_answers(read: Read) -> Iterator[Doubt]:
-    """Most questions have no answer at all, and no score of the log's own judges them."""
-    facts = read.facts
-    answer = read.columns.get("answer")
-    is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
-    said = gold_alarms.marks_like_golds(facts)
-    is_unjudged = not (facts.answers or said) and gold_alarms.has_own_score(facts)  # by its scores alone
-    if is_mostly_empty and not is_unjudged and read.is_table:
-        where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
-        sentence = (
-            f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
-            f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
-        )
-        choices: Choices = {}
-        for theirs in [read.columns.get(f"{name} (metric)", name) for name in said]:
-            choices |= of_options(f"{theirs!r} is what the model said", columns={"answer": theirs})
-        yield sentence, choices
 
 
 def _one_question(read: Read) -> Iterator[Doubt]:
@@ -370,7 +350,7 @@ def _stopped_when_right(read: Read) -> Iterator[Doubt]:
 
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator[Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
-    "empty-answers": ("stop", _empty_answers),
+    "empty-answers": ("stop", empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
     "graded": ("stop", reply_alarms.graded),
     "one-question": ("stop", _one_question),
@@ -392,6 +372,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "last-is-gold": ("caution", gold_alarms.last_is_gold),
     "other-score": ("caution", gold_alarms.other_score),
     "case": ("caution", gold_alarms.case_alone),
+    "golds-in-texts": ("caution", golds_in_texts),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
     "sample-list": ("stop", _sample_list),
     "dependent-samples": ("stop", own_alarms.dependent_samples),
@@ -410,6 +391,7 @@ _MORE_SPECIFIC = {
     "falling-scores": {"graded", "other-speakers"},
     "never-right": {"graded"},
     "unread-golds": {"returned"},
+    "golds-in-texts": {"unread-golds", "returned"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},
     "other-score": {"code-golds"},

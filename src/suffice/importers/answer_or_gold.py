@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from suffice.errors import UnsettledError
 from suffice.importers.choices import Choices, of_columns
+from suffice.importers.likeness import are_other_questions
 from suffice.importers.names import (
     FEEDBACK,
     GOLDS,
@@ -28,7 +27,6 @@ from suffice.importers.names import (
     words,
 )
 from suffice.importers.table_columns import TableColumns, several_rows
-from suffice.policy.metrics import normalize_answer
 
 FEW = 0.01
 """Share of the questions whose gold answers may differ between their rows: in a large log, a slip and not another meaning."""
@@ -55,14 +53,12 @@ _ONE_SESSION = re.compile(
     r"(?:\w+_)?(?:session|conversation|chat|thread|dialog|dialogue|trace)(?:_?(?:id|key|uuid|no|nr|ts))?"
 )
 
-_ALIKE = 0.2
-"""By how much more the questions of one id have words in common than those of different ids if they are one in other words."""
-
 _CHOICES, _LISTED = 2, 4
 _ROWS_OF_ONE = 1.5
 """The fewest rows of a question in a session, on average, if they are rounds."""
 
 _WHO = r"(?:model|llm|lm|ai|bot|assistant|system|agent|generated|gpt|chatbot)"
+_OF_WHO = re.compile(rf"(?:{_WHO}|pred|predicted)_")
 _PARSED = re.compile(rf"{_WHO}_(?:final_)?(?:answer|prediction|pred)")
 _REPLY = re.compile(
     rf"(?:{_WHO}|raw|full)_(?:output|response|reply|completion|generation|text|message)|generated|hypothesis"
@@ -188,7 +184,7 @@ def refuse_unread_answer(
             choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
         raise UnsettledError(
             f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
-            f"{'differs' if len(names) == 1 else 'differ'} between the rows of a question",
+            f"{'differs' if len(names) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
             "columns",
             choices | of_columns({"answer": ""}, "there is none"),
         )
@@ -316,7 +312,7 @@ def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
     names = [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)]
     if not names and _SESSION.fullmatch(last_name(key)):
         names = [name for name in table.names if last_name(name) in _QUERIES and table.is_text(name)]
-        names = [name for name in names if _are_other_questions(table.column(name), ids)]
+        names = [name for name in names if are_other_questions(table.column(name), ids)]
     is_clear = several >= _ENOUGH and any(table.changing_in(name, ids) >= _NEARLY_ALL * several for name in names[:1])
     return names[0] if is_clear else ""
 
@@ -329,7 +325,7 @@ def session_of(table: TableColumns, question: str) -> str | None:
         if _ONE_SESSION.fullmatch(last_name(name)) and table.repeats(name) and len({*ids}) > 1:
             changes = table.changing_in(question, ids)
             other = other_questions(table, ids, name)
-            asks_once = not question or (changes and not _are_other_questions(texts, ids))
+            asks_once = not question or (changes and not are_other_questions(texts, ids))
             if (asks_once and not other) or (not question and other and _has_rounds(table, ids, other)):
                 return name  # in the latter case, which of them are rounds is asked
     return None
@@ -346,28 +342,6 @@ def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
     return None
 
 
-def _are_other_questions(texts: Iterable[Any], ids: Sequence[Any]) -> bool:
-    """Return whether the texts of one id have hardly more words in common than those of different ids; words of all ids do not count.
-
-    A text that is there again, or missing, asks nothing else.
-    """
-    words: dict[str, list[set[str]]] = {}
-    for own, text in zip(map(str, ids), texts, strict=True):
-        if text is not None:
-            words.setdefault(own, []).append({*normalize_answer(str(text)).split()})
-    spread = Counter(word for own in words.values() for word in set[str]().union(*own))
-    weights = {word: math.log(len(words) / n) for word, n in spread.items()}
-    within = [pair for own in words.values() for pair in pairwise(own) if pair[0] != pair[1]]
-    between = [(one[-1], other[0]) for one, other in pairwise(words.values())]
-    return bool(within and between) and _in_common(within, weights) < _in_common(between, weights) + _ALIKE
-
-
-def _in_common(pairs: Sequence[tuple[set[str], set[str]]], weights: Mapping[str, float]) -> float:
-    """Return the share of their words that pairs of texts have in common, by the weights of words."""
-    sums = [[sum(map(weights.__getitem__, own)) for own in (one & other, one | other)] for one, other in pairs]
-    return sum(same / whole for same, whole in sums if whole) / len(pairs)
-
-
 def is_step_name(name: str) -> bool:
     """Return whether a column usually says of what kind a step is, or how it ended."""
     return last_name(name) in _OTHER_TEXTS
@@ -376,6 +350,12 @@ def is_step_name(name: str) -> bool:
 def is_of_passages(name: str) -> bool:
     """Return whether a column of this name usually contains or names what was retrieved."""
     return _OF_PASSAGES.fullmatch(last_name(name)) is not None
+
+
+def is_called_reply(name: str) -> bool:
+    """Return whether a column is called like what a model said, as `model_solution` is."""
+    plain = last_name(name)
+    return plain in (*PARSED_ANSWERS, *REPLIES, *WEAK_REPLIES) or _OF_WHO.match(plain) is not None
 
 
 def is_model_text(name: str) -> bool:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.choices import of_columns
+from suffice.importers.choices import Choices, of_columns
+from suffice.importers.names import is_round_name, last_name
+from suffice.importers.records import Record
+from suffice.importers.table_columns import TableColumns
 
 _DIGITS = re.compile(r"\d+")
 
 
-def gap_error(where: str, question: str, rounds: Sequence[int], theirs: str, files: Sequence[str]) -> DataError:
+_OFFERED = 2
+
+
+def gap_error(
+    where: str, question: str, rounds: Sequence[int], theirs: str, files: Sequence[str], *, others: Sequence[str] = ()
+) -> DataError:
     """Return the error about a question with a gap in its rounds.
 
     Args:
@@ -20,6 +28,7 @@ def gap_error(where: str, question: str, rounds: Sequence[int], theirs: str, fil
         rounds: Its rounds.
         theirs: The column that counts them.
         files: The file of each row; where it is the round, counting the rows instead would make each file a run.
+        others: Columns that count the rounds of every question without a gap.
     """
     are_files = len({*files}) > 1 and all(
         n in map(int, _DIGITS.findall(file)) for n, file in zip(rounds, files, strict=True)
@@ -29,7 +38,10 @@ def gap_error(where: str, question: str, rounds: Sequence[int], theirs: str, fil
             f"{where}: {question} is missing in the file of a round: it has the rounds {rounds!r:.80}. Rows that --where leaves out are "
             "missing, too: without it, rows without an answer are rounds without one"
         )
-    choices = of_columns({"round": ""}, "nothing is missing: count the rows of each question in their order")
+    choices: Choices = {}
+    for name in others[:_OFFERED]:
+        choices |= of_columns({"round": name}, f"{name!r} is the number of the round")
+    choices |= of_columns({"round": ""}, "nothing is missing: count the rows of each question in their order")
     if theirs.lower().endswith("depth"):
         meaning = f"the rows of each {theirs!r} are a loop of their own, with its own rounds and verdict"
         choices |= of_columns({"run": theirs, "round": ""}, meaning)
@@ -39,3 +51,13 @@ def gap_error(where: str, question: str, rounds: Sequence[int], theirs: str, fil
         "columns",
         choices,
     )
+
+
+def counting_columns(rows: Sequence[Record], key: str, used: Collection[str]) -> Iterator[str]:
+    """Yield the columns called like rounds, and not used yet, which number the rows of each question from 0 or 1 without a gap or a copy."""
+    table = TableColumns(rows)
+    ids = [*map(str, table.column(key))]
+    for name in [name for name in table.names if name not in used and is_round_name(last_name(name))]:
+        pairs = {*zip(ids, map(str, table.column(name)), strict=True)}
+        if len(pairs) == len(ids) and table.counts(name) and table.counts_in(name, key):
+            yield name

@@ -11,7 +11,7 @@ from typing import Any
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.grid import gold_texts, only_text
+from suffice.importers.grid import AFTER_MARK, IN_BOX, gold_texts, marked_part, only_text
 from suffice.importers.ids import plain_id
 from suffice.importers.names import GOLDS, IDS, QUESTIONS, last_name, plain_name
 from suffice.importers.records import Record, column_names, records_of
@@ -20,26 +20,35 @@ from suffice.policy.normalizers import listed_items
 
 _LISTED_IDS = 3
 _PLAIN = "id without spaces and leading zeros"
-_MARK = "####"
-"""GSM8K's mark: the gold answer follows it, after its reasoning."""
-
 _NEARLY_ALL, _OFTEN = 0.95, 0.1
 _ENOUGH = 5
 
 
 def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
-    """Return how the gold answers of rows are written: after a mark, as alternatives with "|" or ";" between them, or "" plainly.
+    """Return how the gold answers of rows are written: after a mark, in a box, as alternatives with "|" or ";" between them, or "" plainly.
 
     Alternatives are recognised by the answers of the rows: many equal one of them, and none has the sign between them.
     """
     pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
-    if sum(bool(gold.partition(_MARK)[2].strip()) for gold, _ in pairs) > _NEARLY_ALL * len(pairs):
-        return _MARK
+    if form := mark_of([gold for gold, _ in pairs]):
+        return form
     for sign in "|;":
         own = [(gold, str(answer)) for gold, answer in pairs if sign in gold]
         n = sum(normalize_answer(answer) in {*map(normalize_answer, gold.split(sign))} for gold, answer in own)
         if n >= max(_ENOUGH, _OFTEN * len(own)) and not any(sign in str(answer) for answer in answers):
             return sign
+    return ""
+
+
+def mark_of(texts: Sequence[Any]) -> str:
+    r"""Return the mark by which nearly all of some texts say their answer after other words; "" if there is none.
+
+    >>> mark_of(["19 * 4 = 76\n#### 76"]), mark_of([r"So it is \boxed{76}."]), mark_of([r"\boxed{76}"]), mark_of(["76"])
+    ('####', 'boxed', '', '')
+    """
+    for form in (AFTER_MARK, IN_BOX):
+        if sum(marked_part(text, form) is not None for text in texts) > _NEARLY_ALL * len(texts):
+            return form
     return ""
 
 
@@ -112,7 +121,9 @@ class GoldAnswers:
             raise DataError(
                 f"{self._path}: no question of the run is in it; the run has the ids "
                 f"{', '.join(map(repr, self._first[:_LISTED_IDS]))}, ..., the file "
-                f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ...{asked}"
+                f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ...{asked}. What has the file's ids in the run is named by "
+                "--column question_id=COLUMN for a table, --key ATTRIBUTE for traces, and --key custom_id.question for a batch whose ids have the "
+                "number of a sample at their ends"
             )
         how = " and ".join(f"{count} by {way}" for way, count in self._ways.items() if count)
         n = counted(self._n, "trajectory", "trajectories")

@@ -21,6 +21,7 @@ from suffice.loops.retrieval.fields import literal
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, End
 from suffice.policy.signals import SIGNALS
+from suffice.policy.signals.position import boxed
 
 _TEXT_COLUMNS = frozenset({"question_id", "cluster", "end", "question", "answer", "text", "feedback", "finish_reason"})
 OWN_COLUMNS = _TEXT_COLUMNS | {"round", "golds"}
@@ -218,6 +219,25 @@ def are_texts(items: Any) -> bool:
     return all(isinstance(item, str | int | float) for item in items)
 
 
+AFTER_MARK, IN_BOX = "####", "boxed"
+"""How a solution says its answer: after GSM8K's mark, or in a box of LaTeX, after its reasoning."""
+
+
+def marked_part(text: Any, form: str) -> str | None:
+    r"""Return the answer of a solution that also has other words; None if it says none in this form.
+
+    >>> marked_part("19 * 4 = 76\n#### 76", "####"), marked_part(r"So it is \boxed{76}.", "boxed"), marked_part("76", "####")
+    ('76', '76', None)
+    """
+    if not isinstance(text, str):
+        return None
+    if form == AFTER_MARK:
+        return text.rpartition(AFTER_MARK)[2].strip() or None if AFTER_MARK in text else None
+    span = boxed(text, 0)
+    own = None if span is None else text[slice(*span)].strip()
+    return own if own and len(text.strip()) > len(own) + len(r"$\boxed{}$") else None
+
+
 def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
     """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON or as Python prints it.
 
@@ -238,8 +258,8 @@ def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = Fa
     if isinstance(value, list) and (tagged := tagged_texts(value)) is not None:
         value = tagged[1]
     if isinstance(value, str) and form:
-        parts = value.split(form)
-        value = [*filter(None, map(str.strip, parts[-1:] if form == "####" else parts))]
+        parts = [marked_part(value, form) or value] if form in (AFTER_MARK, IN_BOX) else value.split(form)
+        value = [*filter(None, map(str.strip, parts))]
     if value is None or value == "":
         return ()
     golds = value if isinstance(value, list) else [value]

@@ -12,7 +12,8 @@ from suffice.importers import answer_or_gold as doubts
 from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
-from suffice.importers.grid import OWN_COLUMNS, is_cost
+from suffice.importers.golds import mark_of
+from suffice.importers.grid import AFTER_MARK, OWN_COLUMNS, is_cost
 from suffice.importers.names import (
     FEEDBACK,
     GOLDS,
@@ -45,7 +46,7 @@ from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.trajectories import ColumnReading
-from suffice.importers.unread import names_runs, unread_notes
+from suffice.importers.unread import names_runs, refuse_unread_rounds, unread_notes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.runs import is_of_judge
@@ -143,6 +144,7 @@ class _Guess(NumberGuess):
             counting = [name for name in counting if name not in ids] or [
                 n for n in counting if not self._names_texts(n)
             ]
+            counting = self._without_row_ids(counting, ids)
             counting = counting or [
                 name for name in free if ends_with_round(name) and ids and self.table.counts_in(name, ids[0])
             ]
@@ -150,6 +152,17 @@ class _Guess(NumberGuess):
                 self.read("round", counting[0])
         if self.lacks("question_id"):
             self._ids(one_per_record=one_per_record)
+
+    def _without_row_ids(self, names: Sequence[str], ids: Sequence[str]) -> list[str]:
+        """Return names of counters without those that number all rows on: ids of rows, and others if rows are of several questions."""
+        unique = [name for name in names if len({*map(str, self.table.column(name))}) == len(self.table.rows)]
+        counting = [name for name in names if name not in unique]
+        key = self.result.columns.get("question_id") or next(iter(ids), "")
+        are_several = self.table.repeats(key) and len({*map(str, self.table.column(key))}) > 1
+        if are_several and counting:
+            return counting
+        of_rows = [name for name in unique if plain_name(name).endswith("_id")] if are_several or counting else []
+        return [name for name in names if name not in of_rows]
 
     def _names_texts(self, name: str) -> bool:
         """Return whether a column called like an id has one value for each text of a question, so that it counts no rounds."""
@@ -268,6 +281,16 @@ class _Guess(NumberGuess):
             names = [name for name in self.free(OPTION_NUMBERS) if self.table.constant_in(name, ids)][:1]
         for name in names:
             self.read("golds", name)
+        if not names:
+            self._marked_golds(ids)
+
+    def _marked_golds(self, ids: Sequence[Any]) -> None:
+        """Read solutions that say their answer after GSM8K's mark as the gold answers: one for each of several questions, and no reply."""
+        for name in [name for name in self._unread() if not doubts.is_called_reply(name)]:
+            texts = [text for text in self.table.column(name) if text is not None]
+            if len({*map(str, texts)}) > 1 and mark_of(texts) == AFTER_MARK and self.table.constant_in(name, ids):
+                self.read("golds", name, f"solutions with {AFTER_MARK!r} before the answer")
+                return
 
     def _model(self, ids: Sequence[Any]) -> None:
         if "model" not in self.said:
@@ -330,9 +353,19 @@ class _Guess(NumberGuess):
             unread = self._unread(of_rounds=True)
             of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
             scored, is_of_tasks, rounds = bool(of_rounds), bool(self.result.of_runs), "round" in columns
-            doubts.refuse_unread_answer(
-                self.table, self._ids_of_rows(), unread, is_scored=scored, is_of_tasks=is_of_tasks, has_rounds=rounds
-            )
+            try:
+                doubts.refuse_unread_answer(
+                    self.table,
+                    self._ids_of_rows(),
+                    unread,
+                    is_scored=scored,
+                    is_of_tasks=is_of_tasks,
+                    has_rounds=rounds,
+                )
+            except UnsettledError:
+                if "question_id" not in columns:  # until it is known, nothing says which texts differ between its rows
+                    refuse_unread_rounds(self.table.rows, columns)
+                raise
 
     def _answer(self) -> None:
         """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""

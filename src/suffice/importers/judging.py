@@ -55,8 +55,7 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in known.items() if "self" not in _words(name)}
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
-    options = {in_log(name): scale for name in may if (scale := scale_of(name, known[name])) is not None}
-    options |= _shares({in_log(name): own for name, own in known.items()})
+    options = scores_of(known)
     golds = [
         in_log(name)
         for name, own in known.items()
@@ -118,6 +117,14 @@ def second_judge_note(read: Read) -> list[str]:
     return [
         f"answers are judged by the gold answers; {theirs!r}, from {span}, may judge them, too: {metric_option(theirs, scale)} reads it"
     ]
+
+
+def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
+    """Return the columns that may judge answers by their names and values, with the ending of the option that reads each."""
+    may = [name for name, own in columns.items() if own.varying and may_judge(name)]
+    scales = {in_log(name): scale_of(name, columns[name]) for name in may}
+    shares = _shares({in_log(name): own for name, own in columns.items()})
+    return {name: scale for name, scale in scales.items() if scale is not None} | shares
 
 
 def metric_option(theirs: str, scale: str) -> str:

@@ -30,7 +30,7 @@ _ROUND_NAME = re.compile(
 
 IDS = words(
     "question_id qid question_idx task_id problem_id example_id instance_id query_id custom_id item_id "
-    "dataset_item_id id _id sample_id record_id conversation_id thread_id session_id trace_id trace "
+    "dataset_item_id id _id sample_id record_id ticket_id case_id case_no conversation_id thread_id session_id trace_id trace "
     "trajectory_id run_id uid uuid pubid idx index key"
 )
 RUNS = (
@@ -265,7 +265,10 @@ _TRANSLATED = {
     "gold_answer": "lösung loesung musterlösung richtige_antwort korrekte_antwort solution_attendue réponse_attendue réponse_correcte "
     "bonne_réponse respuesta_correcta respuesta_esperada risposta_corretta resposta_correta 参考答案 标准答案 正确答案 正解",
     "correct": "richtig korrekt correcto correcta corretto correto 正确 是否正确",
-    "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question 编号 问题编号 题号",
+    "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question anfrage_id id_demande demande_id id_solicitud "
+    "solicitud_id id_richiesta richiesta_id 编号 问题编号 题号",
+    "input_tokens": "jetons_entrée jetons_entree",
+    "output_tokens": "jetons_sortie",
 }
 """Usual names in German, French, Spanish, Italian, Portuguese, Dutch, Polish, Chinese and Japanese, by the English ones."""
 

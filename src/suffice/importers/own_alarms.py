@@ -16,7 +16,7 @@ from suffice.importers.facts import Facts
 from suffice.importers.gold_alarms import may_be_gold
 from suffice.importers.judging import may_judge
 from suffice.importers.names import TIMES, in_log, is_error_count, last_name, words, words_in
-from suffice.importers.own_columns import MANY_VALUES, OwnColumns
+from suffice.importers.own_columns import MANY_VALUES, OwnColumn, OwnColumns
 from suffice.policy.rounds import Floats
 from suffice.recordings.runs import tells_loops_apart
 from suffice.recordings.schema import RETURNED
@@ -24,6 +24,9 @@ from suffice.recordings.schema import RETURNED
 _ENOUGH, _FEW, _SHOWN = 20, 5, 8
 _NEARLY_ALL, _MOSTLY, _SOME = 0.98, 0.9, 0.01
 _TENTH, _LEAST_PERCENT = 0.1, 10
+_WORDS = 3
+"""The fewest words of a text that is named where it is not read, whatever its values are."""
+
 _GROUPS, _MEMBERS = 8, 10
 """The most groups of questions that are compared, and the fewest questions of one."""
 
@@ -250,10 +253,17 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
         for name, n in sorted(sizes.items(), key=lambda item: item[1])
         if n < MANY_VALUES or may_judge(name)
     ]
+    own = {name: each for name, each in facts.own.columns.items() if name not in used and _has_sentences(each)}
+    names += [text for name in own if (text := in_log(name)) not in names]
     if not names or not read.is_table:
         return []
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return [f"{NOT_READ}{', '.join(names[:_SHOWN])}{more}"]
+
+
+def _has_sentences(own: OwnColumn) -> bool:
+    """Return whether a column has texts of several words, such as notes or solutions."""
+    return any(len(re.findall(r"[^\W\d_]{2,}", value)) >= _WORDS for value in own.values)
 
 
 def mixed_scales(read: Read) -> Iterator[Doubt]:

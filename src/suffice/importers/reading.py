@@ -17,8 +17,10 @@ import pyarrow as pa
 from suffice.evaluation.replay.outcomes import MultipleChoice
 from suffice.importers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.answer_places import is_continued
+from suffice.importers.contained import count_contained
 from suffice.importers.facts import SCORES, SEVERAL, Facts
 from suffice.importers.grades import is_error, is_grade, may_be_grade
+from suffice.importers.grid import AFTER_MARK, IN_BOX, marked_part
 from suffice.importers.names import SPEAKERS, in_log, last_name
 from suffice.importers.order_alarms import orders_of
 from suffice.importers.own_columns import Part
@@ -307,6 +309,9 @@ class Reading:
                     facts.equalling_alone[item.name, is_own] += int(alone.sum())
             for metric, marks in part.metrics.items():
                 facts.agreeing[item.name, metric] += int((((marks == 1) == equal) & is_same).sum())
+        if facts.without_golds == facts.trajectories:
+            names = [item.name for item in _own_columns(part.table) if _is_other_text(item)]
+            count_contained(facts, part.table, names, part.starts)
 
     def _add_kinds(self, table: pa.Table, sides: Sequence[tuple[dict[str, tuple[set[str], set[str]]], Mask]]) -> None:
         """Note for some rounds which labels and flags occur in them, and which in the others."""
@@ -363,9 +368,11 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
 
 
 def _items_of(text: str) -> list[str | None]:
-    """Return a text and, of a list that was written as one, such as a table's cell, the items."""
+    """Return a text and, of a list that was written as one, such as a table's cell, the items; of a solution, the answer that it marks."""
     listed = literal(text)
-    return [text, *map(value_text, listed)] if isinstance(listed, list) else [text]
+    if isinstance(listed, list):
+        return [text, *map(value_text, listed)]
+    return [text, *filter(None, (marked_part(text, form) for form in (AFTER_MARK, IN_BOX)))]
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,6 +53,9 @@ _MOST_ROUNDS = 20
 
 _ARTIFACTS = "artifacts"
 _Key = TypeVar("_Key", bound=Hashable)
+
+_OfDocument = Callable[[Path, Any], Iterator[tuple[str, Mapping[str, Any]]]]
+"""Yields the rows of a JSON document from its value, each with its place for messages."""
 
 ROUND_LISTS = words(
     "rounds steps iterations attempts trials drafts turns samples tries hops revisions refinements "
@@ -103,12 +107,13 @@ def with_column(rows: Iterable[Record], name: str, cells: Iterable[Any]) -> list
     return [row.having({name: cell}) for row, cell in zip(rows, cells, strict=True)]
 
 
-def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
+def records_of(path: Path, file_is: str | None = None, rounds: str | None = None) -> Iterator[Record]:
     """Yield the records of a file, or of all data files of a folder by name.
 
     Args:
         path: The file or folder.
         file_is: What a file's name is, such as a `round`, which each of its records gets as a column; None = nothing.
+        rounds: The list of rounds, as the user says: a JSON document that has it is one record; None = as its fields suggest.
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
@@ -121,7 +126,7 @@ def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
     said = _said_by_names(path, names, file_is) if file_is is not None else {}
     for file, name in zip(files, names, strict=True):
         params = _params_of_run(file)
-        for where, own in _rows_of(file, path):
+        for where, own in _rows_of(file, path, partial(_json_records, rounds=rounds, is_one_of=len(files) > 1)):
             number += 1
             values = {**params, **own} if params else own
             if said and not said[name].keys().isdisjoint(values):
@@ -131,10 +136,10 @@ def records_of(path: Path, file_is: str | None = None) -> Iterator[Record]:
             yield Record(where, name, number, {**said[name], **values} if said else values)
 
 
-def _rows_of(file: Path, path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _rows_of(file: Path, path: Path, of_document: _OfDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the rows of a file; for one of a folder, the error about a text without columns offers no pattern, which reads a file alone."""
     try:
-        yield from file_rows(file, _json_records)
+        yield from file_rows(file, of_document)
     except SchemaError as error:
         if file == path or not str(error).endswith(_PROSE):
             raise
@@ -201,9 +206,7 @@ def _file_names(path: Path, files: Sequence[Path]) -> list[str]:
     return short if len(set(short)) == len(short) else whole
 
 
-def file_rows(
-    path: Path, of_document: Callable[[Path, Any], Iterator[tuple[str, Mapping[str, Any]]]]
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def file_rows(path: Path, of_document: _OfDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the rows of one file, each with its place for messages.
 
     Args:
@@ -288,14 +291,24 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise SchemaError(f"{path}: cannot be read as parquet (corrupt or truncated?): {error}") from error
 
 
-def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a list, of the only list in an object, or of an object whose values are objects."""
-    if isinstance(value, dict):
+def _json_records(
+    path: Path, value: Any, rounds: str | None = None, *, is_one_of: bool = False
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the objects of a list, of the only list in an object, or of an object whose values are objects.
+
+    Args:
+        path: The file.
+        value: Its JSON document.
+        rounds: The list of rounds, as the user says.
+        is_one_of: Whether the file is one of several, so that the document may be the record of one question.
+    """
+    shared: dict[str, Any] = {}
+    if isinstance(value, dict) and (_are_objects(value.get(rounds or "")) or (is_one_of and _is_record(value))):
+        value = [value]
+    elif isinstance(value, dict):
         settings, value = _beside_settings(value)
         shared, value = _listed(path, value)
         shared = {**settings, **shared}
-    else:
-        shared = {}
     if not isinstance(value, list | Iterator):
         raise DataError(f"{path} contains {value!r:.60}; expected an object or a list of objects")
     value = _of_lists(value) if isinstance(value, list) else value
@@ -305,6 +318,16 @@ def _json_records(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, An
         if not isinstance(item, dict):
             raise DataError(f"{where} is {item!r:.60}; expected an object, or a list of objects")
         yield where, {**shared, **item}
+
+
+def _is_record(value: Mapping[str, Any]) -> bool:
+    """Return whether a document is the record of one question: beside single values, it has a short list whose items name no questions."""
+    lists = [name for name, items in value.items() if _are_objects(items)]
+    if len(lists) != 1 or lists[0].lower() in _CONTAINERS or all(isinstance(v, list | dict) for v in value.values()):
+        return False
+    items = value[lists[0]]
+    names = {plain_name(name) for item in items for name in item}
+    return len(items) <= _MOST_ROUNDS and names.isdisjoint((*IDS, *QUESTIONS))
 
 
 def _of_lists(value: list[Any]) -> list[Any]:

@@ -12,9 +12,10 @@ from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_step_name
 from suffice.importers.choices import Choices, of_each, of_options
+from suffice.importers.compound_ids import compound_choices, counts_once
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
-from suffice.importers.records import places_of
+from suffice.importers.records import Record, places_of
 from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
@@ -79,8 +80,10 @@ def ask_about_factors(
     timed = bool(lead or time)
     words = [name for name in free if not lead and last_name(name) not in _TOLD_APART]
     stages = [own for name in words if (own := doubtful_stages(table, name, several, is_timed=timed))]
-    doubt, choices = _of_further_runs(table, [] if lead else free, several, order)
-    for name, values, is_even in [*_of_loops(table, several, free, counting, are_items=bool(lead))][:1]:
+    doubt, choices, again = _of_further_runs(table, [] if lead else free, several, order)
+    choices = {**_of_compounds(table, used, key, again), **choices}
+    telling = _telling_apart(table, free, key, again)
+    for name, values, is_even in [*_of_loops(table, several, telling, counting, are_items=bool(lead))][:1]:
         shown = ", ".join(values[:_SHOWN]) + (", ..." if len(values) > _SHOWN else "")
         asked = f"every question has a row for each of {len(values)} values of {name!r} ({shown}): is each value a round of one loop, or a loop of its own?"
         doubt = doubt or asked
@@ -134,11 +137,17 @@ def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Sev
         )
 
 
-def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
+def refuse_passes(blocks: Sequence[Hashable], rows: Sequence[Record], n_rows: int, key: str) -> None:
     """Raise if a file has several rows of each question together, and then further ones, as if a loop ran again.
 
     It does not if each row is apart from the next one of its question, round by round, or questions begin again all the time,
-    since several were asked at once.  `blocks` has the question and run of each group of consecutive rows.
+    since several were asked at once.
+
+    Args:
+        blocks: The question and run of each group of consecutive rows.
+        rows: Some of the rows.
+        n_rows: The number of all rows.
+        key: The column of questions.
     """
     seen: set[Hashable] = set()
     passes = 1
@@ -150,7 +159,9 @@ def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str) -> None:
     if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
         doubt = f"the rows of {again:,} questions, which nothing counts, are in several places of the log: the loop may have run again"
         run = of_options(f"where the rows of one {key!r} begin again, another run begins", columns={"run": key})
-        raise UnsettledError(doubt, "options", run | of_options(_ONE_LOOP.format("the file"), columns={"round": ""}))
+        parts = compound_choices(TableColumns(rows), (), key)
+        choices = parts | run | of_options(_ONE_LOOP.format("the file"), columns={"round": ""})
+        raise UnsettledError(doubt, "options", choices)
 
 
 def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
@@ -164,8 +175,8 @@ def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool
 
 def _of_further_runs(
     table: TableColumns, names: Sequence[str], several: _Several, order: Sequence[int]
-) -> tuple[str, Choices]:
-    """Return the doubt about a column that counts rounds and begins again, and the option that reads further runs; "" if there is none.
+) -> tuple[str, Choices, str]:
+    """Return the doubt about a column that counts rounds and begins again, the option that reads further runs, and the column; "" without one.
 
     `order` has the places of rows by time, if times order them.
     """
@@ -173,8 +184,18 @@ def _of_further_runs(
     for name in [name for name in names if _begins_again(table, name, several, rank)][:1]:
         meaning = f"{name!r} is the number of the round, and another run begins where it begins again"
         doubt = f"{name!r} counts up the rows of each question, and begins again in some: the loop may have run again"
-        return doubt, of_options(meaning, columns={"round": name, "run": name})
-    return "", {}
+        return doubt, of_options(meaning, columns={"round": name, "run": name}), name
+    return "", {}, ""
+
+
+def _of_compounds(table: TableColumns, used: Collection[str], key: str, again: str) -> Choices:
+    """Return the options that read several columns as the question, if a column of rounds begins again in those of one."""
+    return compound_choices(table, used, key, again, names_counter=True) if again else {}
+
+
+def _telling_apart(table: TableColumns, names: Sequence[str], key: str, again: str) -> list[str]:
+    """Return the columns that may tell loops apart: not those by which a column of rounds begins again all the same."""
+    return [name for name in names if not again or counts_once(table, (key, name), again)]
 
 
 def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mapping[int, int]) -> bool:

@@ -10,8 +10,8 @@ from typing import Any
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, column_options, of_options
-from suffice.importers.ids import numbered_ids
-from suffice.importers.names import IDS, SPEAKERS, TIMES, is_round_name, last_name
+from suffice.importers.names import ANSWERS, IDS, QUESTIONS, SPEAKERS, TIMES, WEAK_REPLIES, is_round_name, last_name
+from suffice.importers.numbered_ids import numbered_ids
 from suffice.importers.records import Record, column_names, with_column
 from suffice.importers.row_times import ASCENDING, BY_TIME, DAY_FIRST, MONTH_FIRST, NEWEST_FIRST, times_as_said
 from suffice.importers.shape import Shape, changed_by, with_derived
@@ -78,8 +78,10 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
     table = TableColumns(shape.rows)
     counts = any(is_round_name(last_name(name)) and table.counts(name) for name in table.names)
     name = next((name for name in table.by_name(IDS) if not table.repeats(name)), None)
-    numbers = None if name is None or counts or shape.how else numbered_ids(table.column(name))
+    numbers = None if name is None or counts or shape.how else numbered_ids(table.column(name), _said(table))
     if name is None or numbers is None or not {"question_id", "round"}.isdisjoint(said) or numbers.word in table.names:
+        return shape, []
+    if numbers.is_bare and _are_told(table, [numbers.parts(value)[1] for value in table.column(name)]):
         return shape, []
 
     def split(rows: Sequence[Record]) -> list[Record]:
@@ -91,6 +93,21 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
 
     note = numbers.note(name, f"--column question_id={name} --column round=")
     return changed_by(shape, split), [note]
+
+
+def _are_told(table: TableColumns, numbers: Sequence[int]) -> bool:
+    """Return whether a column says what the numbers at the ends of ids stand for, such as prompts or models."""
+    n = len({*numbers})
+    texts = ([*map(str, table.column(name))] for name in table.names)
+    return any(len({*own}) == len({*zip(own, numbers, strict=True)}) == n for own in texts)
+
+
+def _said(table: TableColumns) -> Sequence[Any]:
+    """Return what was said in each row, for ids that end in a number without a word; nothing if it is not known, or another column names questions."""
+    asked = [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
+    names = [name for name in table.by_name((*ANSWERS, *WEAK_REPLIES)) if table.is_text(name)]
+    is_named = any(len({*map(str, table.column(name))}) > 1 for name in asked)
+    return table.column(names[0]) if names and not is_named else ()
 
 
 def _ask_for_an_order(shape: Shape, name: str) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, in_options, of_columns, of_each, of_rows
-from suffice.importers.gaps import gap_error
+from suffice.importers.compound_ids import compound_choices
+from suffice.importers.gaps import counting_columns, gap_error
 from suffice.importers.grid import (
     END_NAMES,
     OWN_COLUMNS,
@@ -39,6 +40,7 @@ from suffice.importers.repeated_rounds import (
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
 from suffice.importers.stages import NUMBERED
+from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import check_unit, end_of
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
@@ -218,6 +220,8 @@ class _Rows:
                 kinds |= of_one_kind(own, rows)
             if is_one and begins_each(rows):
                 runs |= of_columns({"run": own}, f"each value of {own!r} is another run")
+        key, table = columns["question_id"], TableColumns(self._rows)
+        parts = {} if runs or is_text else compound_choices(table, columns.values(), key, number)
         is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
         if not is_ordered and (
             not runs or begins_again(codes[np.argsort(order)].tolist(), numbers[np.argsort(order)].tolist())
@@ -226,7 +230,7 @@ class _Rows:
             runs |= of_columns({"run": number}, meaning)
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
         ids = dict([*(named or ids).items()][:_OFFERED])
-        choices = kinds | in_options(ids | runs)
+        choices = kinds | parts | in_options(ids | runs)
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = of_repeats() | choices
         raise UnsettledError(
@@ -275,7 +279,8 @@ class _Rows:
                 n_wrong = len({*np.repeat(np.arange(len(starts)), lengths)[wrong].tolist()})
                 raise self._missing_word(theirs, str(ids[q]), own, f"{n_wrong:,} of {counted(len(starts), 'question')}")
             files = [row.file for row in self._rows[starts[q] : starts[q] + lengths[q]]]
-            raise gap_error(self._where, _in_words(ids[q], ids), own, theirs, files)
+            others = [*counting_columns(self._rows, grid.columns["question_id"], grid.columns.values())]
+            raise gap_error(self._where, _in_words(ids[q], ids), own, theirs, files, others=others)
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:
@@ -393,8 +398,7 @@ class _Rows:
         return result
 
 
-_SHOWN = 6
-_FEW = 0.1
+_SHOWN, _FEW = 6, 0.1
 
 
 def _in_words(name: str, ids: Collection[str]) -> str:

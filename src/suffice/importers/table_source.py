@@ -15,10 +15,12 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
+from suffice.importers.choices import Choices
+from suffice.importers.compound_ids import compound_choices, with_compound_ids
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
-from suffice.importers.grid import Grid, are_texts, gold_texts, is_cost
+from suffice.importers.grid import AFTER_MARK, IN_BOX, Grid, are_texts, gold_texts, is_cost
 from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.ids import refuse_alike_ids
 from suffice.importers.merged_cells import filled_down, refuse_second_header
@@ -121,7 +123,7 @@ class TableSource(ABC):
         self._replies = Counter[str]()
 
     def _records(self) -> Iterator[Record]:
-        records = records_of(self._path, self._options.file_is)
+        records = records_of(self._path, self._options.file_is, self._options.columns.get(ROUNDS))
         return Passes(self._again).numbered(records) if self._again else records
 
     def _unfolded(self, records: Sequence[Record]) -> Shape:
@@ -157,7 +159,8 @@ class TableSource(ABC):
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
-        self.shape, of_thousands = with_whole_thousands(with_forms(self.shape, columns), columns)
+        self.shape = with_forms(with_compound_ids(self.shape, columns), columns)
+        self.shape, of_thousands = with_whole_thousands(self.shape, columns)
         try:
             self.shape, metrics = scaled_metrics(self.shape, options.metrics)
             self.plan = guess_columns(columns, metrics, options.labels, shape=self.shape)
@@ -252,7 +255,7 @@ class TableSource(ABC):
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
         is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
         if not (is_said or self._order is None or self._order.head or self._order.is_counted):
-            refuse_passes(blocks, n_rows, self._order.key)
+            refuse_passes(blocks, self._rows, n_rows, self._order.key)
 
     def _blocks(self, rows: Sequence[Record]) -> Iterator[Any]:
         """Yield the question and run of each group of consecutive rows."""
@@ -304,9 +307,14 @@ class TableSource(ABC):
             self.tally.add(columns)
             yield columns
         self.tally.refuse_several_questions(self.plan.columns)
-        self.tally.refuse_differing_golds(str(self._path), self.grid)
+        self.tally.refuse_differing_golds(str(self._path), self.grid, self._compounds)
         if self._options.log_golds is None and "golds" not in self._options.columns:
             self.tally.refuse_copied_golds(self.plan.columns)
+
+    def _compounds(self) -> Choices:
+        """Return the options that read the column of questions as a part of their id."""
+        counter = "" if self._order is not None else self.plan.columns["round"]
+        return compound_choices(TableColumns(self._rows), self.plan.columns.values(), self._key, counter)
 
     def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
         """Return the texts of the question with their numbers of rows, for each id that has several, all of several rows."""
@@ -420,8 +428,9 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
         gold_form=gold_form(golds, answers),
     )
     if grid.gold_form:
-        what = "what follows" if grid.gold_form == "####" else "alternatives, separated by"
-        plan.notes.append(f"the gold answers are {what} {grid.gold_form!r} in {plan.columns['golds']!r}")
+        forms = {AFTER_MARK: f"what follows {AFTER_MARK!r}", IN_BOX: r"what '\boxed{}' contains"}
+        what = forms.get(grid.gold_form, f"alternatives, separated by {grid.gold_form!r}")
+        plan.notes.append(f"the gold answers are {what} in {plan.columns['golds']!r}")
     if options.normalizer is None and not grid.list_answers and options.answer_position is None:
         pairs = [
             pair for pair in zip(golds, answers, strict=True) if isinstance(pair[0], str | list) and are_texts(pair[0])

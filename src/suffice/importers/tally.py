@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.choices import of_columns
+from suffice.importers.choices import Choices, of_columns
 from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
@@ -137,10 +137,14 @@ class Tally:
                 next(iter(by_text)) if 2 * self._differing > self._mixed else "",
             )
 
-    def refuse_differing_golds(self, where: str, grid: Grid) -> None:
-        """Raise if gold answers differ between the rows of many questions, since the column holds something else."""
+    def refuse_differing_golds(self, where: str, grid: Grid, ways: Callable[[], Choices]) -> None:
+        """Raise if gold answers differ between the rows of many questions: the column holds something else, or the id names several.
+
+        `ways` returns the options that read an id of several columns.
+        """
         if self._differing > FEW * self.lengths.total():
-            raise DataError(f"{where}: {differing_golds(self._first_differing, grid)}")
+            message = f"{where}: {differing_golds(self._first_differing, grid)}"
+            raise UnsettledError(message, "options", own) if (own := ways()) else DataError(message)
 
     def refuse_copied_golds(self, columns: Mapping[str, str]) -> None:
         """Raise if the gold answers are probably the model's own answers, as `answer` and `output` are in a log.

@@ -12,6 +12,7 @@ from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_options
+from suffice.importers.compound_ids import compound_choices
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.judging import ONCE, metric_option
 from suffice.importers.names import (
@@ -248,6 +249,9 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices |= of_columns({"rounds": joined}, meaning)
     choices |= _as_ids(ids)
+    if not choices and "question_id" not in columns:
+        own = compound_choices(table, columns.values(), counter=columns.get("round", ""))
+        choices |= {option: (said["columns"], meaning) for option, (said, meaning) in own.items()}
     if choices:
         raise UnsettledError(
             "no column is called like the id of a question"

@@ -49,6 +49,14 @@ def test_other_ids_of_a_batch_are_questions(tmp_path, form):
     assert imported(path).trajectories == 60
 
 
+def test_a_batch_with_gaps_is_read_by_the_question_of_its_ids(tmp_path):
+    path = batch(tmp_path / "batch.jsonl", "q{}-{}".format)
+    kept = [line for n, line in enumerate(path.read_text("utf-8").splitlines()) if n % 4]
+    path.write_text("\n".join(kept), "utf-8")
+    summary = import_recording(path, out=tmp_path / "batch.parquet", key="custom_id.question", samples=True)
+    assert (summary.trajectories, summary.rounds) == (20, 3)
+
+
 def rows(path, **columns):
     """Write a row for each attempt, whose id names it; further columns are functions of question and attempt."""
     lines = [

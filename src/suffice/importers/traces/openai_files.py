@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.ids import numbered_ids
+from suffice.importers.numbered_ids import number_at_end, numbered_ids
 from suffice.importers.recognise import Head
 from suffice.importers.traces.files import documents, nanoseconds, short_ids
 from suffice.importers.traces.payloads import first, logged_reply, messages_of
@@ -23,7 +23,8 @@ def openai_log(path: str | Path) -> Log:
     """Return the replies to one `custom_id` in several batches, or of one conversation, as spans in order of time.
 
     Batch input files in the same folder bring the questions.  A question is named by a field or metadata
-    (`metadata.question_id`); without `key` by the conversation, the `custom_id`, or the first response of a chain.
+    (`metadata.question_id`), or by `custom_id.question`, the id without the number at its end; without `key` by the conversation, the
+    `custom_id`, or the first response of a chain.
     """
     log, prompts, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
     for where, document in documents(path):
@@ -59,8 +60,10 @@ read_openai = trace_importer("openai", openai_log, _is_openai)
 
 def _read_numbers(log: Log) -> None:
     """Read the questions and rounds that the ids of requests hold; a request that failed may have been sent again."""
-    ids = [span.ids.get(_ID, "") for span in log.spans if not span.failed]
-    numbers = numbered_ids(ids)
+    calls = [span for span in log.spans if not span.failed]
+    numbers = numbered_ids(
+        [span.ids.get(_ID, "") for span in calls], [span.reply and span.reply.text for span in calls]
+    )
     if numbers is None:
         return
     for span in log.spans:
@@ -104,6 +107,9 @@ def _reply_span(item: Any, where: str) -> TraceSpan:
     if line:
         ids[_ID] = str(item[_ID])
     start = nanoseconds(first(body, ("created", "created_at")), where)
+    if line and (parts := number_at_end(ids[_ID])) is not None:
+        ids[f"{_ID}.question"], number = parts
+        start = None if start is None else start + number  # orders calls of the same second
     return TraceSpan(
         trace=str(item["custom_id"]) if line else own,
         span=own,

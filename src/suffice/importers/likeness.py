@@ -1,0 +1,64 @@
+"""Tell the texts of one question from those of several by the words that they have in common."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from suffice.policy.metrics import normalize_answer
+
+_ALIKE = 0.2
+"""By how much more the texts of one id have words in common than those of different ids if they are about one question."""
+
+_Words = dict[str, list[set[str]]]
+_Pairs = Sequence[tuple[set[str], set[str]]]
+
+
+def are_other_questions(texts: Iterable[Any], ids: Sequence[Any]) -> bool:
+    """Return whether the texts of one id have hardly more words in common than those of different ids; words of all ids do not count.
+
+    A text that is there again, or missing, asks nothing else.
+    """
+    words = _words(texts, ids)
+    within = [pair for own in words.values() for pair in pairwise(own) if pair[0] != pair[1]]
+    return _are_known(words, within) and not _are_closer(words, within)
+
+
+def are_of_one_question(texts: Iterable[Any], ids: Sequence[Hashable]) -> bool:
+    """Return whether the texts of one id have clearly more words in common than those of different ids, as answers to one question.
+
+    >>> are_of_one_question(["Oslo", "Oslo", "Rome", "Rome"], [1, 1, 2, 2]), are_of_one_question(["a", "b", "c", "d"], [1, 1, 2, 2])
+    (True, False)
+    """
+    words = _words(texts, ids)
+    within = [pair for own in words.values() for pair in pairwise(own)]
+    return _are_known(words, within) and _are_closer(words, within)
+
+
+def _words(texts: Iterable[Any], ids: Sequence[Hashable]) -> _Words:
+    """Return the words of each text, by the id."""
+    words: _Words = {}
+    for own, text in zip(map(str, ids), texts, strict=True):
+        if text is not None:
+            words.setdefault(own, []).append({*normalize_answer(str(text)).split()})
+    return words
+
+
+def _are_known(words: _Words, within: _Pairs) -> bool:
+    return bool(within) and len(words) > 1
+
+
+def _are_closer(words: _Words, within: _Pairs) -> bool:
+    spread = Counter(word for own in words.values() for word in set[str]().union(*own))
+    weights = {word: math.log(len(words) / n) for word, n in spread.items()}
+    between = [(one[-1], other[0]) for one, other in pairwise(words.values())]
+    return _in_common(within, weights) >= _in_common(between, weights) + _ALIKE
+
+
+def _in_common(pairs: _Pairs, weights: Mapping[str, float]) -> float:
+    """Return the share of their words that pairs of texts have in common, by the weights of words."""
+    sums = [[sum(map(weights.__getitem__, own)) for own in (one & other, one | other)] for one, other in pairs]
+    return sum(same / whole for same, whole in sums if whole) / len(pairs)

@@ -7,7 +7,7 @@ from scripts.walk import by_room, walked
 
 import suffice.verdicts.decisions
 
-MOST = {"modules": 120, "files": 55, "functions": 446}
+MOST = {"modules": 120, "files": 56, "functions": 454}
 
 
 @pytest.mark.whole  # in a process of its own

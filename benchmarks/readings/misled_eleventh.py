@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.readings.cases import Asked, Draw, Log, shape
 from benchmarks.readings.plain import loops
 
@@ -229,3 +231,21 @@ def cases_numbered_in_german(draw: Draw) -> Log:
         for r, text in enumerate(a.answers, start=1)
     ]  # fmt: skip
     return Log(made, loops(questions))
+
+
+@shape("flights.jsonl")
+def names_with_numbers(draw: Draw) -> Log:
+    """Flights of several airlines: the number alone does not name one."""
+    lines = ("LX", "BA", "AF", "KL")
+    questions = []
+    for a in draw.asked(60, 3):
+        number = draw.random.randint(100, 999)
+        own, *others = draw.random.sample(lines, len(lines))
+        said = tuple(f"{own if right else draw.random.choice(others)} {number}" for right in a.right)
+        questions.append(replace(a, gold=f"{own} {number}", answers=said))
+    rows = [
+        {"question_id": a.number, "round": r, "question": a.question, "answer": text, "gold": a.gold}
+        for a in questions
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(rows, loops(questions))

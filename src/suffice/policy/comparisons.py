@@ -54,6 +54,10 @@ _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
 _WITH_UNIT = re.compile(rf"\W*\d[\d.,]*\s*{_UNIT}\W*")
 _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_CURRENCY = re.compile("[$€£¥]")
+_NAME = re.compile(r"[^\W_]*[^\W\d_][^\W_]*")
+"""What stands beside a number: a word, or a letter with digits such as Q1."""
+
 _SENTENCE = 5
 """The fewest words of a sentence that says more than its number."""
 
@@ -148,6 +152,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
         if named.normalizer == "number":
             _ask_about_thousands("number", pairs)
             _ask_about_sentences(pairs)
+            _ask_about_words(pairs)
             named = _by_percent(pairs) or named
         _ask_if_another_differs(named.normalizer, texts, pairs)
         return named
@@ -180,6 +185,28 @@ def _ask_about_sentences(pairs: Pairs) -> None:
         first, second = apart[0]
         question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.60} and {second!r:.60}, are sentences with the same number and other words"
         raise _unsettled(question, (DEFAULT_NORMALIZER, "number"))
+
+
+def _ask_about_words(pairs: Pairs) -> None:
+    """Raise if texts with the same number have other words beside it, such as LX 200 and BA 200, or another currency.
+
+    Where the words of one are among those of the other, it only says more.
+    """
+    same = [pair for pair in pairs if len({*map(NORMALIZERS["number"], pair)}) == 1]
+    apart = [pair for pair in same if _differ("number", "mixed", *pair) and _have_other(_NAME, *pair)]
+    of_money = [pair for pair in same if _have_other(_CURRENCY, *pair)]
+    found, name = max((apart, "mixed"), (of_money, "exact"), key=lambda own: len(own[0]))
+    if len(found) > FEW * len(pairs):
+        first, second = found[0]
+        question = f"{len(found):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, have the same number beside other words or signs"
+        is_told = name == "mixed" and all(is_quantity(text) for pair in pairs for text in pair)
+        raise _unsettled(question, ("number", name), name if is_told else "")
+
+
+def _have_other(what: re.Pattern[str], first: str, second: str) -> bool:
+    """Return whether each of two texts has words or signs that the other lacks."""
+    own, other = ({*what.findall(text.lower())} for text in (first, second))
+    return bool(own - other and other - own)
 
 
 def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:

@@ -58,6 +58,11 @@ _CURRENCY = re.compile("[$€£¥]")
 _NAME = re.compile(r"[^\W_]*[^\W\d_][^\W_]*")
 """What stands beside a number: a word, or a letter with digits such as Q1."""
 
+_SAYS_NOTHING = re.compile(
+    r"\b(?:an|the|so|then|thus|hence|therefore|is|are|was|were|be|it|he|she|they|we|there|that|this|of|in|to|and|has|have)\b"
+)
+"""Words in which two wordings of one answer often differ; a letter alone is none, since gates and grades are called so."""
+
 _SENTENCE = 5
 """The fewest words of a sentence that says more than its number."""
 
@@ -205,7 +210,7 @@ def _ask_about_words(pairs: Pairs) -> None:
 
 def _have_other(what: re.Pattern[str], first: str, second: str) -> bool:
     """Return whether each of two texts has words or signs that the other lacks."""
-    own, other = ({*what.findall(text.lower())} for text in (first, second))
+    own, other = ({*what.findall(_SAYS_NOTHING.sub(" ", text.lower()))} for text in (first, second))
     return bool(own - other and other - own)
 
 

@@ -67,6 +67,36 @@ def is_in_golds(name: str) -> bool:
     return above in GOLDS and not above.startswith(("ref", "label", "target"))
 
 
+_ARGUMENTS = frozenset(
+    words(
+        "tool_input tool_inputs tool_args tool_arguments tool_params tool_parameters tool_kwargs arguments args kwargs parameters params "
+        "action_input action_inputs action_args function_args function_arguments call_args"
+    )
+)
+
+
+def is_argument(name: str) -> bool:
+    """Return whether a nested column is an argument of a tool's call, or a part of what a step gets, which is no gold answer.
+
+    >>> is_argument("tool_input.target"), is_argument("input.label"), is_argument("input.gold_answer"), is_argument("target")
+    (True, True, False, False)
+    """
+    *above, last = plain_name(name).split(".")
+    may_be_either = last in (
+        "target",
+        "targets",
+        "label",
+        "labels",
+        "ref",
+        "refs",
+        "reference",
+        "references",
+        "expected",
+        "ideal",
+    )
+    return not _ARGUMENTS.isdisjoint(above) or (may_be_either and above[-1:] == ["input"])
+
+
 OPTION_NUMBERS = words(
     "answer_idx answer_index correct_idx correct_index gold_idx gold_index target_idx target_index "
     "correct_answer_idx correct_answer_index correct_option_idx correct_choice_idx label_idx"

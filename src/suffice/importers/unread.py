@@ -38,7 +38,7 @@ from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.wide_tables import numbered_families
-from suffice.importers.word_scales import TEMPLATE
+from suffice.importers.word_scales import TEMPLATE, order_of_words
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.runs import LOOP_NAMES
 
@@ -216,7 +216,8 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
         if is_outcome and name in shape.outer:
             yield f"{name!r} {ONCE}, so it cannot judge an earlier stop: log what each round would return, and whether it is right"
         elif fault is not None:
-            scale = f"{metric_option(name, TEMPLATE)} orders its words"
+            order = order_of_words(name, {str(value) for value in table.column(name) if value not in (None, "")})
+            scale = f"{metric_option(name, f':{order}' if order else TEMPLATE)} orders its words"
             expected = (
                 f"a metric has numbers in [0, 1], or true and false ({scale})" if is_outcome else "expected a number"
             )

@@ -83,7 +83,7 @@ def judging_note(read: Read) -> str:
     turned = next((text for theirs, scale in options.items() if (text := _turned(theirs, scale))), "")
     listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
     named = cut_list(map(repr, options))
-    also = f"; {unordered}" if unordered else ""
+    also = f". And {unordered}" if unordered else ""
     return f"{none}, but {named} may: {listed} judges by it{turned}{more}{also}.{_UNTIL}"
 
 
@@ -142,10 +142,8 @@ def _unordered(columns: Mapping[str, OwnColumn]) -> str:
             said = cut_list(
                 [value if len(value) <= _LETTERS else f"{value[:_LETTERS]}..." for value in sorted(own.values)]
             )
-            return (
-                f"{theirs!r} may, if you order its words ({said}): {metric_option(theirs, TEMPLATE)}, with all of them from the worst "
-                f"to the best, and {EQUAL} between equals"
-            )
+            option = metric_option(theirs, TEMPLATE)
+            return f"{theirs!r} may: {option} judges by its words in your order ({said}; {EQUAL} between equals)"
     return ""
 
 

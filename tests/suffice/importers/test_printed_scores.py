@@ -51,7 +51,7 @@ def test_ratings_in_usual_words_are_offered_in_their_order(tmp_path):
 def test_words_without_a_known_order_are_never_ordered(tmp_path):
     rows = drafts(critic=["too vague", "apologise", "ok"])
     done = imported(tmp_path, rows, *IDS)
-    assert "order its words (apologise, ok, too vague)" in " ".join(done.out.split())
+    assert "judges by its words in your order (apologise, ok, too vague;" in " ".join(done.out.split())
     assert printed(done)[1] == "critic=critic:WORST,...,BEST"
     refused = imported(tmp_path, rows, *IDS, *printed(done))
     assert refused.code == 1

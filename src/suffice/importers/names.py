@@ -67,12 +67,16 @@ def is_in_golds(name: str) -> bool:
     return above in GOLDS and not above.startswith(("ref", "label", "target"))
 
 
-_ARGUMENTS = frozenset(
+ARGUMENTS = frozenset(
     words(
-        "tool_input tool_inputs tool_args tool_arguments tool_params tool_parameters tool_kwargs arguments args kwargs parameters params "
-        "action_input action_inputs action_args function_args function_arguments call_args"
+        "tool_args tool_arguments tool_input tool_inputs tool_params tool_parameters tool_call args arguments kwargs action "
+        "action_input action_inputs action_args function_args function_arguments parameters params"
     )
 )
+"""Objects with the arguments of a tool."""
+
+_OF_INPUTS = frozenset(words("target targets label labels ref refs reference references expected ideal"))
+"""Names that in the input of a step are no gold answers."""
 
 
 def is_argument(name: str) -> bool:
@@ -82,19 +86,7 @@ def is_argument(name: str) -> bool:
     (True, True, False, False)
     """
     *above, last = plain_name(name).split(".")
-    may_be_either = last in (
-        "target",
-        "targets",
-        "label",
-        "labels",
-        "ref",
-        "refs",
-        "reference",
-        "references",
-        "expected",
-        "ideal",
-    )
-    return not _ARGUMENTS.isdisjoint(above) or (may_be_either and above[-1:] == ["input"])
+    return not ARGUMENTS.isdisjoint(above) or (last in _OF_INPUTS and above[-1:] == ["input"])
 
 
 OPTION_NUMBERS = words(

@@ -11,6 +11,7 @@ from suffice.errors import UnsettledError
 from suffice.importers.choices import Choices, of_columns
 from suffice.importers.likeness import are_other_questions
 from suffice.importers.names import (
+    ARGUMENTS,
     FEEDBACK,
     GOLDS,
     IDS,
@@ -77,10 +78,6 @@ _OF_PASSAGES = re.compile(
 
 ACTION_INPUTS = frozenset({"action_input", "tool_input", "action", "actions"})
 ACTIONS = ("action", "actions", "tool", "tool_name", "tool_input")
-_ARGUMENTS = frozenset(
-    words("tool_args tool_arguments tool_input tool_call args arguments action action_input parameters")
-)
-"""Objects with the arguments of a tool."""
 
 THOUGHTS = words("observation observations thought thoughts reasoning rationale explanation justification")
 """Names of what an agent does, and of what it sees or thinks, which is no answer."""
@@ -169,7 +166,7 @@ def refuse_unread_answer(
     texts = [name for name in unread if table.filled(name) and table.is_text(name)]
     plain = {name: last_name(name) for name in texts}
     names = [name for name in texts if plain[name] not in (THOUGHTS if is_scored else (*THOUGHTS, *ACTIONS))]
-    names = [name for name in names if is_scored or _ARGUMENTS.isdisjoint(plain_name(name).split("."))]
+    names = [name for name in names if is_scored or ARGUMENTS.isdisjoint(plain_name(name).split("."))]
     names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
     is_scored = is_scored or is_of_tasks
     if not names and (has_rounds or several >= _ENOUGH) and not is_scored:

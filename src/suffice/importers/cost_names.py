@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from suffice.importers.names import last_name, words
+from suffice.importers.number_forms import CENTS, FORMS
 from suffice.importers.round_columns import RoundColumns
 from suffice.recordings.runs import MODEL_NAMES
 
@@ -96,8 +97,9 @@ def totals_note(theirs: Sequence[str]) -> str:
 
 def dollars_note(theirs: str) -> str:
     """Return the note on a column that is read as the dollars of each call."""
-    name = re.sub(r" \((?:each|thousands|decimal-comma)\)$", "", theirs)
-    return f"{name!r} is read as the dollars of each call; if it is something else, --column spend= leaves it out"
+    name = re.sub(rf" \((?:{'|'.join(FORMS)})\)$", "", theirs)
+    what = "cents of each call, 100 a dollar" if theirs.endswith(f" ({CENTS})") else "dollars of each call"
+    return f"{name!r} is read as the {what}; if it is something else, --column spend= leaves it out"
 
 
 def add_up(columns: RoundColumns, name: str) -> None:

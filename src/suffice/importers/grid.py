@@ -86,13 +86,13 @@ class Grid:
                     f"{ours!r} is not a name of ours; see read_tabular, or use letters, digits and _ for a signal of your own"
                 )
         for ours in (*self.metrics, *self.labels):
-            if (
-                not ours.isidentifier()
-                or ours in OWN_COLUMNS
-                or ours in SIGNALS
-                or (ours in METRICS and ours in self.labels)
-            ):
+            if not ours.isidentifier():
                 raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _")
+            if ours in OWN_COLUMNS or ours in SIGNALS or (ours in METRICS and ours in self.labels):
+                raise DataError(
+                    f"{ours!r} cannot name a metric or label of your own: the library has a column or signal of this name; "
+                    f"choose another, such as {f'{ours}_label' if ours in self.labels else f'{ours}_score'!r}"
+                )
         if self.first_round not in (None, 0, 1):
             raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None")
         if self.ended is not None and self.ended not in END_NAMES:

@@ -9,11 +9,14 @@ from collections.abc import Collection, Mapping
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.importers.alarm import Read, used_columns
+from suffice.importers.grid import OWN_COLUMNS
 from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
 from suffice.importers.preview import title
+from suffice.importers.word_scales import EQUAL, TEMPLATE, order_of_words
 from suffice.policy.metrics import METRICS
+from suffice.policy.signals import SIGNALS
 
 _JUDGING = frozenset(OVERLAPS) | {
     *words(
@@ -34,14 +37,11 @@ ONCE = "is known once of a question, not of each round"
 
 _METRIC = " (metric)"
 _WORDS = 6
+_LETTERS = 24
+"""The most characters of a word that a note shows."""
+
 _SHOWN = 4
 """The most options that a note names."""
-
-_LOW = frozenset(
-    words("down bad no false negative wrong dislike unhelpful thumbs_down thumbsdown worse poor fail failed 👎")
-)
-_HIGH = frozenset(words("up good yes true positive right like helpful thumbs_up thumbsup better great pass passed 👍"))
-"""Words of which those of one set are worse than those of the other."""
 
 _UNTIL = " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
 
@@ -55,7 +55,7 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in known.items() if "self" not in _words(name)}
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
-    options = scores_of(known)
+    options, unordered = scores_of(known), _unordered(known)
     golds = [
         in_log(name)
         for name, own in known.items()
@@ -64,7 +64,7 @@ def judging_note(read: Read) -> str:
         and not _JUDGING.isdisjoint(_words(name))
         and 2 * own.known > read.facts.trajectories
     ]
-    if not options and golds:
+    if not options and not unordered and golds:
         theirs = golds[0].removeprefix("imported_")
         option = f"--column {quoted(f'golds={theirs}')}"
         if math.isfinite(known[golds[0]].low):
@@ -73,8 +73,9 @@ def judging_note(read: Read) -> str:
             f"no column that is read says which answers are right: if {theirs!r}, which is the same in all rounds of a question, is the gold "
             f"answer, {option} reads it.{_UNTIL}"
         )
+    none = "no column that is read says which answers are right"
     if not options:
-        return ""
+        return f"{none}, but {unordered}.{_UNTIL}" if unordered else ""
     shown = [metric_option(theirs, scale) for theirs, scale in [*options.items()][:_SHOWN]]
     more = (
         f" ({len(options) - _SHOWN} more: {cut_list(map(repr, [*options][_SHOWN:]))})" if len(options) > _SHOWN else ""
@@ -82,7 +83,8 @@ def judging_note(read: Read) -> str:
     turned = next((text for theirs, scale in options.items() if (text := _turned(theirs, scale))), "")
     listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
     named = cut_list(map(repr, options))
-    return f"no column that is read says which answers are right, but {named} may: {listed} judges by it{turned}{more}.{_UNTIL}"
+    also = f". And {unordered}" if unordered else ""
+    return f"{none}, but {named} may: {listed} judges by it{turned}{more}{also}.{_UNTIL}"
 
 
 def judge_notes(read: Read, judge: str) -> list[str]:
@@ -120,11 +122,33 @@ def second_judge_note(read: Read) -> list[str]:
 
 
 def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
-    """Return the columns that may judge answers by their names and values, with the ending of the option that reads each."""
+    """Return the columns that may judge answers by their names and values, numbers first, with the ending of the option that reads each.
+
+    Words whose order is not known are left out.
+    """
     may = [name for name, own in columns.items() if own.varying and may_judge(name)]
-    scales = {in_log(name): scale_of(name, columns[name]) for name in may}
-    shares = _shares({in_log(name): own for name, own in columns.items()})
-    return {name: scale for name, scale in scales.items() if scale is not None} | shares
+    scales = {in_log(name): scale for name in may if (scale := scale_of(name, columns[name])) not in (None, TEMPLATE)}
+    known = {name: str(scale) for name, scale in scales.items()} | _shares(
+        {in_log(name): own for name, own in columns.items()}
+    )
+    return dict(sorted(known.items(), key=lambda pair: _lists_words(pair[1])))
+
+
+def _unordered(columns: Mapping[str, OwnColumn]) -> str:
+    """Return words on the first column that may judge answers by words whose order is not known; "" without one."""
+    for name, own in columns.items():
+        if own.varying and may_judge(name) and scale_of(name, own) == TEMPLATE:
+            theirs = in_log(name)
+            said = cut_list(
+                [value if len(value) <= _LETTERS else f"{value[:_LETTERS]}..." for value in sorted(own.values)]
+            )
+            option = metric_option(theirs, TEMPLATE)
+            return f"{theirs!r} may: {option} judges by its words in your order ({said}; {EQUAL} between equals)"
+    return ""
+
+
+def _lists_words(scale: str) -> bool:
+    return "," in scale
 
 
 def metric_option(theirs: str, scale: str) -> str:
@@ -134,45 +158,57 @@ def metric_option(theirs: str, scale: str) -> str:
     ('--metric-column rougeL=rougeL', '--metric-column exit_code=exit_code:1..0', '--metric-column tests_passed=tests.passed/tests.total')
     """
     own = re.sub(r"\W", "_", theirs if theirs.isidentifier() else plain_name(theirs))
-    ours = f"{own}_score" if own == "feedback" else own
-    return f"--metric-column {quoted(f'{ours}={theirs}{scale}')}"
+    return f"--metric-column {quoted(f'{metric_name(own)}={theirs}{scale}')}"
+
+
+def metric_name(own: str) -> str:
+    """Return the name of a metric that is read from a column of this name: another one if the library has a signal or column called so.
+
+    >>> metric_name("passed"), metric_name("tests_passed")
+    ('passed_score', 'tests_passed')
+    """
+    return f"{own}_score" if own in SIGNALS or own in OWN_COLUMNS else own
 
 
 def scale_of(name: str, own: OwnColumn) -> str | None:
-    """Return how a column's values would be scaled, as an ending of an option; "" for 0 to 1, None if they are neither numbers nor few words."""
+    """Return how a column's values would be scaled, as an ending of an option.
+
+    It is "" for 0 to 1, `TEMPLATE` for words of unknown order, and None for what is neither numbers nor few words.
+    """
     if len(own.values) <= 1:
         return None
-    if own.low <= own.high and is_error_count(name):
-        return ":1..0" if 0 <= own.low <= own.high <= 1 else None
-    if own.low <= own.high:
-        scale = next((each for each in _SCALES if each[0] <= own.low and own.high <= each[1]), None)
+    low, high = _span(own)
+    if low <= high and is_error_count(name):
+        return ":1..0" if 0 <= low <= high <= 1 else None
+    if low <= high:
+        scale = next((each for each in _SCALES if each[0] <= low and high <= each[1]), None)
         return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
-    return None if is_error_count(name) else _scale_of_words(own)
+    return None if is_error_count(name) else _scale_of_words(in_log(name), own)
 
 
-def _scale_of_words(own: OwnColumn) -> str | None:
+def _span(own: OwnColumn) -> tuple[float, float]:
+    """Return the lowest and the highest number of a column, with decimal commas, too; NaN if it has other values."""
+    if own.low <= own.high:
+        return own.low, own.high
+    numbers = [written_number(value) for value in own.values]
+    known = [number for number in numbers if number is not None]
+    return (min(known), max(known)) if len(known) == len(numbers) else (math.nan, math.nan)
+
+
+def _scale_of_words(theirs: str, own: OwnColumn) -> str | None:
     if len(own.values) < MANY_VALUES and all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in own.values):
         return ""
-    numbers = [written_number(value) for value in own.values]
-    if all(number is not None and 0 <= number <= 1 for number in numbers):  # 0,5 and 1
-        return ""
-    if len(own.values) > _WORDS or any("," in value for value in own.values):
+    if len(own.values) > _WORDS or any("," in value or EQUAL in value for value in own.values):
         return None
-    return f":{','.join(sorted(own.values, key=_place))}"
-
-
-def _place(word: str) -> tuple[int, str]:
-    plain = plain_name(word)
-    return (plain in _HIGH) - (plain in _LOW), word
+    order = order_of_words(theirs, own.values)
+    return f":{order}" if order else TEMPLATE
 
 
 def _turned(theirs: str, scale: str) -> str:
     """Return words on the other direction of a scale of which the worst end is only supposed."""
     worst, dots, best = (scale.removeprefix(":") or "0..1").partition("..")
-    if scale.startswith("/") or is_error_count(theirs):
+    if scale.startswith("/") or is_error_count(theirs) or not dots:
         return ""
-    if not dots:
-        return "" if {*map(plain_name, scale[1:].split(","))} <= _LOW | _HIGH else " (the worst word first)"
     return f", or {theirs}:{best}..{worst} if lower is better"
 
 

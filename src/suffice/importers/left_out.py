@@ -28,6 +28,7 @@ from suffice.importers.names import (
     RUNS,
     SPEAKERS,
     TOTAL_TOKENS,
+    is_argument,
     is_person,
     last_name,
     words,
@@ -145,7 +146,11 @@ def _with_facts(
     result = [*rows]
     own_rows = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
     there = {name for row in own_rows for name, value in row.values.items() if value is not None}
-    golds = [name for name in column_names(rows) if last_name(name) in GOLDS] if "golds" not in said else []
+    golds = (
+        [name for name in column_names(rows) if last_name(name) in GOLDS and not is_argument(name)]
+        if "golds" not in said
+        else []
+    )
     for name in {said.get("question", ""), said.get("golds", ""), *golds[:1]} - there - {""}:
         known = {
             own: row.values[name] for own, row in zip(questions, rows, strict=True) if row.values.get(name) is not None

@@ -67,6 +67,28 @@ def is_in_golds(name: str) -> bool:
     return above in GOLDS and not above.startswith(("ref", "label", "target"))
 
 
+ARGUMENTS = frozenset(
+    words(
+        "tool_args tool_arguments tool_input tool_inputs tool_params tool_parameters tool_call args arguments kwargs action "
+        "action_input action_inputs action_args function_args function_arguments parameters params"
+    )
+)
+"""Objects with the arguments of a tool."""
+
+_OF_INPUTS = frozenset(words("target targets label labels ref refs reference references expected ideal"))
+"""Names that in the input of a step are no gold answers."""
+
+
+def is_argument(name: str) -> bool:
+    """Return whether a nested column is an argument of a tool's call, or a part of what a step gets, which is no gold answer.
+
+    >>> is_argument("tool_input.target"), is_argument("input.label"), is_argument("input.gold_answer"), is_argument("target")
+    (True, True, False, False)
+    """
+    *above, last = plain_name(name).split(".")
+    return not ARGUMENTS.isdisjoint(above) or (last in _OF_INPUTS and above[-1:] == ["input"])
+
+
 OPTION_NUMBERS = words(
     "answer_idx answer_index correct_idx correct_index gold_idx gold_index target_idx target_index "
     "correct_answer_idx correct_answer_index correct_option_idx correct_choice_idx label_idx"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-THOUSANDS, DECIMAL_COMMA, EACH = "thousands", "decimal-comma", "each"
-"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, or just that dollars (`spend`) are those of each round."""
-FORMS = (THOUSANDS, DECIMAL_COMMA, EACH)
+from suffice.importers.names import words_in
+
+THOUSANDS, DECIMAL_COMMA, EACH, CENTS = "thousands", "decimal-comma", "each", "cents"
+"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, or that dollars or cents (`spend`) are those of each round."""
+FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, CENTS)
 
 _CURRENCY = re.compile(r"\s*(?:[$€£¥]|USD|EUR|GBP)\s*")
 _IN_NAME = re.compile(r"(?:^|[\W_])(usd|eur|gbp|chf|jpy|cny|inr|[$€£¥])(?=$|[\W_])", re.IGNORECASE)
@@ -42,6 +44,15 @@ def written_number(text: str, *, whole: bool = False) -> float | None:
     if _COMMA.fullmatch(bare) and not _UNDECIDED.fullmatch(bare):
         return float(bare.replace(",", "."))
     return float(bare) if re.fullmatch(r"-?\d+(?:\.\d+)?", bare) else None
+
+
+def says_cents(name: str) -> bool:
+    """Return whether a column's name says that its amounts are hundredths of dollars.
+
+    >>> says_cents("cost_cents"), says_cents("costCt"), says_cents("percent_cost")
+    (True, True, False)
+    """
+    return not {"cent", "cents", "ct", "cts"}.isdisjoint(words_in(name))
 
 
 def points_separate(values: Sequence[object], *, whole: bool) -> str:

@@ -8,25 +8,39 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from suffice.common.tables import cut_list
 from suffice.errors import DataError
+from suffice.importers.choices import column_options
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import SECONDS
 from suffice.importers.grid import cell_number, is_cost
 from suffice.importers.ids import ALIKE, ANY_CASE, plain_id
 from suffice.importers.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
-from suffice.importers.number_forms import DECIMAL_COMMA, EACH, FORMS, THOUSANDS, points_separate
+from suffice.importers.number_forms import (
+    CENTS,
+    DECIMAL_COMMA,
+    EACH,
+    FORMS,
+    THOUSANDS,
+    points_separate,
+    says_cents,
+    written_number,
+)
 from suffice.importers.records import Record, column_names
 from suffice.importers.shape import Shape, with_derived
 from suffice.importers.table_columns import TableColumns
+from suffice.importers.word_scales import EQUAL, PLACEHOLDERS
 
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
 _NUMBER = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*%?")
+_SHOWN = 6
+"""The most words of a column that a message shows."""
 
 
 def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dict[str, str]]:
     """Return rows with a further column for each metric that is given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
 
-    Words that are not listed count as unknown, and so does a share of a total of 0.  The metrics are returned with the names of these columns.
+    Words with ``|`` between them are worth the same.  Words that are not listed count as unknown, and so does a share of a total of 0.  The metrics are returned with the names of these columns.
 
     Raises:
         DataError: A number is outside the range.
@@ -39,10 +53,21 @@ def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dic
             continue
         if name in names:
             result[ours] = own = f"{name} ({how})"
+            _refuse_template(shape, name, how)
             shape = with_derived(shape, name, own, _scale(name, how))
         elif slash and {part, total} <= names:
             shape = with_derived(shape, part, theirs, partial(_share, name=part, total=total))
     return shape, result
+
+
+def _refuse_template(shape: Shape, name: str, how: str) -> None:
+    """Raise if a scale still has a word of the template that a note prints, and not the column's own words."""
+    said = {word.strip() for word in how.split(",")} & PLACEHOLDERS
+    if said and said.isdisjoint(own := {str(row.values.get(name)).strip() for row in shape.rows}):
+        raise DataError(
+            f"{name!r} has no {cut_list(sorted(said, reverse=True))}, which stand for its own words: "
+            f"write all of them, from the worst to the best ({name}:bad,good); it has {cut_list([f'{word:.24}' for word in sorted(own)][:_SHOWN])}"
+        )
 
 
 def _scale(name: str, how: str) -> Callable[[Record], float | None]:
@@ -55,7 +80,8 @@ def _scale(name: str, how: str) -> Callable[[Record], float | None]:
         )
     if match is not None:
         return lambda row: _place(row.values.get(name), match, f"{row.where}: {name}")
-    places = {word: place / (len(words) - 1) for place, word in enumerate(words)}
+    steps = [step.split(EQUAL) for step in words]
+    places = {word.strip(): place / (len(steps) - 1) for place, step in enumerate(steps) for word in step}
     return lambda row: places.get(str(row.values.get(name)).strip())
 
 
@@ -83,6 +109,10 @@ def with_forms(shape: Shape, columns: dict[str, str]) -> Shape:
     names = {*column_names(shape.rows)}
     for ours, theirs in columns.items():
         name, _, form = theirs.rpartition(":")
+        own = theirs if theirs in names else name
+        if ours == "spend" and own in names and says_cents(own) and (own == theirs or form != CENTS):
+            option = column_options({ours: f"{own}:{CENTS}"})
+            raise DataError(f"{own!r} says cents by its name, and {ours!r} is in dollars: {option} divides it by 100")
         read = _OF_IDS.get(form) if ours == "question_id" else _OF_NUMBERS.get(form)
         if theirs in names or name not in names or read is None:
             continue
@@ -150,10 +180,15 @@ def _with_point(value: Any) -> Any:
     return value.replace(".", "").replace(",", ".") if isinstance(value, str) else value
 
 
+def _in_dollars(value: Any) -> Any:
+    number = written_number(value) if isinstance(value, str) else value
+    return value if number is None or isinstance(number, bool | list | dict) else number / 100
+
+
 def _as_id(form: str) -> Callable[[Any], Any]:
     return lambda value: None if value is None else plain_id(value, form)
 
 
 _OF_IDS = {form: _as_id(form) for form in (ALIKE, ANY_CASE)}
-_OF_NUMBERS = {THOUSANDS: _without_commas, DECIMAL_COMMA: _with_point, EACH: lambda value: value}
+_OF_NUMBERS = {THOUSANDS: _without_commas, DECIMAL_COMMA: _with_point, EACH: lambda value: value, CENTS: _in_dollars}
 """What reads a cell in a form, of ids and of other columns."""

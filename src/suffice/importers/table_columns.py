@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.errors import DataError
 from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text
-from suffice.importers.names import GOLDS, last_name, plain_name
+from suffice.importers.names import GOLDS, is_argument, last_name, plain_name
 from suffice.importers.records import Record, column_names, places_of
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.normalizers import ANSWER_ID
@@ -46,7 +46,9 @@ class TableColumns:
         candidates = [
             (bool(path), places[last], name)
             for name, (path, _, last) in plain
-            if last in places and (path == last or path.rpartition(".")[2] not in ("record", "provider", *GOLDS))
+            if last in places
+            and not (last in GOLDS and is_argument(name))
+            and (path == last or path.rpartition(".")[2] not in ("record", "provider", *GOLDS))
         ]
         return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
 

@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_options
 from suffice.importers.compound_ids import compound_choices
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
-from suffice.importers.judging import ONCE, metric_option
+from suffice.importers.judging import ONCE, metric_name, metric_option
 from suffice.importers.names import (
     MONEY,
     MOST_SPEAKERS,
@@ -34,11 +33,12 @@ from suffice.importers.names import (
     without_steps,
     words_in,
 )
-from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided
+from suffice.importers.number_forms import CENTS, DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, says_cents
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.wide_tables import numbered_families
+from suffice.importers.word_scales import TEMPLATE, order_of_words
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.runs import LOOP_NAMES
 
@@ -198,13 +198,14 @@ def _money_note(table: TableColumns, name: str) -> str:
     """Return the note on a column of money, with the option that counts it."""
     fault = table.not_a_number(name)
     prices = "else prices of tokens say what is paid (suffice decide --prices)"
-    if fault is not None and not is_undecided(fault):
+    if fault is not None and (says_cents(name) or not is_undecided(fault)):
         return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
     signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
-    amounts = f"amounts ({', '.join(signs)} count as dollars)" if signs else "dollars"
-    forms = [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
+    unit = "cents" if says_cents(name) else "dollars"
+    amounts = f"amounts ({', '.join(signs)} count as {unit})" if signs else unit
+    forms = [CENTS] if says_cents(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
     options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
-    how = options[0] if fault is None else f"{options[0]} if its comma separates thousands, {options[1]} if decimals"
+    how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
     return f"{name!r} is not counted: if each row has its own {amounts}, {how}; {prices}"
 
 
@@ -215,7 +216,8 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
         if is_outcome and name in shape.outer:
             yield f"{name!r} {ONCE}, so it cannot judge an earlier stop: log what each round would return, and whether it is right"
         elif fault is not None:
-            scale = f"--metric-column {quoted(f'{last_name(name)}={name}:WORST,BEST')} names its words"
+            order = order_of_words(name, {str(value) for value in table.column(name) if value not in (None, "")})
+            scale = f"{metric_option(name, f':{order}' if order else TEMPLATE)} orders its words"
             expected = (
                 f"a metric has numbers in [0, 1], or true and false ({scale})" if is_outcome else "expected a number"
             )
@@ -224,7 +226,7 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
         values = table.numbers(columns[ours]) or [0.0]
         if not all(0 <= value <= 1 for value in values):
             span = f"[{min(values):g}, {max(values):g}]"
-            yield f"{columns[ours]!r} is not a metric, because it lies in {span}: --metric-column {ours}={columns[ours]}:WORST..BEST scales it to [0, 1]"
+            yield f"{columns[ours]!r} is not a metric, because it lies in {span}: --metric-column {metric_name(ours)}={columns[ours]}:WORST..BEST scales it to [0, 1]"
 
 
 def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> None:

@@ -194,8 +194,8 @@ class TableSource(ABC):
         )
         self._drop_repeated_calls()
         self.grid = grid_of(self._path, self._rows, self.plan, options)
-        if self.shape.is_alone and self.grid.first_round is None:
-            self.grid = replace(self.grid, first_round=0)
+        if self.grid.first_round is None and (self.shape.is_alone or options.samples):
+            self.grid = replace(self.grid, first_round=0 if self.shape.is_alone else 1)  # samples have no first one
 
     def _read_options(self) -> None:
         """Read gold answers that are numbers, letters or texts of options in the form of the answers."""
@@ -339,6 +339,7 @@ class TableSource(ABC):
         what = f"left out (--repeated {which})" if which else "without an answer or new content left out"
         rows = f"{counted(self.repeated, 'row')} {what}"
         unpaid = ", and what they cost is not counted" if any(map(is_cost, self.plan.columns)) else ""
+        grid = replace(self.grid, first_round=None) if self._options.samples else self.grid  # which has no first draft
         return [
             *self.prefixes.notes,
             *order_notes(self._order, self.plan, self.shape, samples=self._options.samples),
@@ -350,7 +351,7 @@ class TableSource(ABC):
                 else []
             ),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
-            *self.tally.notes(self.plan, self.grid, self._hint),
+            *self.tally.notes(self.plan, grid, self._hint),
             *([dollars_note(self._dollars)] if self._dollars else []),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
             *([] if (position := self._options.answer_position) is None else [position_note(position, self._replies)]),

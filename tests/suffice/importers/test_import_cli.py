@@ -105,6 +105,13 @@ def test_rounds_from_zero_are_asked_about(first, rounds, word, step, tmp_path):
     assert read_recording(source.with_suffix(".parquet")).index.tolist() == rounds
 
 
+def test_samples_that_count_from_zero_are_not_asked_about(tmp_path):
+    source = log(tmp_path / "log.jsonl", start=0, step="round")
+    done = load(source, "--samples", step="round")
+    assert (done.code, "first draft" in done.out) == (0, False)
+    assert read_recording(source.with_suffix(".parquet")).index.tolist() == [1, 2, 3]
+
+
 def test_a_probability_of_knowing_tells_that_round_0_is_closed_book(tmp_path):
     both = log(tmp_path / "known.jsonl", start=0, step="depth", p=lambda q, r: 0.5 if r == 0 else None)
     assert load(both, "--column", "p_known=p", step="depth").code == 0

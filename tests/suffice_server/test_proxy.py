@@ -38,12 +38,14 @@ class World:
         self.headers = {}
 
     def openai(self, **more):
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=KEY, **{"max_retries": 0, **more})
+        client = openai.OpenAI(base_url=f"{self.url}/v1", api_key=KEY, **{"max_retries": 0, **more})
+        return self.stack.enter_context(client)  # closed before the proxy ends
 
     def anthropic(self, **more):
         import anthropic  # a second, which only these tests take
 
-        return anthropic.Anthropic(base_url=self.url, api_key=KEY, **{"max_retries": 0, **more})
+        client = anthropic.Anthropic(base_url=self.url, api_key=KEY, **{"max_retries": 0, **more})
+        return self.stack.enter_context(client)
 
     @property
     def counts(self):

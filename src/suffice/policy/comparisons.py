@@ -197,7 +197,8 @@ def _ask_about_words(pairs: Pairs) -> None:
 
     Where the words of one are among those of the other, it only says more.
     """
-    same = [pair for pair in pairs if len({*map(NORMALIZERS["number"], pair)}) == 1]
+    key_of = NORMALIZERS["number"]
+    same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
     apart = [pair for pair in same if _differ("number", "mixed", *pair) and _have_other(_NAME, *pair)]
     of_money = [pair for pair in same if _have_other(_CURRENCY, *pair)]
     found, name = max((apart, "mixed"), (of_money, "exact"), key=lambda own: len(own[0]))

@@ -324,6 +324,7 @@ def test_a_choice_that_matters_is_asked(golds, pairs, names):
         (["007", *["12"] * 200], [("7", "007")], "number"),
         (["7", "12"], [("07", "7"), ("7 km", "7"), ("7.0", "7"), ("$7", "7 dollars")], "number"),
         (["7", "12"], [("7", "'7'"), *[("7", "7")] * 100], "number"),
+        (["$5"], [("$ unknown", "£ unknown"), ("$5", "$5")], "number"),
         (["42 apples"], [("She has 42 apples left", "42 apples"), ("42", "42 apples")], "number"),
         (["LX 200"], [("BA 207", "LX 200"), ("LX 200", "LX 200")], "number"),
         (["3.50", "2.25", "1.99"], [("3.5", "3.50")], "number"),

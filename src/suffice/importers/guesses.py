@@ -9,6 +9,7 @@ from typing import Any
 
 from suffice.errors import UnsettledError
 from suffice.importers import answer_or_gold as doubts
+from suffice.importers.block_ids import block_id
 from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
@@ -191,6 +192,8 @@ class _Guess(NumberGuess):
             self.read("question_id", session, "name of a session, in which the text of the question changes")
         elif (code := doubts.code_of(self.table, questions)) is not None:
             self.read("question_id", code, "a word for each text of the question")
+        elif questions and (block := block_id(self.table, questions[0], self._unread())):
+            self.read("question_id", block, "one value for the rows of each question, whose texts are asked again")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 

@@ -6,38 +6,30 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from suffice._version import __version__
 from suffice.common.display import facts_table
 from suffice.common.files import check_file
 from suffice.common.results import Result
 from suffice.common.tables import CAUTION, Column, Table, counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.alarm import Alarm, Read
-from suffice.importers.alarms import ALARMS, check_expected, find_alarms
-from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
-from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
+from suffice.importers.alarms import check_expected
 from suffice.importers.importers import log_reader
 from suffice.importers.judging import judge_notes, judging_note, second_judge_note
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
-from suffice.importers.names import last_name
 from suffice.importers.own_alarms import NOT_READ, unread_note
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import Preview, means_table
-from suffice.importers.readers import read_run
-from suffice.importers.reading import Reading
 from suffice.importers.recognise import left_out
+from suffice.importers.settling import Source, is_small, read_of
 from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
 from suffice.importers.trajectories import ColumnReading
-from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.signals.position import AnswerPosition
-from suffice.recordings.runs import ATTEMPTS, MODEL_NAMES
 
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
@@ -241,14 +233,14 @@ def _imported(
         said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
         notes.append(f"read as last time, by {mapping_path(out)}: {said}; delete this file to be asked again")
     with ExitStack() as stack:
-        source = _Source(path, embedder, lambda: _part_folder(out, stack), settle)
+        source = Source(path, embedder, lambda: _part_folder(out, stack), settle, tries=is_small(path))
         run, metadata, reading, alarms, settled = source.read(options)
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*settled, *run.notes, *_left_out_note(path)]
         columns = run.write(out, {**metadata, "notes": notes})
     by_round = reading.by_round()
     judged_by = _judged_by(by_round)
-    read = _read(run, reading, options)
+    read = read_of(run, reading, options)
     loops, noted = loops_of(out)
     judging = [] if judged_by or run.longest == 1 else [judging_note(read) or UNJUDGED]
     judging += second_judge_note(read) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
@@ -279,48 +271,6 @@ def _imported(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A source to import, and who settles questions about it that it does not settle itself."""
-
-    path: Path
-    embedder: Embedder | None
-    folder: Callable[[], Path]
-    settle: Callable[[UnsettledError], Any] | None
-
-    def read(self, options: dict[str, Any]) -> tuple[PartedRun, dict[str, Any], Reading, list[Alarm], list[str]]:
-        """Read the source; add answers to questions to the options, and return notes on them last."""
-        notes: list[str] = []
-        while True:
-            try:
-                run = read_run(self.path, options, self.embedder, self.folder)
-                return (run, *_reviewed(run, options), notes)
-            except UnsettledError as error:
-                counted_rows = partial(self._scored, options)
-                option = error.confirmed or confirmed_rows(error, options.get("where", ()), counted_rows)
-                if option and not _overrule(options, as_options(error, error.choices[option][0])):
-                    notes.append(confirmed_note(error, option))
-                    _settled(options, error, error.choices[option][0])
-                    continue
-                if self.settle is None:
-                    raise
-                notes += [error.question] if error.parameter == "answer_position" else []
-                _settled(options, error, self.settle(error))
-
-    def _scored(self, options: Mapping[str, Any], where: Mapping[str, str]) -> Scored | None:
-        """Count right answers if only some rows are read, whatever is unusual about them; None if they cannot be read."""
-        trial = {**options, "where": {**options.get("where", {}), **where}, "expected": [*ALARMS]}
-        try:
-            return Scored.of(replace(self, settle=None).read(trial)[2])
-        except DataError:
-            return None
-
-
-def _overrule(options: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Return whether further options would replace some that were given."""
-    return any(not {*own}.isdisjoint(options.get(name, ())) for name, own in more.items() if isinstance(own, dict))
-
-
 def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
     """Return the metrics that are known in some round."""
     own = dict.fromkeys(name for means in by_round for name, mean in means.scores.items() if not math.isnan(mean))
@@ -328,53 +278,11 @@ def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
     return (*dict.fromkeys(compared), *own)
 
 
-def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any], Reading, list[Alarm]]:
-    """Read a run once more; raise if it was probably misread, else note what is unusual.
-
-    Returns:
-        The metadata of the recording, without its notes, the figures of the run, and its alarms.
-    """
-    notes, comparison = [*run.notes], comparison_of(run, options)
-    metadata = _metadata(run, options, comparison, notes)
-    reading = run.review(comparison)
-    read = _read(run, reading, options)
-    alarms = find_alarms(read)
-    alarms = [alarm for alarm in alarms if alarm.name not in run.expected]
-    expected = options.get("expected", ())
-    for alarm in alarms:
-        if alarm.level == "stop" and alarm.name not in expected:
-            raise alarm.error(read.columns)
-    cautions = [alarm for alarm in alarms if alarm.name not in expected]
-    answered = {alarm.name: alarm.sentence for alarm in alarms if alarm.name in expected}
-    if alarms:
-        metadata["reading"] = {"cautions": {alarm.name: alarm.sentence for alarm in cautions}, "expected": answered}
-    run.notes = [*(alarm.note for alarm in cautions), *notes, *unread_note(read, notes)]
-    return metadata, reading, alarms
-
-
-def _read(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
-    columns = {item.ours: item.theirs for item in run.readings}
-    sources = {name for item in run.readings for name in item.sources}
-    return Read(
-        facts=reading.facts, source=run.source, columns=columns, options=options, doubt=run.doubt, sources=sources
-    )
-
-
 def _with_unread(read: Read, notes: Sequence[str]) -> list[str]:
     """Return notes with the one on columns that are not read at the end, without those that another note offers."""
     others = [note for note in notes if not note.startswith(NOT_READ)]
     # a caution names a column without offering to read it
     return [*others, *unread_note(read, [note for note in others if not note.startswith(CAUTION)])]
-
-
-def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:
-    """Add a choice to the options: the value of a parameter, or those of several."""
-    for name, value in as_options(error, choice).items():
-        before = options.get(name)
-        if isinstance(before, dict):
-            options[name] = {**before, **value}
-        else:
-            options[name] = [*before, *value] if isinstance(before, list) else value
 
 
 def _confirmed(
@@ -395,30 +303,6 @@ def _confirmed(
             remedy = "--explain shows how it is read, and --key names what makes a question"
         raise DataError(f"{path} was not imported: {remedy}")
     return guesses, True
-
-
-def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison, notes: list[str]) -> dict[str, Any]:
-    """Return the metadata of the recording; add notes on how answers are compared."""
-    notes += comparison_notes(run, options, comparison)
-    result = {
-        "source": run.source,
-        "depends": {**run.depends, **_attempts(run, options)},
-        "suffice": __version__,
-        **comparison_metadata(options, comparison),
-    }
-    if "answer_position" in options:
-        result["config"] = {"answer_position": AnswerPosition.parse(options["answer_position"]).to_dict()}
-    if run.readings:
-        result["read_from"] = {item.ours: item.theirs for item in run.readings}
-    return result
-
-
-def _attempts(run: PartedRun, options: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the models in the order in which the user says they are asked (``round=model:cheap,dear``), as a part of `depends`."""
-    name, _, words = (options.get("columns") or {}).get("round", "").rpartition(":")
-    models = [word.strip() for word in words.split(",")]
-    of_models = last_name(name) in MODEL_NAMES and options.get("first_round") != 0 and len(models) == run.longest
-    return {ATTEMPTS: models} if of_models else {}
 
 
 def _left_out_note(path: Path) -> list[str]:

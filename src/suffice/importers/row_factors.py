@@ -15,7 +15,7 @@ from suffice.importers.choices import Choices, of_each, of_options
 from suffice.importers.compound_ids import compound_choices, counts_once
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
-from suffice.importers.records import Record, places_of
+from suffice.importers.records import places_of
 from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.shapes import ROUNDS
@@ -137,17 +137,18 @@ def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Sev
         )
 
 
-def refuse_passes(blocks: Sequence[Hashable], rows: Sequence[Record], n_rows: int, key: str) -> None:
+def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str, ids: Choices, compounds: Choices) -> None:
     """Raise if a file has several rows of each question together, and then further ones, as if a loop ran again.
 
     It does not if each row is apart from the next one of its question, round by round, or questions begin again all the time,
-    since several were asked at once.
+    since several were asked at once, unless a column may tell apart questions that have the same text.
 
     Args:
         blocks: The question and run of each group of consecutive rows.
-        rows: Some of the rows.
         n_rows: The number of all rows.
         key: The column of questions.
+        ids: The options that read another column as the id of a question.
+        compounds: Those that read several columns as one.
     """
     seen: set[Hashable] = set()
     passes = 1
@@ -156,12 +157,16 @@ def refuse_passes(blocks: Sequence[Hashable], rows: Sequence[Record], n_rows: in
             passes, seen = passes + 1, set()
         seen.add(own)
     again = sum(n > 1 for n in Counter(blocks).values())
-    if again >= _AGAIN and passes <= _MOST_LOOPS and n_rows >= _TOGETHER * len(blocks):
-        doubt = f"the rows of {again:,} questions, which nothing counts, are in several places of the log: the loop may have run again"
-        run = of_options(f"where the rows of one {key!r} begin again, another run begins", columns={"run": key})
-        parts = compound_choices(TableColumns(rows), (), key)
-        choices = parts | run | of_options(_ONE_LOOP.format("the file"), columns={"round": ""})
-        raise UnsettledError(doubt, "options", choices)
+    are_together = n_rows >= _TOGETHER * len(blocks)
+    if ids or (again >= _AGAIN and passes <= _MOST_LOOPS and are_together):
+        runs = of_options(f"where the rows of one {key!r} begin again, another run begins", columns={"run": key})
+        choices = ids | compounds | (runs if again and are_together else {})
+        doubt = f"the rows of {counted(again, 'question')}, which nothing counts, are in several places of the log: the loop may have run again"
+        if not again:
+            doubt = f"the rows with one text in {key!r} may be those of several questions"
+        raise UnsettledError(
+            doubt, "options", choices | of_options(_ONE_LOOP.format("the file"), columns={"round": ""})
+        )
 
 
 def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool:

@@ -15,6 +15,7 @@ from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
+from suffice.importers.block_ids import id_choices
 from suffice.importers.choices import Choices
 from suffice.importers.compound_ids import compound_choices, with_compound_ids
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
@@ -255,7 +256,10 @@ class TableSource(ABC):
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
         is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
         if not (is_said or self._order is None or self._order.head or self._order.is_counted):
-            refuse_passes(blocks, self._rows, n_rows, self._order.key)
+            table, plan = TableColumns(self.shape.rows), self.plan
+            key = self._key if self._key in table.names else plan.columns.get("question", self._key)
+            ids = {} if "question_id" in self._options.columns else id_choices(table, plan)
+            refuse_passes(blocks, n_rows, key, ids, compound_choices(table, plan.columns.values(), self._key))
 
     def _blocks(self, rows: Sequence[Record]) -> Iterator[Any]:
         """Yield the question and run of each group of consecutive rows."""
@@ -307,14 +311,15 @@ class TableSource(ABC):
             self.tally.add(columns)
             yield columns
         self.tally.refuse_several_questions(self.plan.columns)
-        self.tally.refuse_differing_golds(str(self._path), self.grid, self._compounds)
+        self.tally.refuse_differing_golds(str(self._path), self.grid, self._other_ids)
         if self._options.log_golds is None and "golds" not in self._options.columns:
             self.tally.refuse_copied_golds(self.plan.columns)
 
-    def _compounds(self) -> Choices:
-        """Return the options that read the column of questions as a part of their id."""
+    def _other_ids(self) -> Choices:
+        """Return the options that read another column as the id of a question, or the column of questions as a part of it."""
         counter = "" if self._order is not None else self.plan.columns["round"]
-        return compound_choices(TableColumns(self._rows), self.plan.columns.values(), self._key, counter)
+        ids = id_choices(TableColumns(self.shape.rows), self.plan, golds_differ=True)
+        return ids | compound_choices(TableColumns(self._rows), self.plan.columns.values(), self._key, counter)
 
     def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
         """Return the texts of the question with their numbers of rows, for each id that has several, all of several rows."""

@@ -1,0 +1,100 @@
+"""Ids of questions under a name of their own, where the texts of questions are asked again: each has a group of rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from itertools import groupby
+from typing import Any
+
+from suffice.importers.answer_or_gold import is_of_passages, is_step_name
+from suffice.importers.choices import Choices, of_options
+from suffice.importers.names import RUNS, TIMES, is_id_name, is_of_person, last_name
+from suffice.importers.records import places_of
+from suffice.importers.table_columns import ColumnMap, TableColumns
+from suffice.recordings.runs import LOOP_NAMES
+
+_QUESTIONS, _ROWS_OF_ONE = 5, 1.5
+"""The fewest ids, and the fewest rows of one on average."""
+
+_LONGEST, _OFFERED = 60, 2
+"""The most characters of an id, and the most columns that are offered."""
+
+
+def block_id(table: TableColumns, question: str, names: Collection[str]) -> str:
+    """Return the column called like an id that has one value for each group of rows with one text; "" if there is none, or several.
+
+    Args:
+        table: The rows, in the order of the file.
+        question: The column of texts, some of which are asked again.
+        names: The columns that may be ids.
+    """
+    found = [name for name in names if is_id_name(name) and _is_asked_again(table, question)]
+    found = [name for name in found if _tells_apart(table, question, name) and _are_blocks(table, name)]
+    one = {tuple(map(tuple, places_of(map(str, table.column(name))).values())) for name in found}
+    return found[0] if len(one) == 1 else ""
+
+
+def id_choices(table: TableColumns, plan: ColumnMap, *, golds_differ: bool = False) -> Choices:
+    """Return the options that read a column as the ids of questions, where these are known by texts that several of them may share.
+
+    Several do, if a text is asked again after others, or has several gold answers.  Otherwise only a column that is called like an
+    id, and has the rows of each value together, is offered.
+
+    Args:
+        table: The rows, in the order of the file.
+        plan: The meaning of the columns.
+        golds_differ: Whether gold answers differ between rows with one text.
+    """
+    question, golds = (plan.columns.get(ours, "") for ours in ("question", "golds"))
+    key = plan.columns.get("question_id", "")
+    if question not in table.names or (key in table.names and key != question):
+        return {}
+    used = {*plan.columns.values(), *plan.metrics.values(), *plan.labels.values()}
+    found = [name for name in table.names if name not in used and _tells_apart(table, question, name)]
+    if golds_differ:
+        found = [name for name in found if table.constant_in(golds, table.column(name))]
+    else:
+        is_again = _is_asked_again(table, question)
+        found = [name for name in found if is_id_name(name) + _are_blocks(table, name) + is_again > 1]
+    result: Choices = {}
+    for name in sorted(found, key=lambda name: not is_id_name(name))[:_OFFERED]:
+        meaning = f"each {name!r} is a question, and a text may be asked again"
+        result |= of_options(meaning, columns={"question_id": name})
+    return result
+
+
+def _is_asked_again(table: TableColumns, question: str) -> bool:
+    """Return whether the rows with some text are in several places of the file."""
+    groups = Counter(text for text, _ in groupby(map(str, table.column(question))))
+    return max(groups.values(), default=0) > 1
+
+
+def _tells_apart(table: TableColumns, question: str, name: str) -> bool:
+    """Return whether a column has short values, each in some rows with one text, and several for some text."""
+    values: list[Any] = table.column(name)
+    if name == question or not all(map(_may_be_id, values)) or _means_something_else(name):
+        return False
+    pairs = {*zip(map(str, values), map(str, table.column(question)), strict=True)}
+    is_one = len(pairs) == len({own for own, _ in pairs})
+    return (
+        is_one
+        and len({text for _, text in pairs}) < len(pairs)
+        and _QUESTIONS <= len(pairs) <= len(values) / _ROWS_OF_ONE
+    )
+
+
+def _means_something_else(name: str) -> bool:
+    plain = last_name(name)
+    return plain in {*LOOP_NAMES, *RUNS, *TIMES} or is_of_passages(name) or is_step_name(name) or is_of_person(name)
+
+
+def _may_be_id(value: Any) -> bool:
+    is_word = isinstance(value, str) and 0 < len(value) <= _LONGEST
+    return is_word or (isinstance(value, int) and not isinstance(value, bool))
+
+
+def _are_blocks(table: TableColumns, name: str) -> bool:
+    """Return whether the rows of each value of a column are together."""
+    values = [*map(str, table.column(name))]
+    return sum(1 for _ in groupby(values)) == len({*values})

@@ -1,0 +1,165 @@
+"""Read a source, and settle the questions about it: by what the log shows, by the user, or by an error whose choices were tried."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from suffice._version import __version__
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.alarm import Alarm, Read
+from suffice.importers.alarms import ALARMS, find_alarms
+from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
+from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
+from suffice.importers.names import last_name
+from suffice.importers.own_alarms import unread_note
+from suffice.importers.parted_run import PartedRun
+from suffice.importers.readers import read_run
+from suffice.importers.reading import Reading
+from suffice.policy.comparisons import Comparison
+from suffice.policy.embedding import Embedder
+from suffice.policy.signals.position import AnswerPosition
+from suffice.recordings.runs import ATTEMPTS, MODEL_NAMES
+
+_SMALL = 8_000_000
+"""The most bytes of a source whose choices are tried before they are offered."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source to import, and who settles questions about it that it does not settle itself."""
+
+    path: Path
+    embedder: Embedder | None
+    folder: Callable[[], Path]
+    settle: Callable[[UnsettledError], Any] | None
+    tries: bool = True
+
+    def read(self, options: dict[str, Any]) -> tuple[PartedRun, dict[str, Any], Reading, list[Alarm], list[str]]:
+        """Read the source; add answers to questions to the options, and return notes on them last."""
+        notes: list[str] = []
+        while True:
+            try:
+                run = read_run(self.path, options, self.embedder, self.folder)
+                return (run, *_reviewed(run, options), notes)
+            except UnsettledError as error:
+                counted_rows = partial(self._scored, options)
+                option = error.confirmed or confirmed_rows(error, options.get("where", ()), counted_rows)
+                if option and not _overrule(options, as_options(error, error.choices[option][0])):
+                    notes.append(confirmed_note(error, option))
+                    _settled(options, error, error.choices[option][0])
+                    continue
+                error = self._tried(options, error)
+                if self.settle is None:
+                    raise error from None
+                notes += [error.question] if error.parameter == "answer_position" else []
+                _settled(options, error, self.settle(error))
+
+    def _tried(self, options: Mapping[str, Any], error: UnsettledError) -> UnsettledError:
+        """Return an error without the choices that lead to another error than a question, unless all do."""
+        if not self.tries:
+            return error
+        works = {option: own for option, own in error.choices.items() if self._can_be_read(options, error, own[0])}
+        if len(works) in (0, len(error.choices)):
+            return error
+        return UnsettledError(error.question, error.parameter, works, error.confirmed)
+
+    def _can_be_read(self, options: Mapping[str, Any], error: UnsettledError, choice: Any) -> bool:
+        """Return whether a choice leads to a recording, or to another question."""
+        trial = dict(options)
+        _settled(trial, error, choice)
+        try:
+            replace(self, settle=None, tries=False).read(trial)
+        except UnsettledError:
+            return True
+        except DataError:
+            return False
+        return True
+
+    def _scored(self, options: Mapping[str, Any], where: Mapping[str, str]) -> Scored | None:
+        """Count right answers if only some rows are read, whatever is unusual about them; None if they cannot be read."""
+        trial = {**options, "where": {**options.get("where", {}), **where}, "expected": [*ALARMS]}
+        try:
+            return Scored.of(replace(self, settle=None, tries=False).read(trial)[2])
+        except DataError:
+            return None
+
+
+def is_small(path: Path) -> bool:
+    """Return whether a source can be read once more for each choice of a question without a wait."""
+    files = [path] if path.is_file() else path.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file()) <= _SMALL
+
+
+def _overrule(options: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
+    """Return whether further options would replace some that were given."""
+    return any(not {*own}.isdisjoint(options.get(name, ())) for name, own in more.items() if isinstance(own, dict))
+
+
+def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any], Reading, list[Alarm]]:
+    """Read a run once more; raise if it was probably misread, else note what is unusual.
+
+    Returns:
+        The metadata of the recording, without its notes, the figures of the run, and its alarms.
+    """
+    notes, comparison = [*run.notes], comparison_of(run, options)
+    metadata = _metadata(run, options, comparison, notes)
+    reading = run.review(comparison)
+    read = read_of(run, reading, options)
+    alarms = find_alarms(read)
+    alarms = [alarm for alarm in alarms if alarm.name not in run.expected]
+    expected = options.get("expected", ())
+    for alarm in alarms:
+        if alarm.level == "stop" and alarm.name not in expected:
+            raise alarm.error(read.columns)
+    cautions = [alarm for alarm in alarms if alarm.name not in expected]
+    answered = {alarm.name: alarm.sentence for alarm in alarms if alarm.name in expected}
+    if alarms:
+        metadata["reading"] = {"cautions": {alarm.name: alarm.sentence for alarm in cautions}, "expected": answered}
+    run.notes = [*(alarm.note for alarm in cautions), *notes, *unread_note(read, notes)]
+    return metadata, reading, alarms
+
+
+def read_of(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
+    columns = {item.ours: item.theirs for item in run.readings}
+    sources = {name for item in run.readings for name in item.sources}
+    return Read(
+        facts=reading.facts, source=run.source, columns=columns, options=options, doubt=run.doubt, sources=sources
+    )
+
+
+def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:
+    """Add a choice to the options: the value of a parameter, or those of several."""
+    for name, value in as_options(error, choice).items():
+        before = options.get(name)
+        if isinstance(before, dict):
+            options[name] = {**before, **value}
+        else:
+            options[name] = [*before, *value] if isinstance(before, list) else value
+
+
+def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison, notes: list[str]) -> dict[str, Any]:
+    """Return the metadata of the recording; add notes on how answers are compared."""
+    notes += comparison_notes(run, options, comparison)
+    result = {
+        "source": run.source,
+        "depends": {**run.depends, **_attempts(run, options)},
+        "suffice": __version__,
+        **comparison_metadata(options, comparison),
+    }
+    if "answer_position" in options:
+        result["config"] = {"answer_position": AnswerPosition.parse(options["answer_position"]).to_dict()}
+    if run.readings:
+        result["read_from"] = {item.ours: item.theirs for item in run.readings}
+    return result
+
+
+def _attempts(run: PartedRun, options: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the models in the order in which the user says they are asked (``round=model:cheap,dear``), as a part of `depends`."""
+    name, _, words = (options.get("columns") or {}).get("round", "").rpartition(":")
+    models = [word.strip() for word in words.split(",")]
+    of_models = last_name(name) in MODEL_NAMES and options.get("first_round") != 0 and len(models) == run.longest
+    return {ATTEMPTS: models} if of_models else {}

@@ -1,0 +1,94 @@
+"""Ids with names of their own, where the texts of questions are asked again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.logs import asked, imported, offered, written
+
+CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
+
+N, TEXTS, ROUNDS = 30, 20, 3
+
+
+def rows(key="review_id", *, gold=lambda q: CITIES[q % 5], text=lambda q: f"Where is tower {q % TEXTS}?", **more):
+    """Return the rows of questions, each with an id and a text that others have as well; nothing counts them."""
+    return [
+        {
+            key: f"R-{q:02}",
+            "question": text(q),
+            "prediction": CITIES[(q + (r == 0)) % 5],
+            "gold": gold(q),
+            **{name: own(q, r) for name, own in more.items()},
+        }
+        for q in range(N)
+        for r in range(ROUNDS)
+    ]
+
+
+def shape_of(source, **options):
+    summary = imported(source, **options)
+    return summary.trajectories, summary.rounds
+
+
+def test_an_id_names_questions_whose_texts_are_asked_again(tmp_path):
+    source = written(tmp_path / "log.csv", rows())
+    summary = imported(source)
+    assert (summary.clusters, summary.trajectories, summary.rounds) == (TEXTS, N, ROUNDS)
+    assert next(item.theirs for item in summary.readings if item.ours == "question_id") == "review_id"
+
+
+def test_one_text_asked_again_is_enough(tmp_path):
+    again = lambda q: f"Where is tower {q if q != 17 else 3}?"  # noqa: E731
+    assert shape_of(written(tmp_path / "log.csv", rows(text=again))) == (N, ROUNDS)
+
+
+@pytest.mark.parametrize("given", ["--column question_id=flight", "--column run=question"])
+def test_an_id_of_any_name_is_offered_first(given, tmp_path):
+    source = written(tmp_path / "log.csv", rows("flight"))
+    choices = asked(source, "several places").choices
+    assert [*choices] == ["--column question_id=flight", "--column run=question", "--column round="]
+    assert shape_of(source, **choices[given][0]) == (N, ROUNDS)
+
+
+def test_rows_that_alternate_are_asked_about_and_are_no_runs(tmp_path):
+    made = rows("order_no")
+    order = sorted(range(len(made)), key=lambda place: (place // (4 * ROUNDS), place % ROUNDS))
+    source = written(tmp_path / "log.csv", [made[place] for place in order])
+    assert offered(source, "several places") == ["--column question_id=order_no", "--column round="]
+
+
+def test_texts_in_one_place_with_other_golds_are_asked_about(tmp_path):
+    made = sorted(rows("visit", gold=lambda q: CITIES[q // TEXTS]), key=lambda row: row["question"])
+    assert offered(written(tmp_path / "log.csv", made), "other gold answers") == ["--column question_id=visit"]
+
+
+def test_an_id_beside_texts_in_one_place_is_asked_about(tmp_path):
+    made = sorted(rows("visit_id", gold=lambda q: "Oslo"), key=lambda row: row["question"])
+    assert offered(written(tmp_path / "log.csv", made), "with one text")[0] == "--column question_id=visit_id"
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"shelf": lambda q, r: f"s{q}-{r // 2}"},
+        {"doc_id": lambda q, r: f"d{q}-{r // 2}"},
+        {"customer_id": lambda q, r: f"c{q // 3}"},
+        {"share": lambda q, r: q + 0.5},
+        {"note": lambda q, r: f"{q} " + "very long " * 9},
+    ],
+    ids=lambda more: next(iter(more)),
+)
+def test_other_columns_are_no_ids(more, tmp_path):
+    made = [
+        {name: own for name, own in row.items() if name != "id"} for row in rows("id", text="Tower {}?".format, **more)
+    ]
+    assert shape_of(written(tmp_path / "log.csv", made)) == (N, ROUNDS)
+
+
+def test_two_ids_that_divide_rows_otherwise_are_asked_about(tmp_path):
+    made = rows("visit_id", case_key=lambda q, r: f"c{q}-{r // 2}")
+    assert {*offered(written(tmp_path / "log.csv", made))} >= {
+        "--column question_id=visit_id",
+        "--column question_id=case_key",
+    }

@@ -1,0 +1,48 @@
+"""Choices of a question that are tried before they are offered."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from suffice.importers import settling
+from tests.support.logs import asked, imported
+
+N = 20
+
+
+@pytest.fixture
+def database(tmp_path):
+    """Return a database with the answers in one table, and the questions, which are no rounds, in another."""
+    path = tmp_path / "log.sqlite"
+    with closing(sqlite3.connect(path)) as opened:
+        opened.execute("CREATE TABLE answers (question_id, round, answer, gold)")
+        opened.execute("CREATE TABLE questions (id, question)")
+        said = [(q, r, "Oslo" if r > 1 else "Rome", "Oslo") for q in range(N) for r in (1, 2)]
+        opened.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", said)
+        opened.executemany("INSERT INTO questions VALUES (?, ?)", [(q, f"Where is tower {q}?") for q in range(N)])
+        opened.commit()
+    return path
+
+
+ALONE = 'SELECT * FROM "questions"'
+
+
+def test_a_choice_that_cannot_be_read_is_not_offered(database):
+    queries = [value for value, _ in asked(database, "has the tables").choices.values()]
+    assert ALONE not in queries
+    assert [imported(database, query=own).trajectories for own in queries] == [N, N]
+
+
+def test_choices_of_large_sources_are_not_tried(database, monkeypatch):
+    monkeypatch.setattr(settling, "_SMALL", 0)
+    assert f"--query '{ALONE}'" in asked(database, "has the tables").choices
+
+
+def test_choices_are_kept_if_none_can_be_read(database):
+    with closing(sqlite3.connect(database)) as opened:
+        opened.execute("UPDATE answers SET round = 'first'")
+        opened.commit()
+    assert f"--query '{ALONE}'" in asked(database, "has the tables").choices

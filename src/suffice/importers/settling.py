@@ -124,6 +124,7 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def read_of(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
+    """Return what an alarm reads of a run."""
     columns = {item.ours: item.theirs for item in run.readings}
     sources = {name for item in run.readings for name in item.sources}
     return Read(

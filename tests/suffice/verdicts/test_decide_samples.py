@@ -141,3 +141,28 @@ def test_the_command_takes_orders(tmp_path, monkeypatch):
     told = cli("decide", "dates.parquet", "--set=orders=5", "--max-loss", "0.05", code=0)
     assert told.out.startswith("Stop asking when ")
     assert "5 random orders" in told.words
+
+
+def _texts(n_alone, n=80, width=4):
+    """Return samples without gold answers; in the first `n_alone` questions no two are the same."""
+    return [[f"reply {q} {r if q < n_alone else r // 3}" for r in range(width)] for q in range(n)]
+
+
+def test_samples_of_which_no_two_are_the_same_cannot_be_judged():
+    advice = decide(sampled(_texts(80)), metric="agreement", max_loss=0.05)
+    assert advice.verdict == "cannot be judged"
+    assert "no answer occurs twice in 100 % of the questions" in advice.sentence
+    assert "any sample would pass for the majority" in advice.sentence
+
+
+def test_a_few_questions_without_a_majority_are_counted_in_a_note():
+    advice = decide(sampled(_texts(10)), metric="agreement", max_loss=0.05)
+    assert advice.verdict != "cannot be judged"
+    assert any("questions no two samples are the same, and each counts" in note for note in advice.notes), advice.notes
+
+
+def test_drafts_of_which_no_two_are_the_same_cannot_be_judged():
+    advice = decide(sampled(_texts(80), exchangeable=False), metric="agreement", max_loss=0.05)
+    assert "agreement compares their wording" in advice.sentence
+    words = decide(sampled(_texts(80), exchangeable=False), metric="agreement_f1", max_loss=0.05)
+    assert words.verdict != "cannot be judged"

@@ -51,29 +51,40 @@ class AgreementBasis:
         cut: Questions that a rule ended, so that their last answer is not that of the full budget.
         silent: Questions without any answer.
         independent: Whether rounds are independent samples, so that agreement compares with their majority.
+        alone: Questions with several samples of which no two give the same answer, so that each counts as the majority.
     """
 
     n: int
     cut: int
     silent: int
     independent: bool
+    alone: int = 0
 
     @classmethod
     def of(cls, recording: Recording) -> AgreementBasis:
         """Count the answers of a recording."""
         silent = 0 if recording.independent else unanswered(recording)
         n, cut = recording.shape[0], int(recording.cut.sum())
-        return cls(n=n, cut=cut, silent=silent, independent=recording.independent)
+        alone = 0
+        if recording.independent and "answer" in recording.table.column_names:
+            counts = _samples_alike(recording).max(axis=1)
+            alone = int(((counts == 1) & (recording.seen.sum(axis=1) > 1)).sum())
+        return cls(n=n, cut=cut, silent=silent, independent=recording.independent, alone=alone)
 
     def __add__(self, other: AgreementBasis) -> AgreementBasis:
-        return replace(self, n=self.n + other.n, cut=self.cut + other.cut, silent=self.silent + other.silent)
+        counts = {name: getattr(self, name) + getattr(other, name) for name in ("n", "cut", "silent", "alone")}
+        return replace(self, **counts)
 
     @property
     def note(self) -> str:
         """The note on agreement: the answer that it compares with, and a warning that this is not the truth."""
         whose = "the full-budget run's answer"
         if self.independent:
-            return "agreement measures sameness with the majority of all recorded samples, any of them where several tie, not truth"
+            rest = f"; in {self.alone:,} of {self.n:,} questions no two samples are the same, and each counts as the majority"
+            return (
+                "agreement measures sameness with the majority of all recorded samples, any of them where several tie, not truth"
+                f"{rest * bool(self.alone)}"
+            )
         if self.cut:
             whose = f"the last recorded answer (in {self.cut} of {self.n} questions a rule's, not the full budget's)"
         return agreement_text(self.silent, self.n, whose)
@@ -317,11 +328,16 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
 
 def _majority_agreement(recording: Recording) -> Floats:
     """Return whether each sample gives the most frequent answer (or one of several) of its question."""
-    ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
-    voted = ~np.isnan(ids)
-    counts = (np.where(voted, ids, -1.0)[:, :, None] == ids[:, None, :]).sum(axis=2)
+    counts = _samples_alike(recording)
     most = counts.max(axis=1, keepdims=True)
-    return np.where(recording.seen, (counts == most) & (voted | (most == 0)), np.nan)
+    return np.where(recording.seen, counts == most, np.nan)
+
+
+def _samples_alike(recording: Recording) -> Positions:
+    """Return the number of samples of the question that give the answer of each, itself included; 0 for one that cannot be read."""
+    ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
+    alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
+    return alike
 
 
 def answers_by_stop(selector: Selector, view: Rounds) -> Positions:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -24,6 +24,11 @@ _LEAST_CONTAINED, _LEAST_SAID, _FEWEST_EQUAL = 0.3, 0.1, 0.2
 Characters are contained by chance, too: 7 in 173.
 """
 
+_SEVERAL = 3
+"""The fewest answers of which some could have been repeated."""
+
+_EXACT = ("agreement", "agreement_em")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
@@ -40,6 +45,7 @@ class AnswerCounts:
         unread: Those of these answers that the normalizer cannot read.
         silent: Questions without an answer where the metric needs one: in the last round; of samples, in all of them.
         samples: Questions whose rounds are independent samples.
+        alone: Questions with at least three answers, no two of which are the same, if only agreement judges them.
         without_gold: Questions without a readable gold answer where the metric needs one and was not recorded.
         scored: Questions whose last answer (for samples: all answers) was compared with a gold answer.
         equal: Number of those answers that equal a gold answer; for samples each question adds its mean.
@@ -56,6 +62,7 @@ class AnswerCounts:
     unread: int = 0
     silent: int = 0
     samples: int = 0
+    alone: int = 0
     without_gold: int = 0
     scored: float = 0.0
     equal: float = 0.0
@@ -83,6 +90,8 @@ class AnswerCounts:
             "samples": n if recording.independent else 0,
             "given": n if _is_given(recording, metric) else 0,
         }
+        if metric in _EXACT:
+            counts["alone"] = sum(len(row) == len({*row}) >= _SEVERAL for row in _answer_ids(recording))
         if of_answers or recording.independent:
             counts |= _read(recording, texts, metric)
         if of_answers:
@@ -130,6 +139,11 @@ class AnswerCounts:
         return self.answered == self.questions and not self.differing
 
     @property
+    def never_repeat(self) -> bool:
+        """True if hardly any answer occurs twice in a question, so that agreement compares the wording of drafts or whole replies."""
+        return self.alone > (0.5 if self.samples else 1 - _MOST_UNREAD) * self.questions
+
+    @property
     def often_differ(self) -> bool:
         """True if the answers of more than a few questions differ between rounds, or were not recorded."""
         return self.differing + self.questions - self.answered > _MOST_UNREAD * self.questions
@@ -159,6 +173,12 @@ def why_blind(
     """
     if answers is None:
         is_blind = constant is not None and constant < 1
+    elif answers.never_repeat:
+        return (
+            f"no answer occurs twice in {_share(answers.alone, answers.questions)} of the questions, so they are drafts or whole replies, and "
+            f"{'any sample would pass for the majority' if answers.samples else 'agreement compares their wording'}. Import the answer "
+            "inside them (--answer-position, --column answer=COLUMN), or say which are right (--ask FILE)"
+        )
     elif is_agreement(metric):  # it is 1 if answers are equal
         is_blind = False
     elif constant is not None:
@@ -203,6 +223,13 @@ def _says(text: str, golds: Sequence[str]) -> float:
     """
     words = f" {normalize_answer(text)} "
     return float(any(f" {gold} " in words for gold in map(normalize_answer, golds) if gold))
+
+
+def _answer_ids(recording: Recording) -> Iterator[list[float]]:
+    """Yield the ids of each question's answers, as the recording's normalizer compares them."""
+    ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
+    given = recording.seen & ~np.isnan(ids)
+    return (row[own].tolist() for row, own in zip(ids, given, strict=True))
 
 
 def _blank(recording: Recording) -> Mask:

@@ -1,9 +1,9 @@
-"""Logs that misled the importer when a twelfth person tried it: arguments of tools called like gold answers."""
+"""Logs that misled the importer when a twelfth person tried it: arguments called like gold answers, and parsed ones of any name."""
 
 from __future__ import annotations
 
 from benchmarks.readings.cases import Draw, Log, shape
-from benchmarks.readings.plain import loops
+from benchmarks.readings.plain import loops, rows
 
 
 @shape("incidents.jsonl")
@@ -21,4 +21,21 @@ def arguments_called_targets(draw: Draw) -> Log:
         }
         for a in questions
     ]
+    return Log(made, loops(questions))
+
+
+@shape("support.csv")
+def articles_in_replies_and_what_solved_tickets(draw: Draw) -> Log:
+    """Each reply names an article, which has a column of its own, as has the article that solved the ticket: which is what is asked."""
+    questions = draw.asked(80, kind="whole", rounds=3)
+    made = rows(
+        questions,
+        lambda own, r: {
+            "ticket_id": f"T{own.number}",
+            "draft": r,
+            "reply": f"Hello! Please see article {own.answers[r - 1]} about your trouble. {draw.prose(4)}",
+            "article": own.answers[r - 1],
+            "solved_by": own.gold,
+        },
+    )
     return Log(made, loops(questions))

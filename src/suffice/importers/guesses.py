@@ -41,6 +41,7 @@ from suffice.importers.number_forms import FORMS
 from suffice.importers.number_guesses import NumberGuess
 from suffice.importers.options import has_options
 from suffice.importers.parsed_columns import are_in_replies, is_parsed_name
+from suffice.importers.parsed_pairs import refuse_parsed_pairs
 from suffice.importers.records import Record
 from suffice.importers.scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
@@ -234,6 +235,8 @@ class _Guess(NumberGuess):
             doubts.refuse_other_questions(self.table, ids, key, self.result.columns.get("golds", ""))
         self._ask_for_steps()
         self._question(ids)
+        if not self.said & {"answer", "golds"} and "golds" not in self.result.columns:
+            refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
             are_words = names and ours == "feedback" and are_marks(self.table.column(names[0]))

@@ -25,6 +25,9 @@ UNSAID = "and lost rows would look the same"
 """What the note on ends that the log does not give says of them."""
 
 _FEW = 5
+_MOST_SHARED = 0.5
+"""From this share of ids with the text of another one, a note says that they count as one question."""
+
 _COPIED_LAST, _COPIED = 0.98, 0.95
 """Gold answers are suspected to be the model's own above these shares of equal last answers, and of all answers."""
 
@@ -53,6 +56,8 @@ class Tally:
         self._first_differing = ""
         self._named = self._mixed = 0
         self._first_mixed: tuple[str, list[str]] | None = None
+        self._by_text: dict[int, tuple[int, frozenset[str]]] = {}
+        self._shared = self._apart = 0
         self._rounds = self._silent = self._without_golds = 0
         self.known = Counter[str]()
         self._negative = Counter[str]()
@@ -118,10 +123,20 @@ class Tally:
                     f"question {name!r:.80} has the gold answers {before[0]!r:.80} and {columns.golds[q][0]!r:.80}"
                 )
                 columns.golds[q] = ()
+        self._add_texts(texts, golds)
         mixed = [(name, [*own.values()][:2]) for name, own in texts.items() if len(own) > 1]
         self._named += len(texts)
         self._mixed += len(mixed)
         self._first_mixed = self._first_mixed or next(iter(mixed), None)
+
+    def _add_texts(self, texts: Mapping[str, Mapping[str, str]], golds: Mapping[str, tuple[str, ...]]) -> None:
+        """Count the ids that have the text of another one, and those of them that have other gold answers."""
+        for name, own in texts.items():
+            key = hash(next(iter(own), name))
+            first, right = self._by_text.setdefault(key, (hash(name), frozenset(golds[name])))
+            if own and first != hash(name):
+                self._shared += 1
+                self._apart += bool(right) and right.isdisjoint(golds[name]) and bool(golds[name])
 
     def refuse_several_questions(self, columns: Mapping[str, str]) -> None:
         """Raise if ids name several questions, as where two data sets are in one log."""
@@ -184,6 +199,13 @@ class Tally:
             notes.append(
                 "no column is read as the answer: rules and metrics that need answers are undefined; name it with --column "
                 "answer=COLUMN if there is one"
+            )
+        if self._shared >= _MOST_SHARED * self._named or self._apart > FEW * self._named:
+            other = f", {self._apart:,} of them with other gold answers" if self._apart else ""
+            alone = "; if texts leave out what differs, such as a document, --column question= makes each id one"
+            notes.append(
+                f"{self._shared:,} of {self._named:,} ids have the text of another one{other}, and questions with one text count as one"
+                f"{alone * ('question' in plan.columns)}"
             )
         notes += [*self._missing_notes(plan), *plan.notes]
         if self._unmapped:

@@ -92,3 +92,17 @@ def test_two_ids_that_divide_rows_otherwise_are_asked_about(tmp_path):
         "--column question_id=visit_id",
         "--column question_id=case_key",
     }
+
+
+@pytest.mark.parametrize("gold", [lambda q: CITIES[q // 10], lambda q: "Oslo"], ids=["other golds", "one gold"])
+def test_ids_with_the_text_of_another_one_are_said(gold, tmp_path):
+    made = [
+        {"id": f"A-{q}", "question": f"Is clause {q % 10} there?", "gold": gold(q), "tries": [CITIES[q % 5], "Oslo"]}
+        for q in range(N)
+    ]
+    source = written(tmp_path, made)
+    (note,) = [own for own in imported(source).notes if "text of another one" in own]
+    assert note.startswith("20 of 30 ids have the text of another one")
+    assert ("20 of them with other gold answers" in note) == (gold(0) != gold(10))
+    assert "--column question=" in note
+    assert (imported(source).clusters, imported(source, columns={"question": ""}).clusters) == (10, N)

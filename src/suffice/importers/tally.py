@@ -201,11 +201,14 @@ class Tally:
                 "answer=COLUMN if there is one"
             )
         if self._shared >= _MOST_SHARED * self._named or self._apart > FEW * self._named:
-            other = f", {self._apart:,} of them with other gold answers" if self._apart else ""
-            alone = "; if texts leave out what differs, such as a document, --column question= makes each id one"
+            other = f", {self._apart:,} with other gold answers" if self._apart else ""
+            alone = (
+                " (--column question= counts each id, if texts leave something out)"
+                if "question" in plan.columns
+                else ""
+            )
             notes.append(
-                f"{self._shared:,} of {self._named:,} ids have the text of another one{other}, and questions with one text count as one"
-                f"{alone * ('question' in plan.columns)}"
+                f"{self._shared:,} of {self._named:,} ids have the text of another{other}: one text counts as one question{alone}"
             )
         notes += [*self._missing_notes(plan), *plan.notes]
         if self._unmapped:

@@ -79,10 +79,11 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
 
 
 def default_out(path: Path) -> Path:
-    """Return the path of a recording in the current folder under the name of its source."""
+    """Return the path of a recording in the current folder under the name of its source, with another ending if that is the source."""
     name = path.resolve().name
     stem = name.rpartition(".")[0] if name.endswith(PACKED) else name
-    return Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
+    out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
+    return out.with_suffix(".recording.parquet") if out.resolve() == path.resolve() else out
 
 
 def own_place(out: Path) -> Path:
@@ -93,7 +94,9 @@ def own_place(out: Path) -> Path:
             f"a recording is a parquet file, and {str(out)!r} has the ending of a log: -o {out.stem}.parquet"
         )
     if out.exists() and not _was_imported(out):
-        raise DataError(f"{str(out)!r} exists and is no recording that an import wrote: name another file with -o FILE")
+        raise DataError(
+            f"{str(out)!r} exists and is no recording that an import wrote: -o {out.stem}.recording.parquet"
+        )
     return out
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from suffice.importers import settling
+from suffice.errors import DataError
+from suffice.importers import import_recording, settling
 from tests.support.logs import asked, imported
 
 N = 20
@@ -46,3 +49,17 @@ def test_choices_are_kept_if_none_can_be_read(database):
         opened.execute("UPDATE answers SET round = 'first'")
         opened.commit()
     assert f"--query '{ALONE}'" in asked(database, "has the tables").choices
+
+
+def test_a_recording_never_takes_the_place_of_its_parquet_log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"question_id": q, "round": r, "answer": "Oslo" if r > 1 or q % 2 else "Rome", "golds": "Oslo"}
+        for q in range(N)
+        for r in (1, 2)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), "log.parquet")
+    assert import_recording("log.parquet", log_golds="keep").path.name == "log.recording.parquet"
+    assert import_recording("log.parquet", log_golds="keep").path.name == "log.recording.parquet"
+    with pytest.raises(DataError, match="recording.parquet"):
+        import_recording("log.recording.parquet", out="log.parquet")

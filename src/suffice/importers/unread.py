@@ -247,13 +247,14 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in ids)]
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
     joined = ",".join(answers)
-    if len(answers) > 1 and len(joined) <= _LONGEST_OPTION:
+    own = (
+        {} if "question_id" in columns else compound_choices(table, columns.values(), counter=columns.get("round", ""))
+    )
+    compounds = {option: (said["columns"], meaning) for option, (said, meaning) in own.items()}
+    if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices |= of_columns({"rounds": joined}, meaning)
-    choices |= _as_ids(ids)
-    if not choices and "question_id" not in columns:
-        own = compound_choices(table, columns.values(), counter=columns.get("round", ""))
-        choices |= {option: (said["columns"], meaning) for option, (said, meaning) in own.items()}
+    choices |= compounds | _as_ids(ids)
     if choices:
         raise UnsettledError(
             "no column is called like the id of a question"

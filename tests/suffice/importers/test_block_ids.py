@@ -106,3 +106,20 @@ def test_ids_with_the_text_of_another_one_are_said(gold, tmp_path):
     assert ("20 with other gold answers" in note) == (gold(0) != gold(10))
     assert "--column question=" in note
     assert (imported(source).clusters, imported(source, columns={"question": ""}).clusters) == (10, N)
+
+
+def test_columns_that_name_a_question_together_are_offered_first(tmp_path):
+    made = [
+        {
+            "candidate": f"C{q // 2}",
+            "vacancy": f"V{q % 2}",
+            "pass": r,
+            "fit": CITIES[(q + (r == 0)) % 5],
+            "judged": CITIES[q % 5],
+        }
+        for q in range(N)
+        for r in range(ROUNDS)
+    ]
+    choices = offered(written(tmp_path / "log.csv", made), "nothing is called like")
+    assert choices[0] == "--column question_id=candidate,vacancy --column round=pass"
+    assert not any("rounds=" in own for own in choices)

@@ -249,9 +249,10 @@ def _other_systems(read: Read) -> Iterator[Doubt]:
         theirs = in_log(name)
         if 2 * n > facts.trajectories and not (read.samples or said.startswith(f"{theirs}:")):
             counts = read.columns.get("round", "round")
+            by = counts if " " in counts else f"by {counts!r}"
             sentence = (
-                f"{theirs!r} differs between the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}, which "
-                f"{counts!r} counts: if they are other systems and not attempts in this order, --column round= reads them as runs"
+                f"{theirs!r} changes between the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}: they are read as "
+                f"attempts one after another ({by}), and as runs of their own with --column round="
             )
             yield sentence, {}
 

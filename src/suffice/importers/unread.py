@@ -259,7 +259,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         raise UnsettledError(
             "no column is called like the id of a question"
             if "round" in columns
-            else "nothing is called like several rounds of a question: if the log has last answers alone, there is nothing to stop",
+            else "no list, and no column, is called like the rounds of a question: if the log has only last answers, there is nothing to stop",
             "columns",
             choices,
         )

@@ -120,6 +120,6 @@ def test_columns_that_name_a_question_together_are_offered_first(tmp_path):
         for q in range(N)
         for r in range(ROUNDS)
     ]
-    choices = offered(written(tmp_path / "log.csv", made), "nothing is called like")
+    choices = offered(written(tmp_path / "log.csv", made), "rounds of a question")
     assert choices[0] == "--column question_id=candidate,vacancy --column round=pass"
     assert not any("rounds=" in own for own in choices)

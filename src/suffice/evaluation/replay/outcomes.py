@@ -86,7 +86,7 @@ class AgreementBasis:
                 f"{rest * bool(self.alone)}"
             )
         if self.cut:
-            whose = f"the last recorded answer (in {self.cut} of {self.n} questions a rule's, not the full budget's)"
+            whose = f"the last recorded answer (in {self.cut} of {self.n} questions a rule ended the loop before its full budget)"
         return agreement_text(self.silent, self.n, whose)
 
 

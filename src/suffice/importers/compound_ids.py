@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice, pairwise
@@ -113,10 +113,19 @@ def _may_be_part(table: TableColumns, name: str) -> bool:
     values = table.column(name)
     texts = {*map(str, values)}
     is_word = all(isinstance(value, str | int) and not isinstance(value, bool) for value in values)
-    is_decimal = any(
-        text.replace(",", ".").count(".") == 1 and text.replace(",", ".").replace(".", "").isdigit() for text in texts
+    return (
+        is_word and not has_decimals(texts) and 1 < len(texts) <= len(values) / 2 and max(map(len, texts)) <= _LONGEST
     )
-    return is_word and not is_decimal and 1 < len(texts) <= len(values) / 2 and max(map(len, texts)) <= _LONGEST
+
+
+def has_decimals(texts: Iterable[str]) -> bool:
+    """Return whether some text is a number with a decimal point or comma, as scores are and names are not.
+
+    >>> has_decimals(["0.61", "1"]), has_decimals(["v1.2", "2"])
+    (True, False)
+    """
+    points = (text.replace(",", ".") for text in texts)
+    return any(text.count(".") == 1 and text.replace(".", "").isdigit() for text in points)
 
 
 def _rank(table: TableColumns, counter: str, ids: Sequence[str]) -> tuple[bool, bool, int]:

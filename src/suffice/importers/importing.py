@@ -19,6 +19,7 @@ from suffice.common.tables import CAUTION, Column, Table, counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, check_expected, find_alarms
+from suffice.importers.choices import with_named_runs
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.importers import log_reader
@@ -295,7 +296,8 @@ class _Source:
             try:
                 run = read_run(self.path, options, self.embedder, self.folder)
                 return (run, *_reviewed(run, options), notes)
-            except UnsettledError as error:
+            except UnsettledError as found:
+                error = with_named_runs(found, options.get("columns", {}))
                 counted_rows = partial(self._scored, options)
                 option = error.confirmed or confirmed_rows(error, options.get("where", ()), counted_rows)
                 if option and not _overrule(options, as_options(error, error.choices[option][0])):
@@ -303,7 +305,7 @@ class _Source:
                     _settled(options, error, error.choices[option][0])
                     continue
                 if self.settle is None:
-                    raise
+                    raise error from found
                 notes += [error.question] if error.parameter == "answer_position" else []
                 _settled(options, error, self.settle(error))
 

@@ -20,7 +20,7 @@ def in_order(
     *,
     ignored: Collection[str] = (),
     samples: bool = False,
-    run: str = "",
+    runs: Sequence[str] = (),
     trusted: str = "",
 ) -> tuple[list[Record], RowOrder | None]:
     """Add computed ids and round numbers to rows; also return their order, None if the table numbers rounds."""
@@ -31,7 +31,7 @@ def in_order(
         plan.formulas["question_id"] = lambda row: row.values.get(key)
     rows = with_ids(shape.rows, plan)
     order = row_order(
-        rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=run, trusted=trusted
+        rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=runs, trusted=trusted
     )
     if order is None:
         return rows, None

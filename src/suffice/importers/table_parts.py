@@ -262,7 +262,7 @@ class PartedTable(TableSource):
         self._low = _lowest(self._rows, self.plan.columns["round"])
         codes, blocks, texts, alike = [], [], [], []
         longest, lowest, n = 0, math.inf, 0
-        runs = RunColumns(self._rows, self.plan, self._declared_run, self._options.where)
+        runs = RunColumns(self._rows, self.plan, self.declared_runs, self._options.where)
         for rows, _ in self.parts():
             by_id = self._by_id(rows)
             n += len(rows)

@@ -234,7 +234,7 @@ class _Rows:
         choices = of_files(self._rows, self._grid.numbered) | kinds | parts | in_options(ids | runs)
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = of_repeats() | choices
-        doubt = f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN names it"
+        doubt = f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN names it, and run=ONE,OTHER several"
         raise UnsettledError(doubt, "options", choices) if choices else DataError(doubt)
 
     def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:

@@ -1,0 +1,107 @@
+"""Scores in the rows of another speaker, such as a critic's or a judge's, which a filter leaves out: each is of the answer before it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from suffice.common.tables import cut_list
+from suffice.importers.grid import number_or_nan
+from suffice.importers.judging import may_judge
+from suffice.importers.names import OUTCOME_NAMES, is_round_name, last_name
+from suffice.importers.records import Record, column_names, with_column
+from suffice.importers.scores import are_marks, is_score_name
+
+_HALF, _NEARLY_ALL = 0.5, 0.95
+"""The least share of answers that have a score if it is theirs, and of scores that have an answer."""
+
+_Scores = Mapping[int, object]
+"""The score of each row, by its place."""
+
+
+def with_scores(
+    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], filtered: str
+) -> tuple[list[Record], list[str]]:
+    """Give answers the scores that only rows after them have, which a filter leaves out; also return notes on it.
+
+    Args:
+        rows: The rows in the order of the file.
+        kept: Whether each row stays.
+        questions: The question of each row.
+        filtered: The filter, as it is typed.
+    """
+    result, carried, unclear = [*rows], [], []
+    turn = _turn(rows, kept, questions)
+    for name in _scores_of_others(rows, kept):
+        scores = _by_answer(rows, kept, questions, name, turn)
+        if scores is None:
+            unclear.append(name)
+        elif len(scores) >= _HALF * sum(kept):
+            result = with_column(
+                result, name, [scores.get(place, row.values.get(name)) for place, row in enumerate(rows)]
+            )
+            carried.append(name)
+    notes = []
+    if carried:
+        whose = f"with the same {turn!r}" if turn else "before it in the question"
+        notes.append(
+            f"{filtered:.80} leaves out the rows with {cut_list(map(repr, carried))}: each value counts for the answer {whose}"
+        )
+    if unclear:
+        notes.append(
+            f"{cut_list(map(repr, unclear))} is in rows that {filtered:.80} leaves out, and is not read, since an answer has several values, or "
+            "many values have no answer before them: write it into the rows of the answers"
+        )
+    return result, notes
+
+
+def _scores_of_others(rows: Sequence[Record], kept: Sequence[bool]) -> list[str]:
+    """Return the columns called like scores that have values only in rows which are left out: numbers, truths or a few words."""
+    names = [
+        name
+        for name in column_names(rows)
+        if may_judge(name) or is_score_name(name) or last_name(name) in OUTCOME_NAMES
+    ]
+    return [name for name in names if _is_of_others(rows, kept, name)]
+
+
+def _is_of_others(rows: Sequence[Record], kept: Sequence[bool], name: str) -> bool:
+    values = [None if (value := row.values.get(name)) == "" else value for row in rows]
+    others = [value for value, is_kept in zip(values, kept, strict=True) if value is not None and not is_kept]
+    if not others or any(value is not None for value, is_kept in zip(values, kept, strict=True) if is_kept):
+        return False
+    if any(isinstance(value, list | dict) for value in others):
+        return False
+    return all(number_or_nan(value, name) == number_or_nan(value, name) for value in others) or are_marks(others)
+
+
+def _turn(rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable]) -> str:
+    """Return a column called like rounds that has a number of each answer's own, which the rows about it repeat; "" without one."""
+    for name in [name for name in column_names(rows) if is_round_name(last_name(name))]:
+        keys = [(own, str(row.values.get(name))) for own, row in zip(questions, rows, strict=True)]
+        answers = [key for key, is_kept in zip(keys, kept, strict=True) if is_kept]
+        others = [key for key, is_kept in zip(keys, kept, strict=True) if not is_kept]
+        own = {*answers}
+        if len(own) == len(answers) and sum(key in own for key in others) >= _NEARLY_ALL * len(others):
+            return name
+    return ""
+
+
+def _by_answer(
+    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], name: str, turn: str
+) -> _Scores | None:
+    """Return the score of each answer: that of its turn, or else of the rows after it; None if an answer has several, or many have none."""
+    answers: dict[Hashable, int] = {}
+    scores: dict[int, object] = {}
+    lost = 0
+    keys = [(own, str(row.values.get(turn))) if turn else own for own, row in zip(questions, rows, strict=True)]
+    if turn:
+        answers = {key: place for place, key in enumerate(keys) if kept[place]}
+    for place, (key, row) in enumerate(zip(keys, rows, strict=True)):
+        if kept[place]:
+            answers[key] = place
+        elif (value := row.values.get(name)) not in (None, ""):
+            owner = answers.get(key)
+            lost += owner is None
+            if owner is not None and scores.setdefault(owner, value) != value:
+                return None
+    return scores if lost <= (1 - _NEARLY_ALL) * (lost + len(scores)) else None

@@ -34,7 +34,7 @@ from suffice.importers.names import (
     last_name,
     words,
 )
-from suffice.importers.others_scores import with_scores
+from suffice.importers.others_scores import have_usual_answers, with_scores
 from suffice.importers.records import Record, column_names, places_of, with_column
 from suffice.importers.shape import ANY, Shape
 from suffice.importers.table_columns import TableColumns
@@ -91,10 +91,12 @@ def charged(
     table = TableColumns(shape.rows)
     questions = questions_of(table, shape, said)
     option = " ".join(f"--where {name}={value}" for name, value in where.items())
+    notes: list[str] = []
     are_of_one_loop = all(_is_of_one_loop(name, value) for name, value in where.items())
     shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
-    scored, notes = with_scores(shape.rows, kept, questions, option) if are_of_one_loop else (shape.rows, [])
-    shape = replace(shape, rows=scored)
+    if are_of_one_loop and ("answer" in said or have_usual_answers(rows)):  # else what the answer is is asked first
+        scored, notes = with_scores(shape.rows, kept, questions, option)
+        shape = replace(shape, rows=scored)
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     totals = _totals(shape.rows, questions, kept)
     owners = _owners(questions, kept)

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from suffice.common.tables import cut_list
 from suffice.importers.grid import number_or_nan
 from suffice.importers.judging import may_judge
-from suffice.importers.names import OUTCOME_NAMES, is_round_name, last_name
+from suffice.importers.names import ANSWERS, OUTCOME_NAMES, WEAK_REPLIES, is_round_name, last_name
 from suffice.importers.records import Record, column_names, with_column
 from suffice.importers.scores import are_marks, is_score_name
 
@@ -16,6 +16,12 @@ _HALF, _NEARLY_ALL = 0.5, 0.95
 
 _Scores = Mapping[int, object]
 """The score of each row, by its place."""
+
+
+def have_usual_answers(rows: Sequence[Record]) -> bool:
+    """Return whether a column called like an answer is filled in most rows."""
+    names = [name for name in column_names(rows) if last_name(name) in (*ANSWERS, *WEAK_REPLIES)]
+    return any(sum(row.values.get(name) not in (None, "") for row in rows) >= _HALF * len(rows) for name in names)
 
 
 def with_scores(

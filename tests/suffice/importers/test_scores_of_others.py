@@ -144,3 +144,12 @@ def test_a_log_without_answers_is_refused_with_what_may_judge(tmp_path):
     assert imported(tmp_path, rows, *TUTOR, "--column", "answer=", "--metric-column", mark).code == 0
     assert cli("decide", tmp_path / "r.parquet", "-o", tmp_path / "d.json").code == 0
     assert imported(tmp_path, rows, *TUTOR, "--column", "answer=", "--expected", "no-answers").code == 0
+
+
+def test_a_score_does_not_replace_the_question_for_answers(tmp_path):
+    rows = [{("uttered" if own == "content" else own): value for own, value in row.items()} for row in drafts()]
+    refused = imported(tmp_path, rows, *TUTOR)
+    assert refused.code == 2
+    assert "--column answer=uttered\n" in refused.err
+    assert imported(tmp_path, rows, *TUTOR, "--column", "answer=uttered").code == 0
+    assert values(tmp_path, "score") == [row["score"] for row in rows if row["role"] == "critic"]

@@ -94,8 +94,8 @@ def charged(
     notes: list[str] = []
     are_of_one_loop = all(_is_of_one_loop(name, value) for name, value in where.items())
     shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
-    if are_of_one_loop and ("answer" in said or have_usual_answers(rows)):  # else what the answer is is asked first
-        scored, notes = with_scores(shape.rows, kept, questions, option)
+    if "answer" in said or have_usual_answers(rows):  # else what the answer is is asked first
+        scored, notes = with_scores(shape.rows, kept, questions, option, is_one_loop=are_of_one_loop)
         shape = replace(shape, rows=scored)
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     totals = _totals(shape.rows, questions, kept)
@@ -108,7 +108,7 @@ def charged(
     if n and not are_of_one_loop:
         return (
             rows,
-            [],
+            notes,
             (
                 f"{option:.80} leaves out {counted(n, 'row')} of questions that are read, and what they cost: if they are calls of the same loop, "
                 "its costs are too low. Rename the column to 'purpose' in the log, and the cost of these rows is added"

@@ -25,7 +25,7 @@ def have_usual_answers(rows: Sequence[Record]) -> bool:
 
 
 def with_scores(
-    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], filtered: str
+    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], filtered: str, *, is_one_loop: bool
 ) -> tuple[list[Record], list[str]]:
     """Give answers the scores that only rows after them have, which a filter leaves out; also return notes on it.
 
@@ -34,11 +34,12 @@ def with_scores(
         kept: Whether each row stays.
         questions: The question of each row.
         filtered: The filter, as it is typed.
+        is_one_loop: Whether the rows that are left out belong to the same loop; if not, a note names their scores.
     """
     result, carried, unclear = [*rows], [], []
     turn = _turn(rows, kept, questions)
     for name in _scores_of_others(rows, kept):
-        scores = _by_answer(rows, kept, questions, name, turn)
+        scores = _by_answer(rows, kept, questions, name, turn) if is_one_loop else None
         if scores is None:
             unclear.append(name)
         elif len(scores) >= _HALF * sum(kept):
@@ -54,8 +55,8 @@ def with_scores(
         )
     if unclear:
         notes.append(
-            f"{cut_list(map(repr, unclear))} is in rows that {filtered:.80} leaves out, and is not read, since an answer has several values, or "
-            "many values have no answer before them: write it into the rows of the answers"
+            f"{cut_list(map(repr, unclear))} is only in rows that {filtered:.80} leaves out, and not clearly one value for each answer, so it is not "
+            "read: if it judges answers, write it into their rows"
         )
     return result, notes
 

@@ -84,6 +84,7 @@ def test_a_further_column_of_runs_is_named_beside_the_first(tmp_path):
     assert cli(*commands[0]).code == 0
     recording = read_recording(tmp_path / "r.parquet")
     assert len(recording.question_ids) == 80
+    assert {"q0@en", "q0@en@2", "q0@es", "q0@es@2"} < {*recording.question_ids}
     assert {*recording.table.column("cluster").to_pylist()} == {f"q{q}" for q in range(20)}
 
 
@@ -101,7 +102,7 @@ def test_several_columns_tell_runs_apart(tmp_path):
 
 def test_a_score_names_no_runs(tmp_path):
     log = tmp_path / "log.jsonl"
-    log.write_text(lines([{**row, "chrf": round(0.5 + n % 12 / 20, 2)} for n, row in enumerate(repeated())]), "utf-8")
+    log.write_text(lines([{**row, "chrf": 0.51 + n // 3 % 4 / 10} for n, row in enumerate(repeated())]), "utf-8")
     assert "run=chrf" not in asked(log)[0]
 
 

@@ -95,7 +95,7 @@ def charged(
     are_of_one_loop = all(_is_of_one_loop(name, value) for name, value in where.items())
     shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
     if "answer" in said or have_usual_answers(rows):  # else what the answer is is asked first
-        scored, notes = with_scores(shape.rows, kept, questions, option, is_one_loop=are_of_one_loop)
+        scored, _, notes = with_scores(shape.rows, kept, questions, option, is_one_loop=are_of_one_loop)
         shape = replace(shape, rows=scored)
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     totals = _totals(shape.rows, questions, kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 from suffice.common.tables import cut_list
 from suffice.importers.grid import number_or_nan
@@ -12,7 +13,10 @@ from suffice.importers.records import Record, column_names, with_column
 from suffice.importers.scores import are_marks, is_score_name
 
 _HALF, _NEARLY_ALL = 0.5, 0.95
-"""The least share of answers that have a score if it is theirs, and of scores that have an answer."""
+"""The least share of rows that have an answer, and of scores that have one before them."""
+
+_APPROVING = frozenset({"approved", "accepted", "acceptable"})
+"""Further words by which a critic says how good an answer is."""
 
 _Scores = Mapping[int, object]
 """The score of each row, by its place."""
@@ -24,10 +28,23 @@ def have_usual_answers(rows: Sequence[Record]) -> bool:
     return any(sum(row.values.get(name) not in (None, "") for row in rows) >= _HALF * len(rows) for name in names)
 
 
+class Carried(NamedTuple):
+    """Rows with the scores of others, the columns of these scores, and notes on them."""
+
+    rows: list[Record]
+    names: list[str]
+    notes: list[str]
+
+
 def with_scores(
-    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], filtered: str, *, is_one_loop: bool
-) -> tuple[list[Record], list[str]]:
-    """Give answers the scores that only rows after them have, which a filter leaves out; also return notes on it.
+    rows: Sequence[Record],
+    kept: Sequence[bool],
+    questions: Sequence[Hashable],
+    filtered: str,
+    *,
+    is_one_loop: bool = True,
+) -> Carried:
+    """Give answers the scores that only rows after them have, which a filter leaves out.
 
     Args:
         rows: The rows in the order of the file.
@@ -42,11 +59,10 @@ def with_scores(
         scores = _by_answer(rows, kept, questions, name, turn) if is_one_loop else None
         if scores is None:
             unclear.append(name)
-        elif len(scores) >= _HALF * sum(kept):
-            result = with_column(
-                result, name, [scores.get(place, row.values.get(name)) for place, row in enumerate(rows)]
-            )
-            carried.append(name)
+            continue
+        cells = [scores.get(place, row.values.get(name)) for place, row in enumerate(rows)]
+        result = with_column(result, name, cells)
+        carried.append(name)
     notes = []
     if carried:
         whose = f"with the same {turn!r}" if turn else "before it in the question"
@@ -58,7 +74,23 @@ def with_scores(
             f"{cut_list(map(repr, unclear))} is only in rows that {filtered:.80} leaves out, and not clearly one value for each answer, so it is not "
             "read: if it judges answers, write it into their rows"
         )
-    return result, notes
+    return Carried(result, carried, notes)
+
+
+def with_scores_of_dropped(
+    rows: Sequence[Record], kept: Sequence[Record], key: str
+) -> tuple[list[Record], list[str], int]:
+    """Give the row that is kept of each round the scores of those that are not; return notes on them, and the number of the latter.
+
+    `key` is the column of questions.
+    """
+    places = {*map(id, kept)}
+    are_kept = [id(row) in places for row in rows]
+    questions = [str(row.values.get(key)) for row in rows]
+    result, names, notes = with_scores(rows, are_kept, questions, "reading one row for each round")
+    pairs = [*zip(result, are_kept, strict=True)]
+    n = sum(not is_kept and any(row.values.get(name) is not None for name in names) for row, is_kept in pairs)
+    return [row for row, is_kept in pairs if is_kept], notes, n
 
 
 def _scores_of_others(rows: Sequence[Record], kept: Sequence[bool]) -> list[str]:
@@ -66,7 +98,7 @@ def _scores_of_others(rows: Sequence[Record], kept: Sequence[bool]) -> list[str]
     names = [
         name
         for name in column_names(rows)
-        if may_judge(name) or is_score_name(name) or last_name(name) in OUTCOME_NAMES
+        if may_judge(name) or is_score_name(name) or last_name(name) in {*OUTCOME_NAMES, *_APPROVING}
     ]
     return [name for name in names if _is_of_others(rows, kept, name)]
 

@@ -162,10 +162,7 @@ class PartedTable(TableSource):
         """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
         self.repeated = 0
         for part in self._source():
-            rows = self._numbered(part)
-            n = len(rows)
-            rows = self._without_repeated_calls(rows)
-            self.repeated += n - len(rows)
+            rows = self._without_repeated_calls(self._numbered(part))
             yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
 
     @staticmethod

@@ -27,6 +27,7 @@ from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import last_name
 from suffice.importers.numbering import in_order, lowest_round, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
+from suffice.importers.others_scores import with_scores_of_dropped
 from suffice.importers.parsed_columns import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, column_names, records_of
@@ -193,7 +194,7 @@ class TableSource(ABC):
             runs=self.declared_runs,
             trusted="file" if said == "" else "time" if said and said.endswith(f":{BY_TIME}") else "",
         )
-        self._drop_repeated_calls()
+        self._rows = self._without_repeated_calls(self._rows)
         numbered = "" if self._order is None or self._order.is_counted else self._order.column
         self.grid = replace(grid_of(self._path, self._rows, self.plan, options), numbered=numbered)
         if self.grid.first_round is None and (self.shape.is_alone or options.samples):
@@ -221,14 +222,16 @@ class TableSource(ABC):
                     f"answers in {said.theirs!r} are letters and texts of options: they are read as {wanted}, which a live session needs as well"
                 )
 
-    def _drop_repeated_calls(self) -> None:
-        kept = self._without_repeated_calls(self._rows)
-        self.repeated, self._rows = len(self._rows) - len(kept), kept
-
     def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
         """Leave out rows of calls that failed and were repeated, or were logged twice, if the table counts its rounds."""
         is_plain = self._order is None and not (self.shape.how or self.declared_runs)
-        return without_repeated_calls(rows, self.plan.columns, self._options.repeated) if is_plain else rows
+        kept = without_repeated_calls(rows, self.plan.columns, self._options.repeated) if is_plain else rows
+        if len(kept) == len(rows):
+            return rows
+        scored, notes, n_judging = with_scores_of_dropped(rows, kept, self._key)
+        self.repeated += len(rows) - len(kept) - n_judging
+        self.plan.notes += [note for note in notes if note not in self.plan.notes]
+        return scored
 
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""

@@ -95,6 +95,40 @@ def test_scores_of_no_single_answer_are_named(tmp_path, change: Callable[[Rows],
     assert "'score' is only in rows that --where role=tutor leaves out" in " ".join(done.out.split())
 
 
+def test_a_judge_without_answers_scores_the_round(tmp_path):
+    rows = [
+        {
+            "qid": row["thread"],
+            "round": row["turn"],
+            "answer": row["content"] if row["role"] == "tutor" else None,
+            "score": row["score"],
+        }
+        for row in drafts()
+    ]
+    done = imported(tmp_path, rows)
+    assert done.code == 0
+    assert values(tmp_path, "score") == [row["score"] for row in rows if row["score"] is not None]
+    words = " ".join(done.out.split())
+    assert "reading one row for each round leaves out the rows with 'score'" in words
+    assert "calls that were repeated" not in words
+
+
+def test_a_reviewers_approval_is_offered_as_a_score(tmp_path):
+    rows = [
+        {**row, "score": None, "approved": None if row["score"] is None else row["score"] > 0.5} for row in drafts()
+    ]
+    assert "--metric-column approved=approved" in imported(tmp_path, rows, *TUTOR).out
+
+
+def test_a_single_score_at_the_end_counts_for_the_last_answer(tmp_path):
+    rows = without_turns(drafts())
+    last = [row for n, row in enumerate(rows) if row["role"] == "tutor" or n % 6 == 5]
+    assert imported(tmp_path, last, *TUTOR).code == 0
+    scores = [row["score"] for row in last if row["role"] == "critic"]
+    assert values(tmp_path, "score")[2::3] == scores
+    assert {*values(tmp_path, "score")[::3]} == {None}
+
+
 def test_a_critique_is_no_score(tmp_path):
     rows = [{**row, "score": None, "feedback": None if row["role"] == "tutor" else row["content"]} for row in drafts()]
     assert imported(tmp_path, rows, *TUTOR).code == 0

@@ -61,8 +61,9 @@ def with_named_runs(error: UnsettledError, columns: Mapping[str, str]) -> Unsett
     """
     named, confirmed, choices = columns.get("run", ""), error.confirmed, Choices()
     for option, (value, meaning) in error.choices.items():
-        own = value if error.parameter == "columns" else value.get("columns") if error.parameter == "options" else None
-        run = (own or {}).get("run", "")
+        of_several = value.get("columns", {}) if error.parameter == "options" else {}
+        own: dict[str, str] = value if error.parameter == "columns" else of_several
+        run = own.get("run", "")
         if not (named and run) or {*run.split(",")} & {*named.split(",")}:
             choices[option] = value, meaning
             continue

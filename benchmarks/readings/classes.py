@@ -112,13 +112,20 @@ def lost_options(said: str, typed: Sequence[str]) -> list[str]:
     """
     sentences = []
     for meaning, line in re.findall(r"^ +(.*):\n +suffice (import .*)$", said, flags=re.MULTILINE):
-        words = {*shlex.split(line)}
-        instead = meaning.partition("(instead of ")[2]
-        for word in typed:
-            says_more = (own.startswith((f"{word}:", f"{word},")) for own in words)
-            if word not in words and word not in instead and not any(says_more):
-                sentences.append(f"a printed command lacks {word!r}, which was typed: suffice {line}")
+        words, instead = shlex.split(line), meaning.partition("(instead of ")[2]
+        sentences += [
+            f"a printed command lacks {word!r}, which was typed: suffice {line}"
+            for word in typed
+            if word not in instead and not any(_says(own, word) for own in words)
+        ]
     return sentences
+
+
+def _says(word: str, typed: str) -> bool:
+    """Return whether a word of a command says what was typed, and perhaps more."""
+    (name, _, value), (own, _, before) = word.partition("="), typed.partition("=")
+    more = bool(before) and (value.startswith(f"{before}:") or {*before.split(",")} < {*value.split(",")})
+    return word == typed or (name == own and more)
 
 
 def _reads(case: Case, log: Log, command: Sequence[str], out: Path) -> bool:

@@ -13,8 +13,10 @@ from benchmarks.readings.classes import lost_options
 from benchmarks.readings.files_and_speakers import a_file_for_each_pass
 
 from suffice.cli.printed import without_replaced
+from suffice.importers.compound_ids import compound_choices
 from suffice.importers.parallel_files import of_files
 from suffice.importers.records import Record
+from suffice.importers.table_columns import TableColumns
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
 
@@ -100,6 +102,22 @@ def test_several_columns_tell_runs_apart(tmp_path):
     assert "no column 'seed' (for 'run')" in unknown.err
 
 
+def test_further_parts_of_an_id_are_added_to_its_own():
+    rows = [
+        {"doc": f"d{d}", "part": f"p{p}", "lang": lang, "try": n}
+        for d in range(3)
+        for p in range(2)
+        for lang in ("de", "fr")
+        for n in (1, 2)
+    ]
+    table = TableColumns(
+        [Record("", "", n, {**row, "doc,part": f"{row['doc']}/{row['part']}"}) for n, row in enumerate(rows)]
+    )
+    assert [*compound_choices(table, ["doc,part"], "doc,part", "try")] == ["--column question_id=doc,part,lang"]
+    assert [*compound_choices(table, ["part"], "part", "try")] == ["--column question_id=doc,part,lang"]
+    assert [*compound_choices(table, (), "", "try")] == ["--column question_id=doc,part,lang"]
+
+
 def test_a_score_names_no_runs(tmp_path):
     log = tmp_path / "log.jsonl"
     log.write_text(lines([{**row, "chrf": 0.51 + n // 3 % 4 / 10} for n, row in enumerate(repeated())]), "utf-8")
@@ -132,7 +150,9 @@ def test_a_lost_option_is_found():
     assert "'run=lang'" in lost_options(said, ["import", "log", "--column", "run=lang"])[0]
     assert lost_options(said, ["import", "log"]) == []
     assert lost_options(said.replace("a run:", "a run (instead of --column run=lang):"), ["run=lang"]) == []
-    assert lost_options(said.replace("run=round", "run=lang,round"), ["run=lang"]) == []
+    assert lost_options(said.replace("run=round", "run=round,lang"), ["run=lang"]) == []
+    assert lost_options(said.replace("run=round", "run=lang:x"), ["run=lang"]) == []
+    assert lost_options(said.replace("run=round", "run=langs"), ["run=lang"])
 
 
 def rows_of(files: dict[str, list[dict[str, Any]]]) -> list[Record]:

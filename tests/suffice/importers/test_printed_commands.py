@@ -115,7 +115,6 @@ def test_further_parts_of_an_id_are_added_to_its_own():
     )
     assert [*compound_choices(table, ["doc,part"], "doc,part", "try")] == ["--column question_id=doc,part,lang"]
     assert [*compound_choices(table, ["part"], "part", "try")] == ["--column question_id=doc,part,lang"]
-    assert [*compound_choices(table, (), "", "try")] == ["--column question_id=doc,part,lang"]
 
 
 def test_a_score_names_no_runs(tmp_path):

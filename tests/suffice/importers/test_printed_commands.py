@@ -53,6 +53,15 @@ def test_files_with_the_same_questions_may_be_rounds(tmp_path, options):
     assert "in this order: pass_1, pass_2, pass_3" in said
 
 
+def test_runs_of_single_rounds_name_the_option_for_rounds(tmp_path):
+    rows = [{"qid": f"q{q}", "answer": CITIES[q % 4], "gold": CITIES[0]} for q in range(20)]
+    log = folder_of(tmp_path, {"draft.jsonl": rows, "final.jsonl": rows})
+    done = cli("import", log, "-o", tmp_path / "r.parquet")
+    assert "nothing to decide; if each file is a round: --file-is round" in " ".join(done.out.split())
+    assert cli("import", log, "-o", tmp_path / "r.parquet", "--file-is", "round").code == 0
+    assert read_recording(tmp_path / "r.parquet").column("em").shape == (20, 2)
+
+
 def test_a_column_of_runs_is_kept_with_files_as_rounds(tmp_path):
     _, commands = asked(folder_of(tmp_path, passes()), *NAMED, "--column", "run=target_lang")
     assert cli(*commands[0]).code == 0

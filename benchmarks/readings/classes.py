@@ -57,8 +57,9 @@ def outcome(case: Case, folder: Path) -> Outcome:
     if not kind and case.options and _reads(case, log, [*command, *case.options], out):
         kind, typed = OPTION, shlex.join(case.options)
     if not kind and code:
-        typed = _printed(case, log, said, out)
-        kind = ASKED if typed else NO_WAY
+        lost: list[str] = []
+        typed = _printed(case, log, said, out, command, lost)
+        kind, said = (MISREAD, lost[0]) if lost else (ASKED if typed else NO_WAY, said)
     return Outcome(case.name, case.source, kind or NO_WAY, typed, said if kind in {"", NO_WAY, MISREAD} else "")
 
 
@@ -75,8 +76,21 @@ def _imported(case: Case, log: Log, recording: Recording, said: str) -> tuple[st
     return (PLAIN if are_samples == case.samples else ""), said
 
 
-def _printed(case: Case, log: Log, said: str, out: Path, depth: int = DEPTH) -> str:
-    """Type each command that a refusal prints; return what was typed for the first that reads the log right."""
+def _printed(  # noqa: PLR0917 - it calls itself
+    case: Case, log: Log, said: str, out: Path, typed: Sequence[str], lost: list[str], depth: int = DEPTH
+) -> str:
+    """Type each command that a refusal prints; return what was typed for the first that reads the log right.
+
+    Args:
+        case: The case.
+        log: Its right reading.
+        said: The refusal.
+        out: The recording.
+        typed: What was typed and refused.
+        lost: Gets a sentence for each command that lacks an option that was typed.
+        depth: The most commands that are typed in a row.
+    """
+    lost += lost_options(said, typed)
     for line in re.findall(r"^ +suffice (import .*)$", said, flags=re.MULTILINE):
         command = shlex.split(line)
         code, answer = _suffice(command)
@@ -86,9 +100,32 @@ def _printed(case: Case, log: Log, said: str, out: Path, depth: int = DEPTH) -> 
             code, answer = _suffice([*command, "--samples"])
         if code == 0 and not differences(case, log, read_recording(out), samples=case.samples):
             return options
-        if code and depth > 1 and (deeper := _printed(case, log, answer, out, depth - 1)):
+        if code and depth > 1 and (deeper := _printed(case, log, answer, out, command, lost, depth - 1)):
             return deeper
     return ""
+
+
+def lost_options(said: str, typed: Sequence[str]) -> list[str]:
+    """Return a sentence for each command of a refusal that lacks a word that was typed, unless it says that it replaces it.
+
+    A column that a command says more about, as in `round=turn:newest-first` or `run=lang,seed`, is not lost.
+    """
+    sentences = []
+    for meaning, line in re.findall(r"^ +(.*):\n +suffice (import .*)$", said, flags=re.MULTILINE):
+        words, instead = shlex.split(line), meaning.partition("(instead of ")[2]
+        sentences += [
+            f"a printed command lacks {word!r}, which was typed: suffice {line}"
+            for word in typed
+            if word not in instead and not any(_says(own, word) for own in words)
+        ]
+    return sentences
+
+
+def _says(word: str, typed: str) -> bool:
+    """Return whether a word of a command says what was typed, and perhaps more."""
+    (name, _, value), (own, _, before) = word.partition("="), typed.partition("=")
+    more = bool(before) and (value.startswith(f"{before}:") or {*before.split(",")} < {*value.split(",")})
+    return word == typed or (name == own and more)
 
 
 def _reads(case: Case, log: Log, command: Sequence[str], out: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from benchmarks.readings import (
     agents,
     asked_again,
+    files_and_speakers,
     graders,
     harnesses,
     items,
@@ -37,6 +38,7 @@ __all__ = [
     "NOT_READ",
     "agents",
     "asked_again",
+    "files_and_speakers",
     "graders",
     "harnesses",
     "items",

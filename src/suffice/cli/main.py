@@ -7,13 +7,11 @@ also 3 and 4.
 from __future__ import annotations
 
 import logging
-import re
 import signal
 import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Sequence
 from typing import Annotated, Any, TextIO
 
 import typer
@@ -21,9 +19,9 @@ import typer
 from suffice._version import __version__
 from suffice.cli.console import warn
 from suffice.cli.extensions import EXTENSIONS, load_extensions
+from suffice.cli.printed import with_commands
 from suffice.cli.sink import current_sink
 from suffice.cli.tree import Group
-from suffice.common.files import quoted
 from suffice.common.provided import DISTRIBUTIONS, installed
 from suffice.errors import BusyError, NotFoundError, RuleSyntaxError, SufficeError, UnknownSignalError, UnsettledError
 
@@ -112,7 +110,7 @@ def run(arguments: list[str] | None = None) -> None:
             said += " `suffice import LOG` writes one." if "Missing argument 'RECORDING'" in said else ""
             _complain(f"error: {said}\n`{where} --help` lists what it takes", debug)
     except SufficeError as error:
-        _complain(f"error: {_with_commands(error, words) if isinstance(error, UnsettledError) else error}", debug)
+        _complain(f"error: {with_commands(error, words) if isinstance(error, UnsettledError) else error}", debug)
         missing = isinstance(error.__context__, FileNotFoundError)
         code = 2 if missing or isinstance(error, _WRONG_USAGE) else 1
     except OSError as error:  # a full disk, a missing permission, a folder in place of a file
@@ -140,33 +138,6 @@ def _program_words() -> list[str]:
 
     keep_folder_out()
     return sys.argv[1:]
-
-
-def _without_replaced(words: Sequence[str], option: str) -> list[str]:
-    """Return the words of a command line without a ``--column`` of which an option names another column.
-
-    >>> _without_replaced(["import", "a.csv", "--column", "round=attempt", "--column", "golds=g"], "--column round=")
-    ['import', 'a.csv', '--column', 'golds=g']
-    """
-    again = {f"{ours}=" for ours in re.findall(r"--column '?(\w+)=", option)}
-    result: list[str] = []
-    for word in words:
-        if result[-1:] == ["--column"] and word[: word.find("=") + 1] in again:
-            result.pop()
-        else:
-            result.append(word)
-    return result
-
-
-def _with_commands(error: UnsettledError, words: Sequence[str]) -> str:
-    """Return the message of an unsettled question, with the complete command for each choice."""
-    if not all(option.startswith("--") for option in error.choices):
-        return str(error)
-    lines = [
-        f"  {meaning}:\n    {' '.join(['suffice', *map(quoted, _without_replaced(words, option))])} {option}"
-        for option, (_, meaning) in error.choices.items()
-    ]
-    return "\n".join([f"{error.question.rstrip('.')}{'' if error.question.endswith('?') else '.'} Say which:", *lines])
 
 
 def _note(

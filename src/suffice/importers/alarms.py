@@ -27,7 +27,7 @@ from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.scores import LAST_ROUND
 from suffice.importers.shape import ANY
 from suffice.importers.shapes import ROUNDS
-from suffice.importers.unanswered import empty_answers
+from suffice.importers.unanswered import empty_answers, no_answers
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
@@ -351,6 +351,7 @@ def _stopped_when_right(read: Read) -> Iterator[Doubt]:
 
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator[Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
+    "no-answers": ("stop", no_answers),
     "empty-answers": ("stop", empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
     "graded": ("stop", reply_alarms.graded),
@@ -389,6 +390,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
 
 _MORE_SPECIFIC = {
     "drafts": {"options"},
+    "empty-answers": {"no-answers"},
     "falling-scores": {"graded", "other-speakers"},
     "never-right": {"graded"},
     "unread-golds": {"returned"},
@@ -406,6 +408,7 @@ _DOUBTED: Mapping[str, str | None] = {
     "never-right": "golds",
     "unread-golds": "golds",
     "code-golds": "",
+    "no-answers": "",
     "graded": None,
     "one-question": "question",
     "returned": None,

@@ -8,6 +8,7 @@ from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
 from suffice.importers.choices import Choices, of_options
 from suffice.importers.names import last_name
+from suffice.importers.parallel_files import of_files
 from suffice.importers.records import places_of
 from suffice.importers.table_columns import TableColumns
 from suffice.recordings.runs import MODEL_NAMES, is_of_judge
@@ -51,7 +52,7 @@ def in_turn(model: str, models: Sequence[str]) -> Choices:
 
 
 def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
-    """Return how to read models as attempts, if they tell runs of one row each apart; else ""."""
+    """Return how to read models as attempts, if they tell runs of one row each apart, or files of the same questions as rounds; else ""."""
     ids = [*map(str, table.column(key))]
     for model in [name for name in _model_columns(table, ()) if name in runs]:
         values = [*dict.fromkeys(map(str, table.column(model)))]
@@ -59,7 +60,7 @@ def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
         if 1 < len(values) <= _MOST and len({*pairs}) == len(pairs) > len({*ids}):
             options = " or ".join(in_turn(model, values))
             return options and f"if the models are asked in turn: {options}"
-    return ""
+    return "if each file is a round: --file-is round" if "--file-is round" in of_files(table.rows) else ""
 
 
 def _model_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from suffice.common.files import quoted
+from suffice.errors import UnsettledError
 
 Choices = dict[str, tuple[Any, str]]
 """For each option of the command line, the parameter's value and its meaning, as `UnsettledError` takes them."""
@@ -49,3 +50,25 @@ def of_each(theirs: str, values: Iterable[str], meaning: str) -> Choices:
         for value in values
         for option, own in of_rows(theirs, value, meaning.replace("{!r}", repr(value))).items()
     }
+
+
+def with_named_runs(error: UnsettledError, columns: Mapping[str, str]) -> UnsettledError:
+    """Return a question whose choices tell runs apart by the column that the user names, too, where they name another one.
+
+    >>> asked = UnsettledError("Which?", "columns", of_columns({"run": "seed"}, "each seed is a run"))
+    >>> [*with_named_runs(asked, {"run": "lang"}).choices]
+    ['--column run=lang,seed']
+    """
+    named, confirmed, choices = columns.get("run", ""), error.confirmed, Choices()
+    for option, (value, meaning) in error.choices.items():
+        of_several = value.get("columns", {}) if error.parameter == "options" else {}
+        own: dict[str, str] = value if error.parameter == "columns" else of_several
+        run = own.get("run", "")
+        if not (named and run) or {*run.split(",")} & {*named.split(",")}:
+            choices[option] = value, meaning
+            continue
+        both = {**own, "run": f"{named},{run}"}
+        kept = option.replace(column_options({"run": run}), column_options({"run": both["run"]}))
+        choices[kept] = (both if error.parameter == "columns" else {**value, "columns": both}), meaning
+        confirmed = kept if option == confirmed else confirmed
+    return UnsettledError(error.question, error.parameter, choices, confirmed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import combinations, islice, pairwise
@@ -52,8 +52,8 @@ def compound_choices(
         counter: The column that counts rounds; "" if none is known.
         names_counter: Whether the options name it all the same.
     """
-    free = [name for name in table.names if name not in used]
-    counters = [counter] if counter else [name for name in free if name != key and _may_count(table, name)]
+    free = [name for name in table.names if name not in {*used, key, *_own_parts(table, key)}]
+    counters = [counter] if counter else [name for name in free if _may_count(table, name)]
     found = [(name, ids) for name in counters if (ids := _parts(table, free, key, name))]
     found.sort(key=lambda item: _rank(table, *item))
     result: Choices = {}
@@ -80,6 +80,12 @@ def _groups(table: TableColumns, ids: Sequence[str], counter: str) -> dict[tuple
     return groups
 
 
+def _own_parts(table: TableColumns, key: str) -> list[str]:
+    """Return the columns of which an id is made, the id itself if it is one column, and none without an id."""
+    parts = [part.strip() for part in key.split(",")] if key else []
+    return parts if len(parts) > 1 and {*parts} <= {*table.names} else [key] * bool(key)
+
+
 def _may_count(table: TableColumns, name: str) -> bool:
     return table.counts(name) and 1 < len({*map(str, table.column(name))}) <= _MOST_ROUNDS
 
@@ -88,12 +94,12 @@ def _parts(table: TableColumns, free: Sequence[str], key: str, counter: str) -> 
     """Return the fewest columns that name questions whose rows a column counts; none if there are no such columns, or one alone is enough."""
     if not table.counts(counter):
         return []
-    names = [name for name in free if name not in (key, counter) and _may_be_part(table, name)]
+    names = [name for name in free if name != counter and _may_be_part(table, name)]
     names = sorted(names, key=lambda name: not is_id_name(name))[:_CANDIDATES]
     names.sort(key=table.names.index)
     if any(counts_once(table, [name], counter) for name in names):
         return []
-    first = [key] if key else []
+    first = _own_parts(table, key)
     for ids in islice(_combinations(first, names), _TRIED):
         if counts_once(table, ids, counter):
             groups = _groups(table, ids, counter)
@@ -103,7 +109,7 @@ def _parts(table: TableColumns, free: Sequence[str], key: str, counter: str) -> 
 
 
 def _combinations(first: Sequence[str], names: Sequence[str]) -> Iterator[list[str]]:
-    for n in range(2 - len(first), _MOST_PARTS + 1 - len(first)):
+    for n in range(max(1, 2 - len(first)), _MOST_PARTS + 1 - len(first)):
         for own in combinations(names, n):
             yield [*first, *own]
 
@@ -113,10 +119,19 @@ def _may_be_part(table: TableColumns, name: str) -> bool:
     values = table.column(name)
     texts = {*map(str, values)}
     is_word = all(isinstance(value, str | int) and not isinstance(value, bool) for value in values)
-    is_decimal = any(
-        text.replace(",", ".").count(".") == 1 and text.replace(",", ".").replace(".", "").isdigit() for text in texts
+    return (
+        is_word and not has_decimals(texts) and 1 < len(texts) <= len(values) / 2 and max(map(len, texts)) <= _LONGEST
     )
-    return is_word and not is_decimal and 1 < len(texts) <= len(values) / 2 and max(map(len, texts)) <= _LONGEST
+
+
+def has_decimals(texts: Iterable[str]) -> bool:
+    """Return whether some text is a number with a decimal point or comma, as scores are and names are not.
+
+    >>> has_decimals(["0.61", "1"]), has_decimals(["v1.2", "2"])
+    (True, False)
+    """
+    points = (text.replace(",", ".") for text in texts)
+    return any(text.count(".") == 1 and text.replace(".", "").isdigit() for text in points)
 
 
 def _rank(table: TableColumns, counter: str, ids: Sequence[str]) -> tuple[bool, bool, int]:

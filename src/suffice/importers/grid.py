@@ -44,7 +44,7 @@ END_NAMES = get_args(End)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Settings for reading a table; see `read_tabular`."""
+    """Settings for reading a table; see `read_tabular`.  `numbered` is the column of rounds if the table has none."""
 
     columns: Mapping[str, str]
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -58,6 +58,7 @@ class Grid:
     gold_form: str = ""
     lowest: int | None = None
     longest: int | None = None
+    numbered: str = ""
 
     def pairs(self) -> list[tuple[str, str]]:
         """Return pairs of names of the columns that are read: this library's name and the file's name."""

@@ -189,8 +189,9 @@ class _Guess(NumberGuess):
         elif one_per_record:
             self.result.formulas["question_id"] = lambda row: row.number
             self.result.read("question_id", "question_id", "no column has an id", "number of the record")
-        elif (session := doubts.session_of(self.table, next(iter(questions or asked), ""))) is not None:
-            self.read("question_id", session, "name of a session, in which the text of the question changes")
+        elif (session := doubts.session_of(self.table, text := next(iter(questions or asked), ""))) is not None:
+            changing = ", in which the text of the question changes" if text else ""
+            self.read("question_id", session, f"name of a session{changing}")
         elif (code := doubts.code_of(self.table, questions)) is not None:
             self.read("question_id", code, "a word for each text of the question")
         elif questions and (block := block_id(self.table, questions[0], self._unread())):

@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from suffice.common.tables import counted
+from suffice.importers.answer_or_gold import session_of
 from suffice.importers.cost_names import (
     CACHE_READ,
     CACHE_WRITTEN,
@@ -33,6 +34,7 @@ from suffice.importers.names import (
     last_name,
     words,
 )
+from suffice.importers.others_scores import have_usual_answers, with_scores
 from suffice.importers.records import Record, column_names, places_of, with_column
 from suffice.importers.shape import ANY, Shape
 from suffice.importers.table_columns import TableColumns
@@ -67,27 +69,34 @@ def names_loops(name: str) -> bool:
 
 
 def questions_of(table: TableColumns, shape: Shape, said: Mapping[str, str]) -> Sequence[Hashable]:
-    """Return what tells the questions of rows apart: their record, or a column of ids or texts that repeat."""
+    """Return what tells the questions of rows apart: their record, a column of ids or texts that repeat, or one of sessions."""
     if shape.how:
         return [(row.file, row.number) for row in shape.rows]
     own = said.get("question_id", "")
     names = [own] if own in table.names else [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
-    return [*map(str, table.column(names[0]))] if names else [""] * len(table.rows)
+    name = names[0] if names else session_of(table, "")
+    return [*map(str, table.column(name))] if name else [""] * len(table.rows)
 
 
 def charged(
     shape: Shape, kept: Sequence[bool], where: Mapping[str, str], said: Mapping[str, str]
 ) -> tuple[list[Record], list[str], str]:
-    """Return the rows that a filter keeps, with the cost of those that it leaves out; notes on it; and a doubt about their cost.
+    """Return the rows that a filter keeps, with the cost and scores of those that it leaves out; notes on it; and a doubt about their cost.
 
-    A row is charged to the next kept one of its question, or to the one before if there is none.
+    A row is charged to the next kept one of its question, or to the one before if there is none; see `with_scores`.
     """
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     if len(rows) == len(kept):
         return rows, [], ""
     table = TableColumns(shape.rows)
     questions = questions_of(table, shape, said)
+    option = " ".join(f"--where {name}={value}" for name, value in where.items())
+    notes: list[str] = []
+    are_of_one_loop = all(_is_of_one_loop(name, value) for name, value in where.items())
     shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
+    if "answer" in said or have_usual_answers(rows):  # else what the answer is is asked first
+        scored, _, notes = with_scores(shape.rows, kept, questions, option, is_one_loop=are_of_one_loop)
+        shape = replace(shape, rows=scored)
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     totals = _totals(shape.rows, questions, kept)
     owners = _owners(questions, kept)
@@ -95,12 +104,11 @@ def charged(
     calls = [_is_call(row, where) for row in shape.rows]
     n = sum(calls[place] for places in owners.values() for place in places)
     if not any(owners.values()):
-        return rows, [], ""
-    option = " ".join(f"--where {name}={value}" for name, value in where.items())
-    if n and not all(_is_of_one_loop(name, value) for name, value in where.items()):
+        return rows, notes, ""
+    if n and not are_of_one_loop:
         return (
             rows,
-            [],
+            notes,
             (
                 f"{option:.80} leaves out {counted(n, 'row')} of questions that are read, and what they cost: if they are calls of the same loop, "
                 "its costs are too low. Rename the column to 'purpose' in the log, and the cost of these rows is added"
@@ -108,7 +116,7 @@ def charged(
         )
     result = _with_costs(shape.rows, owners, _cost_columns(table, said, questions), calls)
     note = f"{option:.80} leaves out {counted(n, 'call')}, whose cost counts to the next row of the question, or to the one before at its end"
-    return [result[place] for place, is_kept in enumerate(kept) if is_kept], [note] if n else [], ""
+    return [result[place] for place, is_kept in enumerate(kept) if is_kept], [*notes, *([note] if n else [])], ""
 
 
 def _is_of_one_loop(name: str, value: str) -> bool:

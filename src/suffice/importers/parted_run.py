@@ -23,7 +23,7 @@ from suffice.importers.names import RUNS, last_name
 from suffice.importers.preview import means_table
 from suffice.importers.reading import Reading
 from suffice.importers.round_columns import RoundColumns, columns_of
-from suffice.importers.runs import RUN, Run
+from suffice.importers.runs import Run
 from suffice.importers.summary import ColumnCount, match_of_row
 from suffice.importers.table_parts import PartedTable, UnevenError, is_large
 from suffice.importers.table_source import TableOptions, TableSource, WholeTable
@@ -53,7 +53,7 @@ class PartedRun:
         list_answers: Whether the answers are lists.
         expected: Alarms that are right for every file of the format.
         doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
-        run_column: The column that tells runs apart, as the user says; "" if they do not.
+        run_columns: The columns that tell runs apart, as the user says or their names in another language do; else none.
         shown: One question as it was understood, and means by round, once all parts were reviewed.
     """
 
@@ -74,7 +74,7 @@ class PartedRun:
         self.list_answers = False
         self.expected: tuple[str, ...] = ()
         self.doubt = ""
-        self.run_column = ""
+        self.run_columns: tuple[str, ...] = ()
         self.shown: Sequence[Table] = ()
         self._has_match = False
         self._answers = None if golds is None else GoldAnswers(golds)
@@ -197,7 +197,8 @@ class PartedRun:
         schema = self.schema
         if self._has_match and MATCH not in schema.names:
             schema = schema.append(metric_field(MATCH))
-        schema = mark_loops(schema, self.run_column, map(_table_of, self._parts))
+        for name in self.run_columns:
+            schema = mark_loops(schema, name, map(_table_of, self._parts))
         write_tables(out, schema, (_complete(part, schema) for part in self._parts), metadata)
         return tuple(self._counts.values())
 
@@ -286,16 +287,16 @@ def run_of_table(
         table = WholeTable(path, options)
         run = read(table, None)
     run.doubt = table.doubt
-    run.list_answers, run.run_column = table.grid.list_answers, options.columns.get(RUN, "") or _foreign_loop(table.run)
+    run.list_answers, run.run_columns = table.grid.list_answers, table.declared_runs or _foreign_loops(table.run)
     run.describe(table.notes(), table.plan.readings, {**table.tally.depends(), **table.prefixes.depends})
     run.notes += how
     return run
 
 
-def _foreign_loop(run: Run | None) -> str:
-    """Return the column that tells runs apart if its name is that of a model or the like in another language; else an empty text."""
+def _foreign_loops(run: Run | None) -> tuple[str, ...]:
+    """Return the column that tells runs apart if its name is that of a model or the like in another language; else none."""
     names = [name for name in (run[1] if run else ()) if last_name(name) in LOOP_NAMES]
-    return next((name for name in names if name.rpartition(".")[2].lower() not in LOOP_NAMES), "")
+    return tuple(name for name in names if name.rpartition(".")[2].lower() not in LOOP_NAMES)[:1]
 
 
 def run_of_trajectories(
@@ -327,7 +328,7 @@ def mark_loops(schema: pa.Schema, name: str, tables: Iterable[pa.Table]) -> pa.S
         tables: The recording part by part, at least its clusters and the column.
     """
     known = next((own for own in (name, f"imported_{name}") if own in schema.names), None)
-    if not name or known is None or not pa.types.is_string(schema.field(known).type):
+    if known is None or not pa.types.is_string(schema.field(known).type):
         return schema
     questions: dict[str, set[str]] = {}
     for table in tables:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from suffice.common.files import PACKED, decoded, json_lines, unpacked
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError
+from suffice.importers.file_names import said_by_names
 from suffice.importers.literals import as_json, load_record
 from suffice.importers.names import (
     ANSWERS,
@@ -123,7 +123,7 @@ def records_of(path: Path, file_is: str | None = None, rounds: str | None = None
     number = 0
     files = [file for file in data_files(path) if path in (file, file.parent) or not is_beside_run(file)]
     names = _file_names(path, files)
-    said = _said_by_names(path, names, file_is) if file_is is not None else {}
+    said = said_by_names(path, names, file_is) if file_is is not None else {}
     for file, name in zip(files, names, strict=True):
         params = _params_of_run(file)
         for where, own in _rows_of(file, path, partial(_json_records, rounds=rounds, is_one_of=len(files) > 1)):
@@ -176,26 +176,6 @@ def empty_parameter(where: str, name: str) -> str:
     return (
         f". The parameter file {file} is empty: write its value there, or take the run's folder out" if is_empty else ""
     )
-
-
-def _said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:
-    """Return the column that each file's records get from its name; rounds are numbered by the one number that differs, or in order."""
-    columns = {"round": "round", "model": "model", "run": "run", "question": "question_id"}
-    if file_is not in columns:
-        raise DataError(f"a file is {file_is!r}; allowed are {', '.join(columns)}")
-    if len(names) == 1:
-        raise DataError(f"{path} is one file, so its name says nothing: leave out --file-is")
-    values: Sequence[Any] = names
-    if file_is == "round":
-        parts = [re.split(r"([0-9]+)", name) for name in names]
-        alike = {tuple(part[::2]) for part in parts}
-        differing = (
-            [place for place in range(1, len(parts[0]), 2) if len({part[place] for part in parts}) > 1]
-            if len(alike) == 1
-            else []
-        )
-        values = [int(part[differing[0]]) for part in parts] if len(differing) == 1 else range(1, len(names) + 1)
-    return {name: {columns[file_is]: value} for name, value in zip(names, values, strict=True)}
 
 
 def _file_names(path: Path, files: Sequence[Path]) -> list[str]:

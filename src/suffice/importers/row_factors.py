@@ -15,6 +15,7 @@ from suffice.importers.choices import Choices, of_each, of_options
 from suffice.importers.compound_ids import compound_choices, counts_once
 from suffice.importers.failed_calls import contents
 from suffice.importers.names import RUNS, last_name
+from suffice.importers.parallel_files import of_files
 from suffice.importers.records import places_of
 from suffice.importers.repeated_rounds import begins_again
 from suffice.importers.row_times import ASCENDING, falling_back, order_by_time
@@ -106,7 +107,7 @@ def ask_about_factors(
         choices |= of_options(f"{name!r} is the number of the round", columns={"round": name})
     if doubt:
         as_one = of_options(one_loop, columns={ROUNDS if lead else "round": lead})
-        raise UnsettledError(doubt, "options", choices | as_one)
+        raise UnsettledError(doubt, "options", of_files(table.rows) | choices | as_one)
     _ask_about_copies(table, key, [] if lead else free, several, one_loop)
     _ask_about_totals(table, [] if lead or timed else {*free, *costs}, several)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from suffice.common.tables import counted, cut_list
@@ -32,6 +32,17 @@ RUN = "run"
 
 RUN_NUMBER = "run_number"
 """The column that `Passes` adds."""
+
+
+def declared_runs(columns: Mapping[str, str], names: Collection[str]) -> tuple[str, ...]:
+    """Return the columns that tell runs apart, as the user says: one of the table, or several, separated by commas.
+
+    >>> declared_runs({"run": "lang, seed"}, ["lang", "seed"]), declared_runs({"run": "a,b"}, ["a,b"])
+    (('lang', 'seed'), ('a,b',))
+    """
+    said = columns.get(RUN, "")
+    return (said,) if said in names else tuple(name.strip() for name in said.split(",") if name.strip())
+
 
 _REPLIED = frozenset({"response", "reply", "completion", "output"})
 _ORDER_FILE = re.compile(rf"(?P<head>.*?(?P<word>{'|'.join(ORDER_WORDS)}))[_\-. ]?(?P<number>\d+)", re.IGNORECASE)
@@ -126,7 +137,7 @@ def row_order(
     is_ordered: bool,
     ignored: Collection[str],
     samples: bool,
-    declared: str = "",
+    declared: Sequence[str] = (),
     trusted: str = "",
 ) -> RowOrder | None:
     """Choose the order in which the rows of a question become rounds; None if the file numbers them itself.
@@ -137,7 +148,7 @@ def row_order(
         is_ordered: Whether the form of the file is one of rounds: a list of attempts or numbered columns, for instance.
         ignored: Names that the user declared to have no column.
         samples: Whether the user says that rows are samples, or answers of a panel.
-        declared: The column that tells runs apart, as the user says.
+        declared: The columns that tell runs apart, as the user says.
         trusted: What orders the rows of a question in doubt; see `RowOrder`.
     """
     key = plan.columns.get("question_id")
@@ -146,7 +157,7 @@ def row_order(
     ids = [str(row.values.get(key)) for row in rows]
     if len(set(ids)) == len(ids):
         return None
-    runs = (declared,) if declared else _run_columns(rows, key, ignored)
+    runs = (*declared,) or _run_columns(rows, key, ignored)
     if "round" in plan.columns:
         several = {*zip(ids, (run_id(row, runs) for row in rows), strict=True)}
         if is_ordered or samples or len(several) == len(set(ids)):
@@ -158,7 +169,7 @@ def row_order(
         taken = {*column_names(rows)}
         return RowOrder(key=key, column="round" if word in taken else word, runs=(), head=head)
     if samples:
-        runs = (declared,) if declared else ()
+        runs = (*declared,)
     elif FILE not in ignored and not all(map(_PIECE.fullmatch, files)):
         runs = (FILE, *runs)
     return RowOrder(key=key, column="round", runs=runs, asks=not (samples or "round" in ignored), trusted=trusted)
@@ -185,12 +196,17 @@ class RunColumns:
     """Finds the columns that distinguish several runs of a question: the file, others, or the record's number."""
 
     def __init__(
-        self, rows: Sequence[Record], plan: ColumnMap, declared: str = "", where: Mapping[str, str] | None = None
+        self,
+        rows: Sequence[Record],
+        plan: ColumnMap,
+        declared: Sequence[str] = (),
+        where: Mapping[str, str] | None = None,
     ) -> None:
         self._key, self._number = plan.columns["question_id"], plan.columns["round"]
-        self._declared = declared
-        if declared and declared not in column_names(rows):
-            raise SchemaError(f"no column {declared!r} (for {RUN!r}); there are: {', '.join(column_names(rows))}")
+        self._declared = (*declared,)
+        unknown = [name for name in declared if name not in column_names(rows)]
+        if unknown:
+            raise SchemaError(f"no column {unknown[0]!r} (for {RUN!r}); there are: {', '.join(column_names(rows))}")
         self._has_own_ids = all(item.how != "number of the record" for item in plan.readings)
         names = [
             name for name in column_names(rows) if last_name(name) in RUNS and name not in (self._key, self._number)
@@ -220,7 +236,9 @@ class RunColumns:
     def choice(self) -> Run | None:
         """Return `file`, `columns` or `number`, with names of columns; None if there is one run, or runs cannot be told apart."""
         if self._declared:
-            return ("restart", (RUN,)) if self._declared == self._number else ("columns", (self._declared,))
+            if self._number in self._declared:
+                return "restart", (*(name for name in self._declared if name != self._number), RUN)
+            return "columns", self._declared
         if not self._clash:
             return None
         if self._ways:
@@ -252,7 +270,9 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
             for question, row in zip(questions, rows, strict=True)
         ]
     elif kind == "restart":
-        runs = _restarts(rows, questions, plan.columns["round"])
+        others = [run_id(row, names[:-1]) for row in rows]
+        again = _restarts(rows, [*zip(questions, others, strict=True)], plan.columns["round"])
+        runs = ["@".join(filter(None, [*own, n])) for own, n in zip(others, again, strict=True)]
     else:
         occurs: dict[str, dict[int, int]] = {}
         runs = []
@@ -274,9 +294,9 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
     return result, clusters
 
 
-def _restarts(rows: Sequence[Record], questions: Sequence[str], number: str) -> list[str]:
+def _restarts(rows: Sequence[Record], questions: Sequence[Hashable], number: str) -> list[str]:
     """Return the run of each row, "" for the first, if a question's numbers of rounds begin again in each of its runs."""
-    last: dict[str, tuple[float, int]] = {}
+    last: dict[Hashable, tuple[float, int]] = {}
     result = []
     for row, question in zip(rows, questions, strict=True):
         place = cell_number(row.values.get(number), "round", row.where)

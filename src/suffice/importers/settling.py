@@ -12,6 +12,7 @@ from suffice._version import __version__
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, find_alarms
+from suffice.importers.choices import with_named_runs
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.names import last_name
@@ -45,7 +46,8 @@ class Source:
             try:
                 run = read_run(self.path, options, self.embedder, self.folder)
                 return (run, *_reviewed(run, options), notes)
-            except UnsettledError as error:
+            except UnsettledError as found:
+                error = with_named_runs(found, options.get("columns", {}))
                 counted_rows = partial(self._scored, options)
                 option = error.confirmed or confirmed_rows(error, options.get("where", ()), counted_rows)
                 if option and not _overrule(options, as_options(error, error.choices[option][0])):
@@ -54,7 +56,7 @@ class Source:
                     continue
                 error = self._tried(options, error)
                 if self.settle is None:
-                    raise error from None
+                    raise error from found
                 notes += [error.question] if error.parameter == "answer_position" else []
                 _settled(options, error, self.settle(error))
 

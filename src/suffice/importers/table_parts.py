@@ -162,10 +162,7 @@ class PartedTable(TableSource):
         """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
         self.repeated = 0
         for part in self._source():
-            rows = self._numbered(part)
-            n = len(rows)
-            rows = self._without_repeated_calls(rows)
-            self.repeated += n - len(rows)
+            rows = self._without_repeated_calls(self._numbered(part))
             yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
 
     @staticmethod
@@ -262,7 +259,7 @@ class PartedTable(TableSource):
         self._low = _lowest(self._rows, self.plan.columns["round"])
         codes, blocks, texts, alike = [], [], [], []
         longest, lowest, n = 0, math.inf, 0
-        runs = RunColumns(self._rows, self.plan, self._declared_run, self._options.where)
+        runs = RunColumns(self._rows, self.plan, self.declared_runs, self._options.where)
         for rows, _ in self.parts():
             by_id = self._by_id(rows)
             n += len(rows)

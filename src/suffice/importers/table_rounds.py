@@ -13,7 +13,7 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, in_options, of_columns, of_each, of_rows
-from suffice.importers.compound_ids import compound_choices
+from suffice.importers.compound_ids import compound_choices, has_decimals
 from suffice.importers.gaps import counting_columns, gap_error
 from suffice.importers.grid import (
     END_NAMES,
@@ -28,6 +28,7 @@ from suffice.importers.grid import (
     signal_cell,
 )
 from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
+from suffice.importers.parallel_files import of_files
 from suffice.importers.records import Record, column_names, empty_parameter
 from suffice.importers.repeated_rounds import (
     begins_again,
@@ -210,35 +211,31 @@ class _Rows:
         ids: Choices = {}
         kinds: Choices = {}
         is_text = questions == self._texts("question_id")
+        place = np.argsort(order)
         for own in column_names(self._rows):
             cells = [*map(str, self._cells(own))]
-            if is_text and self._tells_apart(cells, codes[np.argsort(order)]):
+            if is_text and self._tells_apart(cells, codes[place]):
                 ids |= of_columns({"question_id": own}, f"each {own!r} is a question")
             rows = {*zip(codes.tolist(), numbers.tolist(), (cells[i] for i in order.tolist()), strict=True)}
             is_one = len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values()
             if is_one:
                 kinds |= of_one_kind(own, rows)
-            if is_one and begins_each(rows):
+            if is_one and begins_each(rows) and not has_decimals(cells):
                 runs |= of_columns({"run": own}, f"each value of {own!r} is another run")
         key, table = columns["question_id"], TableColumns(self._rows)
         parts = {} if runs or is_text else compound_choices(table, columns.values(), key, number)
         is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
-        if not is_ordered and (
-            not runs or begins_again(codes[np.argsort(order)].tolist(), numbers[np.argsort(order)].tolist())
-        ):
+        again = not runs or begins_again(codes[place].tolist(), numbers[place].tolist())
+        if not is_ordered and again and len({*numbers.tolist()}) > 1:
             meaning = f"another run of the question begins where {number!r} begins again"
             runs |= of_columns({"run": number}, meaning)
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
         ids = dict([*(named or ids).items()][:_OFFERED])
-        choices = kinds | parts | in_options(ids | runs)
+        choices = of_files(self._rows, self._grid.numbered) | kinds | parts | in_options(ids | runs)
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = of_repeats() | choices
-        raise UnsettledError(
-            f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN "
-            "names it",
-            "options",
-            choices,
-        )
+        doubt = f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN names it, and run=ONE,OTHER several"
+        raise UnsettledError(doubt, "options", choices) if choices else DataError(doubt)
 
     def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:
         """Return whether a column has one value for the rows of a question each, and other ones where its text is asked again."""

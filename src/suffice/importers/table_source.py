@@ -28,6 +28,7 @@ from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import last_name
 from suffice.importers.numbering import in_order, lowest_round, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
+from suffice.importers.others_scores import with_scores_of_dropped
 from suffice.importers.parsed_columns import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, column_names, records_of
@@ -44,6 +45,7 @@ from suffice.importers.runs import (
     Run,
     RunColumns,
     chosen_rows,
+    declared_runs,
     ignored_names,
     order_notes,
     ordered_files,
@@ -174,7 +176,7 @@ class TableSource(ABC):
         if RETURNED in options.columns:
             ids = [row.values.get(self._key) for row in with_ids(self.shape.rows, self.plan)]
             self.shape = mark_returned(self.shape, ids, self.plan)
-        if options.columns.get(RUN) == self.plan.columns.get("question_id", "") and not (self._again or shape.how):
+        if self.plan.columns.get("question_id") in self.declared_runs and not (self._again or shape.how):
             self._again = self._key
             self._guess(shape)
             return
@@ -190,11 +192,12 @@ class TableSource(ABC):
             self.plan,
             ignored=ignored,
             samples=options.samples,
-            run=self._declared_run,
+            runs=self.declared_runs,
             trusted="file" if said == "" else "time" if said and said.endswith(f":{BY_TIME}") else "",
         )
-        self._drop_repeated_calls()
-        self.grid = grid_of(self._path, self._rows, self.plan, options)
+        self._rows = self._without_repeated_calls(self._rows)
+        numbered = "" if self._order is None or self._order.is_counted else self._order.column
+        self.grid = replace(grid_of(self._path, self._rows, self.plan, options), numbered=numbered)
         if self.grid.first_round is None and (self.shape.is_alone or options.samples):
             self.grid = replace(self.grid, first_round=0 if self.shape.is_alone else 1)  # samples have no first one
 
@@ -220,14 +223,16 @@ class TableSource(ABC):
                     f"answers in {said.theirs!r} are letters and texts of options: they are read as {wanted}, which a live session needs as well"
                 )
 
-    def _drop_repeated_calls(self) -> None:
-        kept = self._without_repeated_calls(self._rows)
-        self.repeated, self._rows = len(self._rows) - len(kept), kept
-
     def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
         """Leave out rows of calls that failed and were repeated, or were logged twice, if the table counts its rounds."""
-        is_plain = self._order is None and not (self.shape.how or self._declared_run)
-        return without_repeated_calls(rows, self.plan.columns, self._options.repeated) if is_plain else rows
+        is_plain = self._order is None and not (self.shape.how or self.declared_runs)
+        kept = without_repeated_calls(rows, self.plan.columns, self._options.repeated) if is_plain else rows
+        if len(kept) == len(rows):
+            return rows
+        scored, notes, n_judging = with_scores_of_dropped(rows, kept, self._key)
+        self.repeated += len(rows) - len(kept) - n_judging
+        self.plan.notes += [note for note in notes if note not in self.plan.notes]
+        return scored
 
     def _ask_about_order(self) -> None:
         """Ask about columns that may order or divide the rows of a question, if nothing else does."""
@@ -238,7 +243,7 @@ class TableSource(ABC):
         counts = plan.columns.get("round", "")
         order = re.fullmatch(r"order in '(.+)'", self.shape.columns.get(counts, ""))
         is_said = self._options.samples or not {"round", RUN, ROUNDS}.isdisjoint(columns) or (counts and order is None)
-        if not (is_said or self._options.file_is) and "question_id" in plan.columns:
+        if not is_said and "question_id" in plan.columns:
             others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
             table = TableColumns(with_ids(self.shape.rows, plan))
             used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
@@ -267,9 +272,11 @@ class TableSource(ABC):
         return (name for name, _ in groupby(run_id(row, names) for row in rows))
 
     @property
-    def _declared_run(self) -> str:
-        """The column that tells runs of a question apart, as the user says; "" = found by `RunColumns`."""
-        return RUN_NUMBER if self._again else self._options.columns.get(RUN, "")
+    def declared_runs(self) -> tuple[str, ...]:
+        """The columns that tell runs of a question apart, as the user says; none = found by `RunColumns`."""
+        said, file_is = declared_runs(self._options.columns, column_names(self.shape.rows)), self._options.file_is
+        said += (file_is,) if said and file_is in ("run", "model") and file_is not in said else ()
+        return tuple(RUN_NUMBER if self._again and name == self._key else name for name in said)
 
     @property
     def _key(self) -> str:
@@ -378,7 +385,7 @@ class WholeTable(TableSource):
         self.plan.notes[:0] = merged
         self._refuse_passes([*self._blocks(self._rows)], len(self._rows))
         self.skipped = self.shape.skipped
-        runs = RunColumns(self._rows, self.plan, self._declared_run, self._options.where)
+        runs = RunColumns(self._rows, self.plan, self.declared_runs, self._options.where)
         runs.add(self._rows)
         self.run = runs.choice()
 

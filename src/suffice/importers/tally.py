@@ -194,7 +194,10 @@ class Tally:
                 "with it"
             )
         elif grid.first_round is not None:
-            notes.append(f"the lowest {plan.columns['round']!r} is read as round 1, the first draft or evidence")
+            notes.append(
+                f"the lowest {plan.columns['round']!r} is read as round 1, the first draft or evidence, which the loop pays; with --first-round 0, "
+                "as the model alone, asked beside the loop"
+            )
         if "answer" not in plan.columns:
             notes.append(
                 "no column is read as the answer: rules and metrics that need answers are undefined; name it with --column "

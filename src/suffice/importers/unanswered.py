@@ -11,7 +11,7 @@ from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text
 from suffice.importers.choices import Choices, of_options
 from suffice.importers.gold_alarms import has_own_score, marks_like_golds
 from suffice.importers.judging import metric_option, scores_of
-from suffice.importers.names import in_log, last_name
+from suffice.importers.names import in_log, is_error_count, last_name
 
 _FEW, _OFFERED = 5, 4
 
@@ -30,6 +30,18 @@ def empty_answers(read: Read) -> Iterator[Doubt]:
             f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
         texts = [*(read.columns.get(f"{name} (metric)", name) for name in said), *_texts(read)]
+        yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
+
+
+def no_answers(read: Read) -> Iterator[Doubt]:
+    """The user says that there are no answers, and no score of the log's own judges the rounds: nothing can be decided."""
+    facts = read.facts
+    if read.is_table and read.said.get("answer") == "" and not facts.answers and not has_own_score(facts):
+        sentence = (
+            "no round has an answer, as --column answer= says, and no score of each round is read, so there is nothing to judge by, and "
+            "`suffice decide` refuses the recording. Name the answers or such a score, or log one of them"
+        )
+        texts = _texts(read)
         yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
 
 
@@ -52,6 +64,7 @@ def _of_scores(read: Read, texts: Collection[str]) -> Choices:
     """Return the options that judge rounds by a score of the log's own, and no text that may be an answer."""
     result: Choices = {}
     scores = [pair for pair in scores_of(read.facts.own.columns).items() if pair[0] not in texts]
+    scores = [pair for pair in scores if "answer" in read.columns or not is_error_count(pair[0])]
     for theirs, scale in scores[:_OFFERED]:
         option = metric_option(theirs, scale)
         ours = option.removeprefix("--metric-column ").strip("'").partition("=")[0]

@@ -34,6 +34,7 @@ from suffice.importers.names import (
     words_in,
 )
 from suffice.importers.number_forms import CENTS, DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, says_cents
+from suffice.importers.parallel_files import of_files
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import TableColumns
@@ -255,13 +256,14 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices |= of_columns({"rounds": joined}, meaning)
     choices |= compounds | _as_ids(ids)
-    if choices:
+    options = of_files(rows) | in_options(choices)
+    if options:
         raise UnsettledError(
             "no column is called like the id of a question"
             if "round" in columns
             else "no list, and no column, is called like the rounds of a question: if the log has only last answers, there is nothing to stop",
-            "columns",
-            choices,
+            "options",
+            options,
         )
 
 
@@ -281,7 +283,7 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
     ) in names:  # tests that are repeated have the same text, under other numbers
         names = [text, *(name for name in names if name != text and table.constant_in(name, table.column(text)))]
     choices |= _as_ids(names)
-    options = in_options(choices)
+    options = of_files(rows) | in_options(choices)
     loops = [name for name in table.names if last_name(name) in _OF_LOOPS or name.endswith("provider.id")]
     if names and not any(len({*map(str, table.column(name))}) > 1 for name in loops):
         meaning = f"{names[0]!r} names the question of each row, and its rows are independent samples"

@@ -39,7 +39,10 @@ def test_texts_that_nobody_calls_answers_are_asked_about(tmp_path):
     said = imported(path, columns={"answer": "solution"})
     assert said.rounds == 3
     assert any("--samples" in note for note in said.notes)
-    assert imported(path, columns={"answer": ""}).rounds == 3
+    assert offered(path, columns={"answer": ""}, match="no round has") == [
+        "--column answer=solution",
+        "--expected no-answers",
+    ]
     samples = imported(path, columns={"answer": "solution"}, samples=True)
     assert not any("follow one another" in note or "with --samples" in note for note in samples.notes)
 

@@ -1,0 +1,80 @@
+"""Commands that a message prints to be typed again: what was typed before, with the option that a choice adds."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from suffice.common.files import quoted
+from suffice.errors import UnsettledError
+
+_BY_NAME = ("--column", "--metric-column", "--label", "--where", "--set")
+"""Options that are given once for each name before their `=`."""
+
+_REPEATABLE = ("--expected",)
+
+_Given = tuple[str, str | None]
+"""An option with its value, None for one that takes none."""
+
+
+def with_commands(error: UnsettledError, words: Sequence[str]) -> str:
+    """Return the message of an unsettled question, with the complete command for each choice."""
+    if not all(option.startswith("--") for option in error.choices):
+        return str(error)
+    lines = []
+    for option, (_, meaning) in error.choices.items():
+        kept, replaced = without_replaced(words, option)
+        instead = f" (instead of {' '.join(replaced)})" if replaced else ""
+        lines.append(f"  {meaning}{instead}:\n    {' '.join(['suffice', *map(quoted, kept)])} {option}")
+    return "\n".join([f"{error.question.rstrip('.')}{'' if error.question.endswith('?') else '.'} Say which:", *lines])
+
+
+def without_replaced(words: Sequence[str], option: str) -> tuple[list[str], list[str]]:
+    """Return the words of a command line without the options that further ones replace, and what they replace.
+
+    An option that only says more, such as how a column is ordered, replaces nothing that is worth a word.
+
+    >>> without_replaced(["import", "a.csv", "--column", "round=attempt", "--column", "golds=g"], "--column round=turn")
+    (['import', 'a.csv', '--column', 'golds=g'], ['--column round=attempt'])
+    >>> without_replaced(["import", "a.csv", "--column=round=attempt"], "--column round=attempt:newest-first")
+    (['import', 'a.csv'], [])
+    """
+    added = _given(shlex.split(option))
+    kept: list[str] = []
+    replaced: list[str] = []
+    at = 0
+    while at < len(words):
+        flag, sign, value = words[at].partition("=")
+        whole = flag in dict(added) and not sign and dict(added)[flag] is not None
+        own = (flag, words[at + 1] if whole and at + 1 < len(words) else value if sign else None)
+        after = next((new for new in added if _replaces(new, own)), None)
+        if after is None:
+            kept += words[at : at + 1 + whole]
+        elif not _says_all_of(after, own):
+            replaced.append(f"{flag} {quoted(own[1] or '')}".rstrip())
+        at += 1 + whole
+    return kept, replaced
+
+
+def _given(words: Sequence[str]) -> list[_Given]:
+    """Return options with their values."""
+    values = [*words[1:], "--"]
+    return [
+        (word, None if value.startswith("--") else value)
+        for word, value in zip(words, values, strict=True)
+        if word.startswith("--")
+    ]
+
+
+def _replaces(new: _Given, old: _Given) -> bool:
+    if new[0] != old[0] or new[0] in _REPEATABLE:
+        return new == old
+    return new[0] not in _BY_NAME or (new[1] or "").partition("=")[0] == (old[1] or "").partition("=")[0]
+
+
+def _says_all_of(new: _Given, old: _Given) -> bool:
+    """Return whether an option says what another one said, and perhaps more: a form after a colon, or further columns."""
+    ours, theirs = (new[1] or "").partition("=")[2] or new[1], (old[1] or "").partition("=")[2] or old[1]
+    if not (ours and theirs):
+        return new == old
+    return ours == theirs or ours.startswith(f"{theirs}:") or {*theirs.split(",")} <= {*ours.split(",")}

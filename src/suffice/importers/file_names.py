@@ -1,0 +1,34 @@
+"""Read what the names of a folder's files say, if each is a round, a model, a run or a question."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from suffice.errors import DataError
+
+
+def said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:
+    """Return the column that each file's records get from its name."""
+    columns = {"round": "round", "model": "model", "run": "run", "question": "question_id"}
+    if file_is not in columns:
+        raise DataError(f"a file is {file_is!r}; allowed are {', '.join(columns)}")
+    if len(names) == 1:
+        raise DataError(f"{path} is one file, so its name says nothing: leave out --file-is")
+    values = rounds_by_names(names) if file_is == "round" else {name: name for name in names}
+    return {name: {columns[file_is]: value} for name, value in values.items()}
+
+
+def rounds_by_names(names: Sequence[str]) -> dict[str, int]:
+    """Return the number of the round that each file is: the one number that differs between their names, or else their place.
+
+    >>> rounds_by_names(["pass_2.v1", "pass_10.v1"]), rounds_by_names(["draft", "final"])
+    ({'pass_2.v1': 2, 'pass_10.v1': 10}, {'draft': 1, 'final': 2})
+    """
+    parts = [re.split(r"([0-9]+)", name) for name in names]
+    places = range(1, len(parts[0]), 2) if len({tuple(part[::2]) for part in parts}) == 1 else ()
+    differing = [place for place in places if len({part[place] for part in parts}) > 1]
+    numbers = [int(part[differing[0]]) for part in parts] if len(differing) == 1 else range(1, len(names) + 1)
+    return dict(zip(names, numbers, strict=True))

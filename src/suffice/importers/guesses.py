@@ -12,6 +12,7 @@ from suffice.importers import answer_or_gold as doubts
 from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
+from suffice.importers.gold_names import is_in_golds
 from suffice.importers.golds import mark_of
 from suffice.importers.grid import AFTER_MARK, OWN_COLUMNS, is_cost
 from suffice.importers.names import (
@@ -29,7 +30,6 @@ from suffice.importers.names import (
     SUBJECTS,
     WEAK_REPLIES,
     ends_with_round,
-    is_in_golds,
     is_of_person,
     is_round_name,
     last_name,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SufficeError
+from suffice.importers import decimal_commas
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
 from suffice.importers.names import in_log
@@ -80,6 +81,9 @@ def _read_plain(
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
+        columns = {item.ours: item.theirs for item in result.readings}
+        if "golds" not in options:
+            decimal_commas.refuse_commas_beside_points(result.tables(decimal_commas.COLUMNS), options, columns)
         parsed = [item.name for item in result.schema if may_be_parsed_name(in_log(item.name))]
         refuse_whole_replies(result.tables([*COLUMNS, *parsed]), options, graded_scores(result), parsed)
         return result

@@ -30,6 +30,7 @@ from suffice.importers.records import Record, column_names
 from suffice.importers.shape import Shape, with_derived
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.word_scales import EQUAL, PLACEHOLDERS
+from suffice.policy.normalizers import with_decimal_point
 
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
 _NUMBER = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*%?")
@@ -177,7 +178,7 @@ def _without_commas(value: Any) -> Any:
 
 
 def _with_point(value: Any) -> Any:
-    return value.replace(".", "").replace(",", ".") if isinstance(value, str) else value
+    return with_decimal_point(value).replace(",", "") if isinstance(value, str) else value
 
 
 def _in_dollars(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.readings import (
     agents,
+    answer_forms,
     graders,
     harnesses,
     items,
@@ -35,6 +36,7 @@ __all__ = [
     "KNOWN",
     "NOT_READ",
     "agents",
+    "answer_forms",
     "graders",
     "harnesses",
     "items",

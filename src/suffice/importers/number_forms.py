@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from suffice.importers.names import words_in
 
 THOUSANDS, DECIMAL_COMMA, EACH, CENTS = "thousands", "decimal-comma", "each", "cents"
-"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, or that dollars or cents (`spend`) are those of each round."""
-FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, CENTS)
+DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
+"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, that dollars or cents (`spend`) are those of each round, or what is
+first in a date."""
+FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, CENTS, DAY_FIRST, MONTH_FIRST)
 
 _CURRENCY = re.compile(r"\s*(?:[$€£¥]|USD|EUR|GBP)\s*")
 _IN_NAME = re.compile(r"(?:^|[\W_])(usd|eur|gbp|chf|jpy|cny|inr|[$€£¥])(?=$|[\W_])", re.IGNORECASE)

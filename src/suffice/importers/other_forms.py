@@ -31,7 +31,7 @@ _MADE = re.compile(r"\)$| in '| \.\.\. ")
 Key = Callable[[str], str | None]
 
 _NUMBER, _PERCENT, _DATE, _DAY = (NORMALIZERS[name] for name in ("number", "percent", "date", "date_day_first"))
-_ALIKE = ("number", "percent", "decimal_comma", "date", "date_day_first")
+_ALIKE = ("number", "percent", "decimal_comma", "mixed", "date", "date_day_first")
 """Normalizers that read answers and gold answers in the same way, and are chosen elsewhere."""
 
 
@@ -60,10 +60,10 @@ _OTHERS: tuple[tuple[Mapping[str, str], Key, Key], ...] = (
 """Readings of columns in other forms, by our names, and what compares answers and gold answers then."""
 
 _MEANINGS = {
-    DECIMAL_COMMA: "its comma is the decimal point",
-    THOUSANDS: "it separates thousands",
-    MONTH_FIRST: "the month is first in its dates",
-    DAY_FIRST: "the day is first in its dates",
+    DECIMAL_COMMA: "the comma is the decimal point",
+    THOUSANDS: "blanks, commas and apostrophes separate thousands",
+    MONTH_FIRST: "the month is first in dates",
+    DAY_FIRST: "the day is first in dates",
 }
 
 

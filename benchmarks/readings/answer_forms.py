@@ -125,3 +125,26 @@ def _is_day(text: str) -> bool:
 def _read(questions: list[Asked], form: Any) -> list[Any]:
     """Return the readings of logs whose answers are read with a decimal point."""
     return [replace(loop, answers=tuple(map(form, loop.answers))) for loop in loops(questions)]
+
+
+@shape("intents.csv")
+def labels_of_several_words(draw: Draw) -> Log:
+    """A classifier's labels have a word in common, and are right as a whole or not at all."""
+    intents = ("cancel order", "change order", "track order", "return order")
+    questions = [
+        replace(item, gold=gold, answers=tuple(gold if good else wrong for good in item.right))
+        for item in draw.asked(60, 3)
+        for gold, wrong in [draw.random.sample(intents, 2)]
+    ]
+    return Log(rows(questions, plain), loops(questions))
+
+
+@shape("parts.jsonl")
+def numbers_of_parts(draw: Draw) -> Log:
+    """Part numbers such as P/N 65-5041, another of which is not half right."""
+    questions = [
+        replace(item, gold=gold, answers=tuple(gold if good else f"P/N 65-{7_000 + item.number}" for good in item.right))
+        for item in draw.asked(60, 3)
+        for gold in [f"P/N 65-{1_000 + 37 * item.number}"]
+    ]
+    return Log(rows(questions, plain), loops(questions))

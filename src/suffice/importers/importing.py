@@ -17,6 +17,7 @@ from suffice.common.files import check_file
 from suffice.common.results import Result
 from suffice.common.tables import CAUTION, Column, Table, counted
 from suffice.errors import DataError, UnsettledError
+from suffice.evaluation.replay.outcomes import WHOLE
 from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, check_expected, find_alarms
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
@@ -33,9 +34,10 @@ from suffice.importers.reading import Reading
 from suffice.importers.recognise import left_out
 from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
 from suffice.importers.trajectories import ColumnReading
+from suffice.importers.whole_answers import whole_reason
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
-from suffice.policy.normalizers import MATCH, normalizer_of
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, normalizer_of
 from suffice.policy.signals.position import AnswerPosition
 from suffice.recordings.runs import ATTEMPTS, MODEL_NAMES
 
@@ -336,7 +338,11 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     """
     notes, comparison = [*run.notes], comparison_of(run, options)
     metadata = _metadata(run, options, comparison, notes)
-    reading = run.review(comparison)
+    whole = whole_reason(run, options) if comparison.normalizer == DEFAULT_NORMALIZER else ""
+    if whole:
+        metadata[WHOLE] = whole
+        notes.append(f"{whole} (suffice decide --metric f1 judges by it)")
+    reading = run.review(comparison, whole)
     read = _read(run, reading, options)
     alarms = find_alarms(read)
     alarms = [alarm for alarm in alarms if alarm.name not in run.expected]

@@ -17,15 +17,15 @@ from suffice.importers.grid import cell_number, is_cost
 from suffice.importers.ids import ALIKE, ANY_CASE, plain_id
 from suffice.importers.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
 from suffice.importers.number_forms import (
-    CENTS,
     DAY_FIRST,
     DECIMAL_COMMA,
     EACH,
     FORMS,
     MONTH_FIRST,
     THOUSANDS,
+    UNITS,
+    money_unit,
     points_separate,
-    says_cents,
     written_number,
 )
 from suffice.importers.records import Record, column_names
@@ -114,9 +114,12 @@ def with_forms(shape: Shape, columns: dict[str, str]) -> Shape:
     for ours, theirs in columns.items():
         name, _, form = theirs.rpartition(":")
         own = theirs if theirs in names else name
-        if ours == "spend" and own in names and says_cents(own) and (own == theirs or form != CENTS):
-            option = column_options({ours: f"{own}:{CENTS}"})
-            raise DataError(f"{own!r} says cents by its name, and {ours!r} is in dollars: {option} divides it by 100")
+        unit = money_unit(own) if ours == "spend" and own in names else ""
+        if unit and (own == theirs or form != unit):
+            option = column_options({ours: f"{own}:{unit}"})
+            raise DataError(
+                f"{own!r} says {unit} by its name, and {ours!r} is in dollars: {option} divides it by {UNITS[unit]:,}"
+            )
         read = _OF_IDS.get(form) if ours == "question_id" else _OF_CELLS.get(form)
         if theirs in names or name not in names or read is None:
             continue
@@ -193,9 +196,9 @@ def _with_point(value: Any) -> Any:
     return with_decimal_point(value).replace(",", "") if isinstance(value, str) else value
 
 
-def _in_dollars(value: Any) -> Any:
+def _in_dollars(value: Any, per: int) -> Any:
     number = written_number(value) if isinstance(value, str) else value
-    return value if number is None or isinstance(number, bool | list | dict) else number / 100
+    return value if number is None or isinstance(number, bool | list | dict) else number / per
 
 
 def _as_id(form: str) -> Callable[[Any], Any]:
@@ -214,7 +217,7 @@ _OF_CELLS = {
     THOUSANDS: _without_commas,
     DECIMAL_COMMA: _with_point,
     EACH: lambda value: value,
-    CENTS: _in_dollars,
+    **{unit: partial(_in_dollars, per=per) for unit, per in UNITS.items()},
     DAY_FIRST: _as_date("date_day_first"),
     MONTH_FIRST: _as_date("date"),
 }

@@ -231,13 +231,14 @@ class _Guess(NumberGuess):
             doubts.refuse_other_questions(self.table, ids, key, self.result.columns.get("golds", ""))
         self._ask_for_steps()
         self._question(ids)
+        for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
+            self._make("end", partial(end_of_row, name=name), said, [name])
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
-            names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
+            free = [name for name in self.free(usual, of_rounds=True) if name not in self.result.sources]
+            names = [name for name in free[:1] if self.table.is_text(name)]
             are_words = names and ours == "feedback" and are_marks(self.table.column(names[0]))
             if names and self.lacks(ours) and not are_words:
                 self.read(ours, names[0])
-        for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
-            self._make("end", partial(end_of_row, name=name), said, [name])
         self._model(ids)
 
     def _text_as_question(self, ids: Sequence[Any]) -> None:

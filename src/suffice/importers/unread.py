@@ -261,6 +261,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     if len(answers) > 1 and len(joined) <= _LONGEST_OPTION:
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices |= of_columns({"rounds": joined}, meaning)
+    sure = "" if choices else _sure_id(table, ids, columns.get("round", ""))
     choices |= _as_ids(ids)
     if not choices and "question_id" not in columns:
         own = compound_choices(table, columns.values(), counter=columns.get("round", ""))
@@ -272,7 +273,15 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
             else "nothing is called like several rounds of a question: if the log has last answers alone, there is nothing to stop",
             "columns",
             choices,
+            sure and column_options({"question_id": sure}),
         )
+
+
+def _sure_id(table: TableColumns, ids: Sequence[str], counter: str) -> str:
+    """Return the first of some columns that may be ids if they divide rows alike, and each value has all rounds from the first on; else ""."""
+    if not ids or not counter or not table.counts_in(counter, ids[0]):
+        return ""
+    return ids[0] if all(table.constant_in(ids[0], table.column(name)) for name in ids[1:]) else ""
 
 
 def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:

@@ -143,8 +143,34 @@ def labels_of_several_words(draw: Draw) -> Log:
 def numbers_of_parts(draw: Draw) -> Log:
     """Part numbers such as P/N 65-5041, another of which is not half right."""
     questions = [
-        replace(item, gold=gold, answers=tuple(gold if good else f"P/N 65-{7_000 + item.number}" for good in item.right))
+        replace(
+            item, gold=gold, answers=tuple(gold if good else f"P/N 65-{7_000 + item.number}" for good in item.right)
+        )
         for item in draw.asked(60, 3)
         for gold in [f"P/N 65-{1_000 + 37 * item.number}"]
     ]
     return Log(rows(questions, plain), loops(questions))
+
+
+@shape("tickets.csv")
+def tickets_in_microdollars(draw: Draw) -> Log:
+    """A ticket's number has an unusual name, `exit` says why the loop ended, and each call's price is in microdollars."""
+    questions = draw.asked(60, 3)
+    short = [
+        replace(item, answers=item.answers[:n], right=item.right[:n])
+        for item in questions
+        for n in [draw.random.choice((1, 2, 3))]
+    ]
+    made = [
+        {
+            "ticket": f"T-{item.number}",
+            "attempt": r,
+            "answer": answer,
+            "gold": item.gold,
+            "exit": "max_attempts" if len(item.answers) == len(questions[0].answers) else "converged",
+            "cost_micros_usd": draw.random.randint(100, 900),
+        }
+        for item in short
+        for r, answer in enumerate(item.answers, start=1)
+    ]
+    return Log(made, [item.loop(question=f"T-{item.number}") for item in short])

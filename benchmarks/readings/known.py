@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.readings import (
     agents,
+    answer_forms,
     asked_again,
     files_and_speakers,
     graders,
@@ -37,6 +38,7 @@ __all__ = [
     "KNOWN",
     "NOT_READ",
     "agents",
+    "answer_forms",
     "asked_again",
     "files_and_speakers",
     "graders",

@@ -27,7 +27,7 @@ def comparison_of(run: PartedRun, options: Mapping[str, Any]) -> Comparison:
     """
     given = options.get("normalizer")
     if given is not None:
-        return Comparison(given, "as the option normalizer says")
+        return Comparison(given, "as chosen for this log")
     if not options.get("samples") and run.source != "tabular" and log_reader(run.source) is None:
         return Comparison(DEFAULT_NORMALIZER, "as in the paper of the run")
     golds = run.texts("golds")

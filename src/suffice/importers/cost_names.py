@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from suffice.importers.names import last_name, words
-from suffice.importers.number_forms import CENTS, FORMS
+from suffice.importers.number_forms import FORMS, UNITS
 from suffice.importers.round_columns import RoundColumns
 from suffice.recordings.runs import MODEL_NAMES
 
@@ -98,7 +98,8 @@ def totals_note(theirs: Sequence[str]) -> str:
 def dollars_note(theirs: str) -> str:
     """Return the note on a column that is read as the dollars of each call."""
     name = re.sub(rf" \((?:{'|'.join(FORMS)})\)$", "", theirs)
-    what = "cents of each call, 100 a dollar" if theirs.endswith(f" ({CENTS})") else "dollars of each call"
+    unit = theirs.removeprefix(f"{name} (").removesuffix(")")
+    what = f"{unit} of each call, {UNITS[unit]:,} a dollar" if unit in UNITS else "dollars of each call"
     return f"{name!r} is read as the {what}; if it is something else, --column spend= leaves it out"
 
 

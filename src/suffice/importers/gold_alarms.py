@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from suffice.common.tables import counted
-from suffice.importers.alarm import Doubt, Read
+from suffice.importers.alarm import Doubt, Read, used_columns
 from suffice.importers.choices import of_options
 from suffice.importers.facts import SCORES, SEVERAL, Facts
+from suffice.importers.gold_names import may_be_golds
 from suffice.importers.names import in_log, last_name
 from suffice.policy.normalizers import MATCH, is_structured
 
@@ -65,25 +66,51 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
     is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
     if is_said or facts.without_golds < facts.trajectories:
         return
-    for name in sorted((own for own, _ in facts.equalling.most_common()), key=facts.is_vote):
-        if may_be_gold(facts, name) and not (read.samples and facts.is_vote(name)):
-            n = facts.equalling[name]
-            theirs = in_log(name)
-            sentence = (
-                f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
-                f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
-            )
-            golds, meaning = {"golds": theirs}, f"{theirs!r} is the gold answer"
-            own = of_options(meaning, columns=golds)
-            votes = [] if read.samples else [vote for vote in facts.equalling if facts.is_vote(vote)]
-            for vote in votes[:1]:
-                more = f"the answers are samples, of which {in_log(vote)!r} is the most frequent"
-                if vote == name:
-                    own |= of_options(more, samples=True)
-                else:
-                    own = of_options(f"{meaning}, and {more}", columns=golds, samples=True) | own
-            yield sentence, own
-            return
+    names = sorted((own for own, _ in facts.equalling.most_common()), key=facts.is_vote)
+    names = [name for name in names if may_be_gold(facts, name)] or [*_named_golds(read, names)]
+    for name in [name for name in names if not (read.samples and facts.is_vote(name))][:1]:
+        n = facts.equalling[name]
+        theirs = in_log(name)
+        sentence = (
+            f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
+            f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
+        )
+        golds, meaning = {"golds": theirs}, f"{theirs!r} is the gold answer"
+        own = of_options(meaning, columns=golds)
+        votes = [] if read.samples else [vote for vote in facts.equalling if facts.is_vote(vote)]
+        for vote in votes[:1]:
+            more = f"the answers are samples, of which {in_log(vote)!r} is the most frequent"
+            if vote == name:
+                own |= of_options(more, samples=True)
+            else:
+                own = of_options(f"{meaning}, and {more}", columns=golds, samples=True) | own
+        yield sentence, own
+
+
+def _named_golds(read: Read, names: Sequence[str]) -> Iterator[str]:
+    """Yield columns that are called like gold answers and equal answers as these do, though with few values that may be chance."""
+    facts = read.facts
+    for name in names if not has_own_score(facts) else ():
+        is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories
+        is_often = facts.equalling[name] >= max(_FEW, _OFTEN * facts.trajectories)
+        if is_often and not is_last and len(facts.several_values[name]) > 1 and may_be_golds(in_log(name)):
+            yield name
+
+
+def possible_golds(read: Read) -> list[str]:
+    """Return the columns of one value a question that may have its gold answer, by their names or since they have the values of answers."""
+    facts, n = read.facts, read.facts.trajectories
+    if read.options.get("golds") or "golds" in read.columns or "golds" in read.said:
+        return []
+    if "unread-golds" in read.options.get("expected", ()):
+        return []
+    used = used_columns(read)
+    columns = {name: own for name, own in facts.own.columns.items() if name not in used and not facts.is_vote(name)}
+    known = [name for name, own in columns.items() if 2 * own.known > n and len(own.values) > 1 and not own.varying]
+    named = [name for name in known if may_be_golds(in_log(name))]
+    alike = [name for name in known if facts.equalling[name] >= max(_FEW, _OFTEN * n) and name not in named]
+    lasts = {name for name in alike if facts.equalling_last[name] >= _NEARLY_ALL * n}  # what the loop returned
+    return [*named, *(name for name in alike if name not in lasts)]
 
 
 def other_score(read: Read) -> Iterator[Doubt]:

@@ -13,6 +13,7 @@ from suffice.importers.block_ids import block_id
 from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
+from suffice.importers.gold_names import is_in_golds
 from suffice.importers.golds import mark_of
 from suffice.importers.grid import AFTER_MARK, OWN_COLUMNS, is_cost
 from suffice.importers.names import (
@@ -30,7 +31,6 @@ from suffice.importers.names import (
     SUBJECTS,
     WEAK_REPLIES,
     ends_with_round,
-    is_in_golds,
     is_of_person,
     is_round_name,
     last_name,
@@ -238,13 +238,14 @@ class _Guess(NumberGuess):
         self._question(ids)
         if not self.said & {"answer", "golds"} and "golds" not in self.result.columns:
             refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
+        for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
+            self._make("end", partial(end_of_row, name=name), said, [name])
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
-            names = [name for name in self.free(usual, of_rounds=True)[:1] if self.table.is_text(name)]
+            free = [name for name in self.free(usual, of_rounds=True) if name not in self.result.sources]
+            names = [name for name in free[:1] if self.table.is_text(name)]
             are_words = names and ours == "feedback" and are_marks(self.table.column(names[0]))
             if names and self.lacks(ours) and not are_words:
                 self.read(ours, names[0])
-        for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
-            self._make("end", partial(end_of_row, name=name), said, [name])
         self._model(ids)
 
     def _text_as_question(self, ids: Sequence[Any]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.importers.alarm import Read, used_columns
+from suffice.importers.gold_alarms import possible_golds
 from suffice.importers.grid import OWN_COLUMNS
 from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
 from suffice.importers.number_forms import written_number
@@ -64,6 +65,12 @@ def judging_note(read: Read) -> str:
         and not _JUDGING.isdisjoint(_words(name))
         and 2 * own.known > read.facts.trajectories
     ]
+    if not options and not unordered and not golds and (theirs := next(map(in_log, possible_golds(read)), "")):
+        option = f"--column {quoted(f'golds={theirs}')}"
+        return (
+            f"no column that is read says which answers are right: {theirs!r}, which is the same in all rounds of a question, may have the "
+            f"gold answers ({option} reads them).{_UNTIL}"
+        )
     if not options and not unordered and golds:
         theirs = golds[0].removeprefix("imported_")
         option = f"--column {quoted(f'golds={theirs}')}"

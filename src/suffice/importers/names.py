@@ -53,19 +53,9 @@ GOLDS = words(
     "correct_answer correct_answers correct_option correct_choice gt gts gt_answer gt_answers groundtruth "
     "ground_truth_answer ground_truth_answers gold_label gold_ans true_answer right_answer answer_key "
     "answer_gold ideal ref refs ref_answer targets target labels label reference_summary reference_text "
-    "reference_translation reference_output gold_summary ref_summary"
+    "reference_translation reference_output gold_summary ref_summary truth true_label true_class y_true "
+    "correct_label correct_class expected_label expected_class gold_class actual_label"
 )
-
-
-def is_in_golds(name: str) -> bool:
-    """Return whether a nested column is a field of an object that is called like gold answers, and not of a document or a tag.
-
-    >>> is_in_golds("gold.answer"), is_in_golds("reference.text"), is_in_golds("gold")
-    (True, False, False)
-    """
-    above = plain_name(name).rpartition(".")[0].rpartition(".")[2]
-    return above in GOLDS and not above.startswith(("ref", "label", "target"))
-
 
 ARGUMENTS = frozenset(
     words(

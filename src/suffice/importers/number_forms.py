@@ -8,8 +8,32 @@ from collections.abc import Sequence
 from suffice.importers.names import words_in
 
 THOUSANDS, DECIMAL_COMMA, EACH, CENTS = "thousands", "decimal-comma", "each", "cents"
-"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, or that dollars or cents (`spend`) are those of each round."""
-FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, CENTS)
+DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
+"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, that dollars or cents (`spend`) are those of each round, or what is
+first in a date."""
+UNITS = {
+    CENTS: 100,
+    "millidollars": 10**3,
+    "microdollars": 10**6,
+    "nanodollars": 10**9,
+    "millicents": 10**5,
+    "microcents": 10**8,
+    "nanocents": 10**11,
+}
+"""Parts of a dollar in which amounts are logged, and how many of them a dollar has."""
+
+FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, *UNITS, DAY_FIRST, MONTH_FIRST)
+
+_PARTS = {
+    **dict.fromkeys(("milli", "mill", "e3", "1e3"), "milli"),
+    **dict.fromkeys(("micro", "\u00b5", "\u03bc", "e6", "1e6"), "micro"),
+    **dict.fromkeys(("nano", "e9", "1e9"), "nano"),
+}
+_UNIT = re.compile(
+    rf"(?P<part>{'|'.join(sorted(_PARTS, key=len, reverse=True))})?s?(?P<base>dollars?|usd|cents?|cts?)?"
+)
+"""Words of names that say a part of a dollar, or of a cent."""
+
 
 _CURRENCY = re.compile(r"\s*(?:[$€£¥]|USD|EUR|GBP)\s*")
 _IN_NAME = re.compile(r"(?:^|[\W_])(usd|eur|gbp|chf|jpy|cny|inr|[$€£¥])(?=$|[\W_])", re.IGNORECASE)
@@ -46,13 +70,16 @@ def written_number(text: str, *, whole: bool = False) -> float | None:
     return float(bare) if re.fullmatch(r"-?\d+(?:\.\d+)?", bare) else None
 
 
-def says_cents(name: str) -> bool:
-    """Return whether a column's name says that its amounts are hundredths of dollars.
+def money_unit(name: str) -> str:
+    """Return the unit that a column's name says its amounts have, a part of a dollar or of a cent; "" for dollars.
 
-    >>> says_cents("cost_cents"), says_cents("costCt"), says_cents("percent_cost")
-    (True, True, False)
+    >>> [money_unit(name) for name in ("cost_cents", "costCt", "cost_micros_usd", "usd_e9", "millicents", "percent_cost")]
+    ['cents', 'cents', 'microdollars', 'nanodollars', 'millicents', '']
     """
-    return not {"cent", "cents", "ct", "cts"}.isdisjoint(words_in(name))
+    parts = [match for match in map(_UNIT.fullmatch, words_in(name)) if match is not None]
+    part = next((_PARTS[match["part"]] for match in parts if match["part"]), "")
+    is_cents = any((match["base"] or "").startswith("c") for match in parts)
+    return f"{part}{'cents' if is_cents else 'dollars' if part else ''}"
 
 
 def points_separate(values: Sequence[object], *, whole: bool) -> str:

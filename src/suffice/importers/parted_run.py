@@ -170,10 +170,15 @@ class PartedRun:
                         yield before[1], answer
                     before = row["question_id"], answer
 
-    def review(self, comparison: Comparison) -> Reading:
-        """Read all parts once more, and add the metric `match` if there are gold answers and the normalizer is not the default."""
+    def review(self, comparison: Comparison, whole: str = "") -> Reading:
+        """Read all parts once more, and add the metric `match` if there are gold answers and the normalizer is not the default.
+
+        Args:
+            comparison: How answers are compared.
+            whole: The reason why an answer is right as a whole or not at all; "" without one.
+        """
         normalizer = comparison.normalizer
-        reading = Reading(normalizer, comparison.why)
+        reading = Reading(normalizer, comparison.why, whole)
         computed = normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds"))
         for place, part in enumerate(self._parts):
             table = _table_of(part)

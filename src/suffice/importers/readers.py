@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SufficeError
+from suffice.importers import other_forms
 from suffice.importers.imported import ImportedRun
 from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
 from suffice.importers.names import in_log
@@ -80,6 +81,8 @@ def _read_plain(
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
+        columns = {item.ours: next(iter(item.sources), item.theirs) for item in result.readings}
+        other_forms.refuse_other_forms(result.tables(other_forms.COLUMNS), options, columns)
         parsed = [item.name for item in result.schema if may_be_parsed_name(in_log(item.name))]
         refuse_whole_replies(result.tables([*COLUMNS, *parsed]), options, graded_scores(result), parsed)
         return result

@@ -52,7 +52,7 @@ _KINDS = 8
 class Reading:
     """Figures of a run's parts, each a recording's table of whole questions."""
 
-    def __init__(self, normalizer: str, why: str = "") -> None:
+    def __init__(self, normalizer: str, why: str = "", whole: str = "") -> None:
         self.facts = Facts(normalizer)
         self._why, self._key_of = why, normalizer_of(normalizer)
         self._distinct = Counter[int]()
@@ -61,7 +61,7 @@ class Reading:
         self._own: dict[str, None] = {}
         self._shown: Preview | None = None
         self._changes = False
-        self._choice = MultipleChoice()
+        self._choice = MultipleChoice(whole=whole)
 
     @property
     def preview(self) -> Preview:

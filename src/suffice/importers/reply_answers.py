@@ -54,7 +54,7 @@ _PROSE = 40
 """By how many characters replies are longer than gold answers if they are sentences, so that a gold answer which a normalizer reads in
 them is in a reply, and not a number with its unit."""
 
-_HARDLY_EVER, _OFTEN = 0.05, 0.3
+HARDLY_EVER, OFTEN = 0.05, 0.3
 """The most replies that are a gold answer, and the fewest that contain one, if their answers are at no usual position."""
 
 _READ, _STEADY, _CHANGING = 0.9, 0.3, 0.3
@@ -278,7 +278,7 @@ def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Ch
         best[:1] if has_golds else [*dict.fromkeys([position, *(own for own in best if own.kind == "json")])][:_SHOWN]
     )
     choices = _choices(shown)
-    is_sure = has_golds and max(before) <= _HARDLY_EVER and agreed >= _OFTEN and compare.is_sure(best, halves[1])
+    is_sure = has_golds and max(before) <= HARDLY_EVER and agreed >= OFTEN and compare.is_sure(best, halves[1])
     return question, choices, next(iter(choices)) if is_sure else ""
 
 
@@ -299,7 +299,7 @@ def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tup
     right = compare.whole(questions)
     pairs = [(_words(text), [*map(_words, item.golds)]) for item in questions for text in item.texts]
     containing = sum(any(gold and gold in text for gold in golds) for text, golds in pairs) / max(len(pairs), 1)
-    if right > _HARDLY_EVER or containing < _OFTEN:
+    if right > HARDLY_EVER or containing < OFTEN:
         return None
     question = (
         f"{right:.0%} of the answers equal a gold answer, but {containing:.0%} contain one: they are whole replies, and the answers are at "

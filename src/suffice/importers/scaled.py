@@ -17,22 +17,26 @@ from suffice.importers.grid import cell_number, is_cost
 from suffice.importers.ids import ALIKE, ANY_CASE, plain_id
 from suffice.importers.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
 from suffice.importers.number_forms import (
-    CENTS,
+    DAY_FIRST,
     DECIMAL_COMMA,
     EACH,
     FORMS,
+    MONTH_FIRST,
     THOUSANDS,
+    UNITS,
+    money_unit,
     points_separate,
-    says_cents,
     written_number,
 )
 from suffice.importers.records import Record, column_names
 from suffice.importers.shape import Shape, with_derived
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.word_scales import EQUAL, PLACEHOLDERS
+from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
 
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
 _NUMBER = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*%?")
+_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u2009\u202f'\u2019]\d{3})+(?!\w)")
 _SHOWN = 6
 """The most words of a column that a message shows."""
 
@@ -110,10 +114,13 @@ def with_forms(shape: Shape, columns: dict[str, str]) -> Shape:
     for ours, theirs in columns.items():
         name, _, form = theirs.rpartition(":")
         own = theirs if theirs in names else name
-        if ours == "spend" and own in names and says_cents(own) and (own == theirs or form != CENTS):
-            option = column_options({ours: f"{own}:{CENTS}"})
-            raise DataError(f"{own!r} says cents by its name, and {ours!r} is in dollars: {option} divides it by 100")
-        read = _OF_IDS.get(form) if ours == "question_id" else _OF_NUMBERS.get(form)
+        unit = money_unit(own) if ours == "spend" and own in names else ""
+        if unit and (own == theirs or form != unit):
+            option = column_options({ours: f"{own}:{unit}"})
+            raise DataError(
+                f"{own!r} says {unit} by its name, and {ours!r} is in dollars: {option} divides it by {UNITS[unit]:,}"
+            )
+        read = _OF_IDS.get(form) if ours == "question_id" else _OF_CELLS.get(form)
         if theirs in names or name not in names or read is None:
             continue
         columns[ours] = form_name(name, form)
@@ -172,17 +179,26 @@ def form_name(name: str, form: str) -> str:
     return f"{name} ({form})"
 
 
+def without_separators(text: str) -> str:
+    """Return a text without the commas, blanks and apostrophes that separate the thousands of its numbers.
+
+    >>> without_separators("CHF 1'234.50"), without_separators("1,234 or 12 345")
+    ('CHF 1234.50', '1234 or 12345')
+    """
+    return _THOUSANDS.sub(lambda found: re.sub(r"\D", "", found[0]), text).replace(",", "")
+
+
 def _without_commas(value: Any) -> Any:
-    return value.replace(",", "") if isinstance(value, str) else value
+    return without_separators(value) if isinstance(value, str) else value
 
 
 def _with_point(value: Any) -> Any:
-    return value.replace(".", "").replace(",", ".") if isinstance(value, str) else value
+    return with_decimal_point(value).replace(",", "") if isinstance(value, str) else value
 
 
-def _in_dollars(value: Any) -> Any:
+def _in_dollars(value: Any, per: int) -> Any:
     number = written_number(value) if isinstance(value, str) else value
-    return value if number is None or isinstance(number, bool | list | dict) else number / 100
+    return value if number is None or isinstance(number, bool | list | dict) else number / per
 
 
 def _as_id(form: str) -> Callable[[Any], Any]:
@@ -190,5 +206,19 @@ def _as_id(form: str) -> Callable[[Any], Any]:
 
 
 _OF_IDS = {form: _as_id(form) for form in (ALIKE, ANY_CASE)}
-_OF_NUMBERS = {THOUSANDS: _without_commas, DECIMAL_COMMA: _with_point, EACH: lambda value: value, CENTS: _in_dollars}
+
+
+def _as_date(normalizer: str) -> Callable[[Any], Any]:
+    key_of = NORMALIZERS[normalizer]
+    return lambda value: (key_of(value) or value) if isinstance(value, str) else value
+
+
+_OF_CELLS = {
+    THOUSANDS: _without_commas,
+    DECIMAL_COMMA: _with_point,
+    EACH: lambda value: value,
+    **{unit: partial(_in_dollars, per=per) for unit, per in UNITS.items()},
+    DAY_FIRST: _as_date("date_day_first"),
+    MONTH_FIRST: _as_date("date"),
+}
 """What reads a cell in a form, of ids and of other columns."""

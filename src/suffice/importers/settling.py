@@ -10,6 +10,7 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.errors import DataError, UnsettledError
+from suffice.evaluation.replay.outcomes import WHOLE
 from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, find_alarms
 from suffice.importers.choices import with_named_runs
@@ -20,8 +21,10 @@ from suffice.importers.own_alarms import unread_note
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.readers import read_run
 from suffice.importers.reading import Reading
+from suffice.importers.whole_answers import whole_reason
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
+from suffice.policy.normalizers import DEFAULT_NORMALIZER
 from suffice.policy.signals.position import AnswerPosition
 from suffice.recordings.runs import ATTEMPTS, MODEL_NAMES
 
@@ -109,7 +112,11 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     """
     notes, comparison = [*run.notes], comparison_of(run, options)
     metadata = _metadata(run, options, comparison, notes)
-    reading = run.review(comparison)
+    whole = whole_reason(run, options) if comparison.normalizer == DEFAULT_NORMALIZER else ""
+    if whole:
+        metadata[WHOLE] = whole
+        notes.append(f"{whole} (suffice decide --metric f1 judges by it)")
+    reading = run.review(comparison, whole)
     read = read_of(run, reading, options)
     alarms = find_alarms(read)
     alarms = [alarm for alarm in alarms if alarm.name not in run.expected]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from suffice.importers.names import plain_name
+from suffice.importers.names import last_name
 from suffice.importers.records import Record
 from suffice.importers.table_columns import TableColumns
 
@@ -14,6 +14,12 @@ _NAME = re.compile(
     r"(?:\w+_)?(?:stop|stopping|stopped|end|ended|exit|finished|termination|halt|halting)_(?:reason|cause|condition)|termination|(?:stopped|ended|terminated)_by"
     r"|why_stopped"
 )
+_SHORT_NAME = re.compile(
+    r"(?:(?:loop|run|final|agent)_)?(?:exit|finish|finished|stop|stopped|ended|ending|end_state|terminated)(?:_(?:status|state|type))?"
+)
+_OUTCOME = re.compile(r"(?:(?:loop|run|final|agent)_)?(?:status|state|outcome|result)")
+"""Names that have reasons as often as other things: their words tell."""
+
 _WORDS = {
     "rule": "rule converged convergence early_stop early_stopped early_stopping stopped stable no_change unchanged agreement consensus "
     "confident confidence approved accepted accept satisfied threshold good_enough",
@@ -28,10 +34,11 @@ _ENDS = {word: end for end, words in _WORDS.items() for word in words.split()}
 def is_stop_name(name: str) -> bool:
     """Return whether a column's name says that it has reasons for the end of a loop.
 
-    >>> is_stop_name("stop_reason"), is_stop_name("run.terminatedBy"), is_stop_name("reason")
-    (True, True, False)
+    >>> [is_stop_name(name) for name in ("stop_reason", "run.terminatedBy", "exit", "reason", "exit_code")]
+    [True, True, True, False, False]
     """
-    return _NAME.fullmatch(plain_name(name).rpartition(".")[2]) is not None
+    plain = last_name(name)
+    return _NAME.fullmatch(plain) is not None or _SHORT_NAME.fullmatch(plain) is not None
 
 
 def end_in_words(value: Any) -> str | None:
@@ -50,10 +57,15 @@ def end_of_row(row: Record, name: str) -> str | None:
 
 def ends_in_words(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the column with the reasons for the ends of loops, and their meaning, if all are usual words, known of each question."""
-    for name in filter(is_stop_name, unread):
+    for name in unread:
+        plain = last_name(name)
+        if not is_stop_name(name) and _OUTCOME.fullmatch(plain) is None:
+            continue
         values = table.column(name)
         ends = {value: end_in_words(value) for value in values if isinstance(value, str)}
         is_told = len(ends) > 1 or ({*ends.values()} == {"rule"} and "stopped" not in map(str.lower, ends))
+        if _NAME.fullmatch(plain) is None:  # a status may be that of a call
+            is_told = {*ends.values()} >= {"rule", "max_rounds"}
         if is_told and None not in values and None not in ends.values() and table.constant_in(name, ids):
             yield name, f"{name} ({', '.join(f'{word} = {end}' for word, end in ends.items())})"
             return

@@ -41,6 +41,7 @@ from suffice.importers.repeated_rounds import (
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
 from suffice.importers.stages import NUMBERED
+from suffice.importers.stop_words import end_in_words
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import check_unit, end_of
 from suffice.policy.metrics import METRICS
@@ -300,7 +301,7 @@ class _Rows:
     def _ends(self, starts: Sequence[int]) -> list[End | None]:
         """Return the reason why each question has no further round; None if its first row does not give one."""
         result: list[End | None] = []
-        values = self._texts("end")
+        values = [value and (end_in_words(value) or value) for value in self._texts("end")]
         for value, row in zip(values, self._rows, strict=True):
             if value and value not in END_NAMES:
                 raise DataError(f"{row.where}: end is {value!r:.80}; allowed are {', '.join(END_NAMES)}")

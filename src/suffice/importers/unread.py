@@ -33,7 +33,7 @@ from suffice.importers.names import (
     without_steps,
     words_in,
 )
-from suffice.importers.number_forms import CENTS, DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, says_cents
+from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, money_unit
 from suffice.importers.parallel_files import of_files
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
@@ -48,7 +48,13 @@ UNCOUNTED = ": what is saved is counted in calls alone"
 
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
-_MONEY = re.compile(r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|usd|eur)$")
+_MONEY = re.compile(
+    r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|usd|eur)$"
+    r"|(?:milli|micro|nano|[\u00b5\u03bc])_?(?:dollars?|cents?|usd)|^(?:costs?|price|spend)_\w*(?:(?:mill|milli|micro|nano)s|cts?|dollars)$"
+)
+_OF_TOKENS = re.compile(r"(?:^|_)per(?:$|_)")
+"""A price of many tokens, which is not what a row costs."""
+
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
@@ -160,8 +166,13 @@ def _costs(
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
         yield _no_tokens_note(table, shown, unused, absent)
-    for name in [name for name in unused if last_name(name) in MONEY or _MONEY.search(last_name(name))][:1]:
+    for name in [name for name in unused if _is_money(name)][:1]:
         yield _money_note(table, name)
+
+
+def _is_money(name: str) -> bool:
+    plain = last_name(name)
+    return plain in MONEY or (_MONEY.search(plain) is not None and not _OF_TOKENS.search(plain))
 
 
 def _no_tokens_note(
@@ -199,12 +210,12 @@ def _money_note(table: TableColumns, name: str) -> str:
     """Return the note on a column of money, with the option that counts it."""
     fault = table.not_a_number(name)
     prices = "else prices of tokens say what is paid (suffice decide --prices)"
-    if fault is not None and (says_cents(name) or not is_undecided(fault)):
+    if fault is not None and (money_unit(name) or not is_undecided(fault)):
         return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
     signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
-    unit = "cents" if says_cents(name) else "dollars"
+    unit = money_unit(name) or "dollars"
     amounts = f"amounts ({', '.join(signs)} count as {unit})" if signs else unit
-    forms = [CENTS] if says_cents(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
+    forms = [unit] if money_unit(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
     options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
     how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
     return f"{name!r} is not counted: if each row has its own {amounts}, {how}; {prices}"
@@ -255,8 +266,9 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices |= of_columns({"rounds": joined}, meaning)
-    choices |= compounds | _as_ids(ids)
-    options = of_files(rows) | in_options(choices)
+    options = of_files(rows) | in_options(choices | compounds)
+    sure = "" if options else _sure_id(table, ids, columns.get("round", ""))
+    options |= in_options(_as_ids(ids))
     if options:
         raise UnsettledError(
             "no column is called like the id of a question"
@@ -264,7 +276,15 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
             else "no list, and no column, is called like the rounds of a question: if the log has only last answers, there is nothing to stop",
             "options",
             options,
+            sure and column_options({"question_id": sure}),
         )
+
+
+def _sure_id(table: TableColumns, ids: Sequence[str], counter: str) -> str:
+    """Return the first of some columns that may be ids if they divide rows alike, and each value has all rounds from the first on; else ""."""
+    if not ids or not counter or not table.counts_in(counter, ids[0]):
+        return ""
+    return ids[0] if all(table.constant_in(ids[0], table.column(name)) for name in ids[1:]) else ""
 
 
 def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:

@@ -112,6 +112,22 @@ def is_confidence_name(name: str) -> bool:
     return _CONFIDENCE.search(name) is not None
 
 
+_OF_USE = re.compile(
+    r"(?:^|_)(?:ms|s|secs?|seconds?|minutes?|latency|duration|elapsed|times?|timestamp|ts|date|usd|eur|gbp|dollars?|cents?|costs?|price|spend"
+    r"|money|tokens?|toks?|calls?|retries|bytes|chars|characters|words|length|len|size|n|num|count|counts|number|idx|index|id|seed|epoch"
+    r"|top_k|temperature|year|batch|port|pid|gpus?)(?=_|$)"
+)
+
+
+def is_measure_name(name: str) -> bool:
+    """Return whether a column's name is one of a cost, a time, a count or a setting, which is no confidence.
+
+    >>> [is_measure_name(name) for name in ("latencyMs", "usd", "n_docs", "self_rating")]
+    [True, True, True, False]
+    """
+    return _OF_USE.search(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|\W+", "_", name).lower()) is not None
+
+
 def column_kind(name: str, field: pa.Field | None = None) -> str:
     """Return the kind of a column: identity, happened, decision, signal, cost, metric, provenance or label.
 

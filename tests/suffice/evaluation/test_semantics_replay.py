@@ -358,7 +358,9 @@ def test_margins_are_tested_one_sided_and_both_sides():
 def test_agreement_with_a_cut_run_is_labelled_as_such():
     recording = recording_of([["b", "a"], ["b", "b", "a"]], end=["rule", "max_rounds"])
     result = rows_of(recording, policy("round >= 2"), metrics=("agreement",))
-    assert any("with the last recorded answer (in 1 of 2 questions a rule ended the loop" in note for note in result.notes)
+    assert any(
+        "with the last recorded answer (in 1 of 2 questions a rule ended the loop" in note for note in result.notes
+    )
     whole = rows_of(recording_of([["b", "a", "a"]]), policy("round >= 2"), metrics=("agreement",))
     assert "agreement measures sameness with the full-budget run's answer, not truth" in whole.notes
 

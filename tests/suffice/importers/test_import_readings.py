@@ -286,7 +286,7 @@ def test_an_ambiguous_comparison_is_asked_with_commands_that_work(tmp_path):
     asked = []
     import_recording(source, out=tmp_path / "s.parquet", settle=lambda error: asked.append(error.parameter) or "number")
     assert asked == ["normalizer"]
-    assert read_recording(tmp_path / "s.parquet").metadata["normalizer_why"] == "as the option normalizer says"
+    assert read_recording(tmp_path / "s.parquet").metadata["normalizer_why"] == "as chosen for this log"
     assert not any("which reads" in note for note in import_recording(source, out=tmp_path / "s.parquet").notes)
 
 

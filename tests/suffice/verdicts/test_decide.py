@@ -346,7 +346,9 @@ def test_the_sentence_says_calls_tokens_and_money_where_they_are_known():
     plain = decide(log, metric="quality").sentence
     assert "it saves 60 % of the calls (80 % of the tokens) and" in plain
     priced = decide(log, metric="quality", prices=price).sentence
-    assert "it saves 60 % of the calls (80 % of the tokens, USD 0.36 per 1,000 questions) and" in priced
+    assert (
+        "it saves 80 % of the money (60 % of the calls, 80 % of the tokens, USD 0.36 per 1,000 questions) and" in priced
+    )
 
 
 def test_later_questions_without_tokens_are_refused_where_tokens_are_to_be_saved():

@@ -210,6 +210,16 @@ def test_an_unnamed_confidence_is_pointed_out(telling):
     assert not any("--signal" in note for note in decide(telling, signals=["confidence"]).notes)
 
 
+@pytest.mark.parametrize(
+    ("name", "may_be"),
+    [("latency_ms", False), ("usd", False), ("tokensUsed", False), ("callsLeft", False), ("zeal", True)],
+)
+def test_a_cost_is_not_pointed_out_as_a_confidence(telling, name, may_be):
+    names = [name if own == "confidence" else own for own in telling.table.column_names]
+    renamed = Recording(telling.table.rename_columns(names), telling.metadata)
+    assert any("--signal" in note for note in decide(renamed).notes) is may_be
+
+
 def test_decisions_without_retrievals_still_load(telling):
     data = json.loads(json.dumps(decide(telling, cost="calls").to_dict()))
     del data["trial"]["totals"]["costs"]["retrievals"]

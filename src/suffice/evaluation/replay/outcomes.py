@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, NotFoundError
-from suffice.policy.metrics import METRICS, Metric, answer_key, f1
+from suffice.policy.metrics import METRICS, Metric, answer_key, f1, normalize_answer
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Selector
@@ -28,6 +28,9 @@ _ABANDON = re.compile(r"abandon\((?P<name>[A-Za-z_]\w*)\)")
 
 _PAIRS = 1 << 23
 """Pairs of rounds of one question that are compared at once; memory is proportional to it."""
+
+WHOLE = "whole_answers"
+"""The metadata that says why an answer with some words of the gold answer is not half right."""
 
 _LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
 
@@ -110,7 +113,7 @@ def unanswered(recording: Recording) -> int:
 
 
 def default_metrics(recording: Recording, choice: MultipleChoice | None = None) -> tuple[str, ...]:
-    """Return the default metrics, the quality first: F1 and EM, or only EM for multiple choice.
+    """Return the default metrics, the quality first: F1 and EM, or only EM for multiple choice, labels and codes.
 
     A recording with its own normalizer has `match` instead.  F1 does not suit multiple choice: the gold answer "a" is
     removed as an article, so F1 is 0 where EM is 1.
@@ -126,50 +129,58 @@ def default_metrics(recording: Recording, choice: MultipleChoice | None = None) 
 
 
 def choice_note(recording: Recording) -> str | None:
-    """Return why F1 cannot score these answers (single-letter golds, or equal answers with F1 below 1), or None."""
+    """Return why F1 cannot score these answers (single-letter golds, labels, or equal answers with F1 below 1), or None."""
     return MultipleChoice.of(recording).note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultipleChoice:
-    """Evidence that questions are multiple choice; evidence of other parts can be added.
+    """Evidence that answers are right as a whole or not at all, as in multiple choice; evidence of other parts can be added.
 
     Attributes:
+        whole: The reason that the import of the recording stored; "" without one.
         golds: Number of gold answers where EM was measured.
         letters: Number of gold answers that are single letters.
+        wordless: Number of gold answers without any word, as "a" is an article.
         exact: Number of rounds whose answer equals a gold answer.
         partly: Number of these rounds whose F1 is nevertheless below 1.
     """
 
+    whole: str = ""
     golds: int = 0
     letters: int = 0
+    wordless: int = 0
     exact: int = 0
     partly: int = 0
 
     @classmethod
     def of(cls, recording: Recording) -> MultipleChoice:
         """Count the gold answers, EM and F1 of a recording."""
+        stored = cls(whole=recording.metadata.get(WHOLE, ""))
         if "em" not in recording.names("metric"):
-            return cls()
+            return stored
         golds: list[str] = []
         if "golds" in recording.table.column_names:
             golds = [gold for listed in recording.per_question("golds", []).tolist() for gold in listed or ()]
-        return cls.counted(
-            golds, recording.column("em"), recording.column("f1") if "f1" in recording.names("metric") else None
-        )
+        overlap = recording.column("f1") if "f1" in recording.names("metric") else None
+        return stored + cls.counted(golds, recording.column("em"), overlap)
 
     @classmethod
     def counted(cls, golds: Sequence[str], em: Floats, f1: Floats | None) -> MultipleChoice:
         """Count the gold answers of questions, and the EM and F1 of their rounds; F1 is None if it was not measured."""
         letters = sum(_LETTER.fullmatch(gold) is not None for gold in golds)
+        wordless = sum(not normalize_answer(gold) for gold in golds)
         if f1 is None:
-            return cls(golds=len(golds), letters=letters)
+            return cls(golds=len(golds), letters=letters, wordless=wordless)
         exact = em >= 1
         partly = exact & (f1 < 1)
-        return cls(golds=len(golds), letters=letters, exact=int(exact.sum()), partly=int(partly.sum()))
+        counts = {"exact": int(exact.sum()), "partly": int(partly.sum())}
+        return cls(golds=len(golds), letters=letters, wordless=wordless, **counts)
 
     def __add__(self, other: MultipleChoice) -> MultipleChoice:
         return MultipleChoice(
+            whole=self.whole or other.whole,
+            wordless=self.wordless + other.wordless,
             golds=self.golds + other.golds,
             letters=self.letters + other.letters,
             exact=self.exact + other.exact,
@@ -179,12 +190,19 @@ class MultipleChoice:
     @property
     def note(self) -> str | None:
         """The reason why F1 cannot score the answers; None if it can."""
+        if self.whole:
+            return self.whole
         if self.golds and self.letters == self.golds:
             return (
                 "the gold answers are single letters: em is the quality, since f1 counts words that letters do not have"
             )
         if not self.partly:
             return None
+        if not self.wordless:
+            return (
+                f"f1 is below 1 in {self.partly} of {self.exact} rounds whose em is 1, so it is no overlap of words with the gold answer: em "
+                "is the quality"
+            )
         return (
             f"f1 is below 1 in {self.partly} of {self.exact} rounds whose answer equals a gold answer (the gold answer "
             "'a' normalises to no word at all): judge multiple choice by em"

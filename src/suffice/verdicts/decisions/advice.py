@@ -415,18 +415,23 @@ def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
 
 
 def _saved_text(trial: Trial, place: int) -> str:
-    """Return the share of each cost that a candidate saves, and the money, as text."""
+    """Return the share of each cost that a candidate saves, and the money, as text.
+
+    The money leads where every call has it and less is spent, also if calls are what is to be saved.
+    """
+    spent = trial.totals.costs["money"]
+    is_known = bool(np.isfinite(spent).all() and spent[-1])
+    lead = "money" if trial.cost == "calls" and is_known and spent[place] < spent[-1] else trial.cost
     more = []
     for name in ("calls", "tokens"):
         share = float(trial.totals.saving(name)[place])
         of_thoughts = name == "calls" and trial.cost == "tokens" and share < 0  # trial answers, whose tokens count
-        if name != trial.cost and np.isfinite(share) and not of_thoughts:
+        if name != lead and np.isfinite(share) and not of_thoughts:
             more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
-    spent = trial.totals.costs["money"]
-    if np.isfinite(spent).all() and spent[-1]:
+    if is_known:
         dollars = 1000 * float(spent[-1] - spent[place]) / trial.totals.n_recorded
         more.append(f"USD {dollars:,.{2 if abs(dollars) >= 0.1 else 4}f} per 1,000 questions")  # noqa: PLR2004
-    text = f"{_percent(float(trial.totals.saving(trial.cost)[place]))} of the {trial.cost}"
+    text = f"{_percent(float(trial.totals.saving(lead)[place]))} of the {lead}"
     return f"{text} ({', '.join(more)})" if more else text
 
 

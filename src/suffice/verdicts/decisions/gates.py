@@ -17,7 +17,7 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import attempts_of, begins_closed_book
-from suffice.recordings.schema import is_confidence_name
+from suffice.recordings.schema import is_confidence_name, is_measure_name
 
 RETRIEVALS = "retrievals"
 """The cost that these candidates save: one for every round after round 0."""
@@ -137,12 +137,16 @@ def gate_of(policy: Policy) -> Rule | None:
 
 
 def gate_notes(recording: Recording, named: Sequence[str]) -> list[str]:
-    """Return a note on numeric columns that vary at round 0 and may be a confidence, but are not read as one."""
+    """Return a note on numeric columns that vary at round 0 and may be a confidence, but are not read as one.
+
+    Costs, times and counts by their names are none.
+    """
     own = [name for name in recording.names("signal") if name not in SIGNALS]
+    known = {*named, *own_confidences(recording)}
     names = [
         name
         for name in [*own, *recording.names("label")]
-        if name not in {*named, *own_confidences(recording)} and _varies(recording, name)
+        if name not in known and not is_measure_name(name) and _varies(recording, name)
     ]
     if not names:
         return []

@@ -1,0 +1,129 @@
+"""Answers and gold answers whose numbers or dates are written in different ways: what makes them equal is read, or asked about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from suffice.errors import UnsettledError
+from suffice.importers.choices import of_options
+from suffice.importers.number_forms import DAY_FIRST, DECIMAL_COMMA, MONTH_FIRST, THOUSANDS
+from suffice.importers.reply_answers import HARDLY_EVER, OFTEN, SAMPLE
+from suffice.importers.scaled import without_separators
+from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("answer", "golds")
+"""The columns of a recording that are looked at."""
+
+_ENOUGH, _GAIN = 8, 0.1
+"""The fewest answers, and by how much more of them another form must make equal to a gold answer."""
+
+_ASKED = ("normalizer", "answer_position")
+"""Options by which the user has said how answers are compared."""
+
+_MADE = re.compile(r"\)$| in '| \.\.\. ")
+"""What descriptions of computed columns have, and names of those that are read in a form."""
+
+Key = Callable[[str], str | None]
+
+_NUMBER, _PERCENT, _DATE, _DAY = (NORMALIZERS[name] for name in ("number", "percent", "date", "date_day_first"))
+_ALIKE = ("number", "percent", "decimal_comma", "mixed", "date", "date_day_first")
+"""Normalizers that read answers and gold answers in the same way, and are chosen elsewhere."""
+
+
+def _with_comma(key_of: Key) -> Key:
+    return lambda text: key_of(with_decimal_point(text))
+
+
+def _without_gaps(key_of: Key) -> Key:
+    return lambda text: key_of(without_separators(text))
+
+
+_COMMAS, _GAPS = _with_comma(_NUMBER), _without_gaps(_NUMBER)
+
+_OTHERS: tuple[tuple[Mapping[str, str], Key, Key], ...] = (
+    ({"answer": DECIMAL_COMMA}, _COMMAS, _NUMBER),
+    ({"answer": DECIMAL_COMMA}, _with_comma(_PERCENT), _PERCENT),
+    ({"golds": DECIMAL_COMMA}, _NUMBER, _COMMAS),
+    ({"golds": DECIMAL_COMMA}, _PERCENT, _with_comma(_PERCENT)),
+    ({"answer": THOUSANDS}, _GAPS, _NUMBER),
+    ({"golds": THOUSANDS}, _NUMBER, _GAPS),
+    ({"answer": DECIMAL_COMMA, "golds": THOUSANDS}, _COMMAS, _GAPS),
+    ({"answer": THOUSANDS, "golds": DECIMAL_COMMA}, _GAPS, _COMMAS),
+    ({"answer": MONTH_FIRST}, _DATE, _DAY),
+    ({"answer": DAY_FIRST}, _DAY, _DATE),
+)
+"""Readings of columns in other forms, by our names, and what compares answers and gold answers then."""
+
+_MEANINGS = {
+    DECIMAL_COMMA: "the comma is the decimal point",
+    THOUSANDS: "blanks, commas and apostrophes separate thousands",
+    MONTH_FIRST: "the month is first in dates",
+    DAY_FIRST: "the day is first in dates",
+}
+
+
+def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], columns: Mapping[str, str]) -> None:
+    """Ask how the numbers or dates of one column are written, if another form than that of the other column makes them equal.
+
+    Args:
+        parts: The recording, at least its columns `COLUMNS`.
+        options: The user's options for the import.
+        columns: The log's column for each name of ours.
+
+    Raises:
+        UnsettledError: It does; the option that says so is confirmed if hardly any answer is right without it.
+    """
+    known = {ours: columns[ours] for ours in COLUMNS if ours in columns and not _MADE.search(columns[ours])}
+    # the rest is computed, joined, or read in a form already
+    others = [other for other in _OTHERS if other[0].keys() <= known.keys()]
+    if not others or len(known) < len(columns.keys() & {*COLUMNS}) or any(name in options for name in _ASKED):
+        return
+    pairs = _pairs(parts)
+    if len(pairs) < _ENOUGH:
+        return
+    texts = [said for said, _ in pairs], [gold for _, right in pairs for gold in right]
+    has_comma = [any("," in text for text in own) for own in texts]
+    # answers alone with a comma do not make a comma of gold answers the decimal point
+    alike = [name for name in _ALIKE if name != "decimal_comma" or has_comma != [True, False]]
+    usual = {name: _agreeing(pairs, NORMALIZERS[name], NORMALIZERS[name]) for name in alike}
+    best = max(others, key=lambda other: _agreeing(pairs, *other[1:]))
+    before, agreed = max(usual.values()), _agreeing(pairs, *best[1:])
+    if agreed - before < _GAIN * len(pairs):
+        return
+    forms, of_answers, of_golds = best
+    of_dates = not {MONTH_FIRST, DAY_FIRST}.isdisjoint(forms.values())
+    name = max((own for own in alike if own.startswith("date") == of_dates), key=lambda own: usual[own])
+    said, right = next(
+        pair for pair in pairs if _agreeing([pair], of_answers, of_golds) > _agreeing([pair], *[NORMALIZERS[name]] * 2)
+    )
+    meaning = " and ".join(f"in {known[ours]!r} {_MEANINGS[form]}" for ours, form in forms.items())
+    question = (
+        f"answers and gold answers write numbers or dates in different ways, such as {said!r:.40} and {right[0]!r:.40}: {agreed:,} of "
+        f"{len(pairs):,} answers equal a gold answer if {meaning}, else {before:,}"
+    )
+    choices = of_options(meaning, columns={ours: f"{known[ours]}:{form}" for ours, form in forms.items()})
+    if before <= HARDLY_EVER * len(pairs) and agreed >= OFTEN * len(pairs):
+        raise UnsettledError(question, "options", choices, next(iter(choices)))
+    choices |= {f"--set normalizer={name}": ({"normalizer": name}, "both are written in the same way")}
+    raise UnsettledError(question, "options", choices)
+
+
+def _agreeing(pairs: Iterable[tuple[str, list[str]]], of_answers: Key, of_golds: Key) -> int:
+    keys = ((of_answers(said), [*map(of_golds, right)]) for said, right in pairs)
+    return sum(own is not None and own in right for own, right in keys)
+
+
+def _pairs(parts: Iterable[pa.Table]) -> list[tuple[str, list[str]]]:
+    """Return answers of the first questions with their gold answers."""
+    pairs: list[tuple[str, list[str]]] = []
+    for part in parts:
+        answers, golds = (part.column(name).to_pylist() for name in COLUMNS)
+        pairs += [(said, right) for said, right in zip(answers, golds, strict=True) if said and right]
+        if len(pairs) >= SAMPLE:
+            break
+    return pairs[:SAMPLE]

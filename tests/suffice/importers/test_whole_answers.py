@@ -1,0 +1,84 @@
+"""Answers that are right as a whole or not at all: labels, codes, and where the log itself counts so."""
+
+from __future__ import annotations
+
+import pytest
+
+from suffice.evaluation.replay.outcomes import choice_note, default_metrics
+from suffice.recordings import read_recording
+from tests.support.logs import imported, written
+
+INTENTS = ("cancel order", "change order", "track order")
+PLACES = ("Lake Placid", "Lake Bled", "Green Lake", "Sea of Azov", "Black Sea")
+
+
+def rows_of(gold_of, wrong_of, n=60, **more):
+    """Return rows of two rounds, of which the first is wrong for every second question."""
+    return [
+        {"id": q, "round": r, "answer": wrong_of(q) if q % 2 and r == 1 else gold_of(q), "gold": gold_of(q), **more}
+        for q in range(n)
+        for r in (1, 2)
+    ]
+
+
+def labels(n=60):
+    return rows_of(lambda q: INTENTS[q % 3], lambda q: INTENTS[(q + 1) % 3], n)
+
+
+def codes(n=60):
+    return rows_of(lambda q: f"P/N 65-{1000 + 37 * q}", lambda q: f"P/N 65-{5000 + 41 * q}", n)
+
+
+def names(n=60):
+    """Return answers of several words, all of them different."""
+    return rows_of(lambda q: f"{PLACES[q % 5]} {_word(q)}", lambda q: f"{PLACES[q % 5]} {_word(q + 1)}", n)
+
+
+def _word(q):
+    return "".join(chr(97 + int(digit)) for digit in str(1000 + q))
+
+
+def read(tmp_path, rows, **options):
+    summary = imported(written(tmp_path / "log.jsonl", rows), **options)
+    return read_recording(summary.path), summary
+
+
+@pytest.mark.parametrize(("make", "why"), [(labels, "3 labels"), (codes, "codes beside the same words")])
+def test_labels_and_codes_are_judged_by_exact_match(tmp_path, make, why):
+    recording, summary = read(tmp_path, make())
+    assert default_metrics(recording) == ("em",)
+    assert why in choice_note(recording)
+    assert any(why in note and "--metric f1" in note for note in summary.notes)
+    assert summary.preview.judge == "em"
+    assert recording.column("f1")[:, 0].mean() - recording.column("em")[:, 0].mean() > 0
+
+
+def test_names_of_several_words_are_judged_by_f1(tmp_path):
+    recording, summary = read(tmp_path, names())
+    assert default_metrics(recording) == ("f1", "em")
+    assert summary.preview.judge == "f1"
+
+
+def test_labels_beside_other_answers_are_judged_by_f1(tmp_path):
+    rows = rows_of(lambda q: INTENTS[q % 3], lambda q: f"order {_word(q)}")
+    assert default_metrics(read(tmp_path, rows)[0]) == ("f1", "em")
+
+
+@pytest.mark.parametrize("options", [{"normalizer": "qa"}, {"columns": {"golds": ""}}])
+def test_who_says_how_answers_are_compared_keeps_f1(tmp_path, options):
+    assert default_metrics(read(tmp_path, labels(), **options)[0]) == ("f1", "em")
+
+
+@pytest.mark.parametrize(("half", "expected"), [(0, ("em",)), (1, ("f1", "em"))])
+def test_the_own_score_of_a_log_says_whether_halves_count(tmp_path, half, expected):
+    rows = [{**row, "correct": 1 if row["answer"] == row["gold"] else half} for row in names()]
+    recording, _ = read(tmp_path, rows)
+    assert default_metrics(recording) == expected
+
+
+def test_an_own_f1_below_em_is_not_called_multiple_choice(tmp_path):
+    rows = [{**row, "em": int(row["answer"] == row["gold"]), "f1": 0.5} for row in names()]
+    recording, _ = read(tmp_path, rows)
+    assert default_metrics(recording) == ("em",)
+    assert "multiple choice" not in choice_note(recording)
+    assert "no overlap of words" in choice_note(recording)

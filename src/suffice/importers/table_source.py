@@ -229,7 +229,7 @@ class TableSource(ABC):
         kept = without_repeated_calls(rows, self.plan.columns, self._options.repeated) if is_plain else rows
         if len(kept) == len(rows):
             return rows
-        scored, notes, n_judging = with_scores_of_dropped(rows, kept, self._key)
+        scored, notes, n_judging = with_scores_of_dropped(rows, kept, self.plan.columns.get("question_id", ""))
         self.repeated += len(rows) - len(kept) - n_judging
         self.plan.notes += [note for note in notes if note not in self.plan.notes]
         return scored

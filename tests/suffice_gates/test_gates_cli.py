@@ -72,7 +72,7 @@ def test_the_demo_prints_one_screen_and_with_details_every_table(tmp_path, monke
     assert summary.startswith("HotpotQA: ")
     assert "2WikiMultiHopQA: " in " ".join(summary.split())
     assert len(lines) <= 45
-    assert "more with --details: " in screen.out
+    assert "more: --details" in screen.out
     assert "Llama 3.1 Community License" in screen.words
     assert lines[-1].startswith(f"next: suffice gate compare {out}/gate_hotpotqa_eval.parquet --tune ")
     whole = cli("demo", "gate", "--out", out, f"--set=markdown={tmp_path / 'page.md'}", "--details").out

@@ -706,7 +706,7 @@ def test_the_command_prints_table_1_on_a_screen(one):
     assert "\nTable 1. Macro results over 1 distractor cell" in result.out
     assert len(lines) <= 45
     assert max(len(line) for line in lines if not line.startswith("next: ")) <= 100
-    assert any("more with --details: " in line for line in lines)
+    assert any("more: --details" in line for line in lines)
 
 
 def test_the_command_prints_every_table(folder):

@@ -52,7 +52,7 @@ def test_a_screen_says_who_dominates_and_shows_table_1(paths):
     assert names[:7] == [*(f"fixed_k({k})" for k in range(1, 7)), "judge_free"]
     assert len(lines) <= 45
     assert max(len(line.rstrip()) for line in lines if line.startswith("fixed_k")) <= 100
-    assert "more with --details: " in done.out
+    assert "more: --details" in done.out
     assert lines[-1].startswith("next: suffice paper protocol ")
 
 

@@ -16,14 +16,18 @@ from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
 from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
-from suffice.common.tables import Table
+from suffice.common.tables import Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
+from suffice.importers.preview import title
+from suffice.policy.normalizers import MATCH
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
+_LOWERED = re.compile(r"\b([Ll])ower the cap(?: from (\d+))? to (\d+)")
+_CAP = re.compile(r"\bfixed_k\((\d+)\)|\ba cap of (\d+)\b")
 _PLAIN_RULES = {
     "answer_stable": "answer repeats",
     "stable_twice": "answer repeats twice",
@@ -190,38 +194,42 @@ def decide_command(
         )
     advice = replace(advice, where=tuple(where or (earlier.where if earlier else ())))
     advice.save(target)
-    files = {"decision": target, **({} if labels is None else _written_sheet(ask, recording, advice, labels))}
+    sheet = {} if labels is None else _written_sheet(ask, recording, advice, labels)
     again = ""
     if earlier is not None and advice.n == earlier.n and ask is None:
         again = (
-            f"No question of {path} is new to {previous or target}, so what that decision said is repeated here. If the log was "
-            "wrong then, judge it anew with -o OTHER.json.\n"
+            f"No question of {path} is new to {previous or target}, which is repeated here; if the log was wrong then, -o OTHER.json "
+            "judges it anew.\n"
         )
+    then = _next_step(
+        advice, recording, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
+    )
     screen = Screen(
         sentences=[f"{again}{in_plain_words(advice.lead, advice.trial.metric)}"],
-        tables=[_with_caps(table) if output.details else _in_words(table, advice.trial) for table in advice.tables()],
+        tables=[
+            _with_limits(table, advice.trial) if output.details else _in_words(table, advice.trial)
+            for table in advice.tables()
+        ],
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
-        aside={bar_heading(advice.trial.max_loss), advice.trial.cost, _score(advice.trial.metric)},
+        aside={bar_heading(advice.trial.max_loss), advice.trial.cost, advice.trial.metric},
         quiet=re.compile(r"rules whose signals|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"),
-        files=files,
-        then=_next_step(
-            advice, recording, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
-        ),
+        files={**({} if quoted(target) in then else {"decision": target}), **sheet},
+        then=then,
     )
     output.show({**advice.to_dict(), "file": str(target)} if output.as_json else {}, screen)
 
 
-def _with_caps(table: Table) -> Table:
-    """Return a table of the decision in which fixed numbers of rounds are caps; policies and metrics have the names that options take."""
-    return replace(
-        table, rows=tuple(tuple(_as_cap(cell) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
-    )
+def _with_limits(table: Table, trial: Trial) -> Table:
+    """Return a table of the decision that says how many rounds may be taken; other policies and metrics have the names that options take."""
+    noun = "sample" if trial.loop.samples else "round"
+    rows = tuple(tuple(_limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
+    return replace(table, rows=rows)
 
 
 def _in_words(table: Table, trial: Trial) -> Table:
-    """Return a table of the decision in the words of its sentence."""
-    rows, score = [*_with_caps(table).rows], _score(trial.metric)
-    names = {trial.metric: score, "policy": "loop", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
+    """Return a table of the decision in the words of its sentence; its title says how the questions were divided if few of them judge."""
+    rows, score = [*_with_limits(table, trial).rows], title(trial.metric)
+    names = {"policy": "what you could do", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
     places = [place for place, column in enumerate(columns) if column.interval]
     for at, row in enumerate(rows):
@@ -229,9 +237,11 @@ def _in_words(table: Table, trial: Trial) -> Table:
         for place in places:
             cells[place] = _range(columns[place].text(cells[place]))
         rows[at] = tuple(cells)
-    title = table.title.replace("others fitted the candidates", "others chose what to try")
-    notes = tuple(_plain_rules(note) for note in table.notes)
-    return replace(table, title=title, columns=tuple(columns), rows=tuple(rows), notes=notes)
+    notes = tuple(_plain_rules(_limited(note)) for note in table.notes)
+    head, _, divided = table.title.partition(": ")
+    heading = head if not divided else "" if trial.n_tune < trial.totals.n else divided
+    heading = heading.replace("fitted the candidates", "chose what to try")
+    return replace(table, title=heading, columns=tuple(columns), rows=tuple(rows), notes=notes)
 
 
 def in_plain_words(text: str, metric: str) -> str:
@@ -240,23 +250,27 @@ def in_plain_words(text: str, metric: str) -> str:
     >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
     'to stop once the answer repeats would change the score (F1) by +5.6 (-10.6 to +25.9) points'
     """
-    text = _as_cap(text)
+    text = _limited(text)
     for name, words in _PLAIN_RULES.items():
         text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
     text = _plain_rules(text)
-    if _score(metric) != metric:
-        text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {_score(metric)}", text)
+    score = "share of right answers" if metric == MATCH else title(metric)
+    if score != metric:
+        text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {score}", text)
     return _range(text.replace(" on tune questions", " on the questions that chose what to try"))
 
 
 def _plain_cell(text: str) -> str:
     """Write a cell in words; how many more questions a proof takes is in the sentence.
 
-    >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more")
-    ('answer repeats twice', 'not proved yet')
+    >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more"), _plain_cell("loses more")
+    ('stop once the answer repeats twice', 'not enough data', 'loses too much')
     """
-    text = _PLAIN_RULES.get(text, text)
-    return re.sub(r"^(not proved yet), about [\d,]+ more$", r"\1", _plain_rules(text))
+    if text in _PLAIN_RULES:
+        return f"stop once the {_PLAIN_RULES[text]}"
+    if text.startswith(("not proved yet", "waits for ")):
+        return "not enough data"
+    return {"loses more": "loses too much", "closed_book": "never retrieve"}.get(text) or _plain_rules(text)
 
 
 def _plain_rules(text: str) -> str:
@@ -271,10 +285,6 @@ def _plain_rules(text: str) -> str:
     return text
 
 
-def _score(metric: str) -> str:
-    return {"f1": "score (F1)", "em": "score (EM)", "match": "score (match)"}.get(metric, metric)
-
-
 def _range(text: str) -> str:
     """Write intervals in words.
 
@@ -284,14 +294,34 @@ def _range(text: str) -> str:
     return re.sub(r"\[([-+][\d.]+), ([-+][\d.]+)\]", r"(\1 to \2)", text)
 
 
-def _as_cap(text: str) -> str:
-    """Call fixed numbers of rounds caps.
+def _limited(text: str) -> str:
+    """Say how many rounds a loop may take, not what its cap is.
 
-    >>> _as_cap("fixed_k(2)"), _as_cap("waits for fixed_k(2)")
-    ('cap 2', 'waits for a cap of 2')
+    >>> _limited("Lower the cap from 5 to 2"), _limited("to lower the cap to 3"), _limited("fixed_k(2) waits for a cap of 2")
+    ('Allow at most 2 rounds instead of 5', 'to allow at most 3 rounds', 'a limit of 2 rounds waits for a limit of 2 rounds')
     """
-    alone = _FIXED.fullmatch(text)
-    return f"cap {alone[1]}" if alone else _FIXED.sub(r"a cap of \1", text)
+
+    def allowed(match: re.Match[str]) -> str:
+        instead = f" instead of {match[2]}" if match[2] else ""
+        return f"{'A' if match[1] == 'L' else 'a'}llow at most {counted(int(match[3]), 'round')}{instead}"
+
+    text = _CAP.sub(
+        lambda match: f"a limit of {counted(int(match[1] or match[2]), 'round')}", _LOWERED.sub(allowed, text)
+    )
+    return re.sub(r"\bcaps of (\d+ and \d+)\b", r"limits of \1 rounds", text)
+
+
+def _limit(text: str, noun: str) -> str:
+    """Write a cell that is a fixed number of rounds, or what the loop does now, in words.
+
+    >>> [_limit(text, "round") for text in ("fixed_k(1)", "now: cap 5", "now", "waits for fixed_k(2)")]
+    ['at most 1 round', 'keep 5 rounds', 'keep what you have', 'waits for a limit of 2 rounds']
+    """
+    if fixed := _FIXED.fullmatch(text):
+        return f"at most {counted(int(fixed[1]), noun)}"
+    what, _, have = text.partition(": ")
+    kept = re.sub(r"^cap (\d+)$", lambda cap: counted(int(cap[1]), noun), have)
+    return f"keep {kept or 'what you have'}" if what == "now" else _limited(text)
 
 
 def _labels_of(ask: Path, path: Path, target: Path) -> Labels:

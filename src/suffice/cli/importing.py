@@ -6,7 +6,7 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -28,10 +28,12 @@ from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
 from suffice.importers.judging import ONCE
 from suffice.importers.parted_run import PartedRun
-from suffice.importers.preview import DIFFERENT, USUAL
+from suffice.importers.preview import cut, rounds_table
+from suffice.importers.summary import plain_words
 from suffice.importers.table_columns import WITHIN
 from suffice.importers.tally import UNSAID
 from suffice.importers.traces import explain_trace
+from suffice.importers.trajectories import ColumnReading
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
 from suffice.recordings import read_recording
@@ -52,6 +54,9 @@ _QUIET = re.compile(
     r"each record is a question, and an item in"
 )
 """Notes that nobody needs before a first decision."""
+
+_MOST_READINGS = 30
+"""The most columns that the first screen names."""
 
 _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--label"}
 
@@ -225,6 +230,12 @@ def import_command(
     arguments = reading.arguments()
     used = _embedder(path, kind, embedder, device, arguments, embed=embed)
     interactive = sys.stdin.isatty() and sys.stderr.isatty()
+    confirmed: list[PartedRun] = []
+
+    def confirm(run: PartedRun) -> bool:
+        confirmed.append(run)
+        return _confirm(run)
+
     summary = import_recording(
         path,
         kind,
@@ -232,7 +243,7 @@ def import_command(
         golds=golds,
         embedder=used,
         settle=_choose if interactive else None,
-        confirm=_accept if yes else _confirm if interactive else None,
+        confirm=_accept if yes else confirm if interactive else None,
         samples=samples,
         normalizer=normalizer,
         query=reading.query,
@@ -240,7 +251,8 @@ def import_command(
         expected=reading.expected,
         **arguments,
     )
-    output.show(summary.to_dict(), _import_screen(summary, details=output.details))
+    is_seen = bool(confirmed) and sys.stdout.isatty()
+    output.show(summary.to_dict(), _import_screen(summary, details=output.details, is_seen=is_seen))
 
 
 def _embedder(
@@ -267,12 +279,12 @@ def _accept(_: PartedRun) -> bool:
 
 def _confirm(run: PartedRun) -> bool:
     """Show how the columns and one question were read, and return whether the user agrees."""
-    for reading in run.readings:
-        warn(f"  {reading.ours}: {reading.theirs} ({reading.how})")
+    warn(_columns_read(run.readings))
     for table in run.shown:
         print_table(table, errors)
     for note in run.notes:
-        warn(f"  note: {note}")
+        if not _QUIET.match(note):
+            warn(f"note: {note}")
     return typer.confirm("Import it like this?", default=True, err=True)
 
 
@@ -324,7 +336,8 @@ def _choose(error: UnsettledError) -> Any:
     return choices[chosen - 1][1][0]
 
 
-def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
+def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = False) -> Screen:
+    """Return the screen of an import; the reading is left out if it `is_seen`, since the user has just confirmed it."""
     nulled = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
         "rounds in which the signal does not exist"
@@ -344,24 +357,44 @@ def _import_screen(summary: ImportSummary, *, details: bool) -> Screen:
     questions = f"{summary.path}: {counted(summary.clusters, 'question')}{runs}"
     is_even = len({means.n for means in summary.by_round}) == 1 and {*summary.ends} == {"max_rounds"}
     each = f"{counted(summary.rounds, what)} each" if is_even else f"up to {counted(summary.rounds, what)}: {ends}"
-    readings = summary.readings if details else [item for item in summary.readings if item.how != WITHIN]
-    tables = replace(summary, readings=tuple(readings)).tables()
-    if not details:
-        tables = [replace(table, title=table.title.removesuffix(USUAL)) for table in tables]
+    sentences, tables = [f"{questions}, {each}"], summary.tables()[1:]
+    if not (details or is_seen):
+        sentences += [_columns_read(summary.readings)] if summary.readings else []
+        tables = [rounds_table(summary.preview, summary.by_round), *tables]
     return Screen(
-        sentences=[f"{questions}, {each}"],
-        tables=tables[1:],
-        shown=len(tables) - 2,
-        aside={
-            *("name", DIFFERENT),
-            *(["n"] if is_even else []),
-            *(["by"] if {item.how for item in readings} <= _PLAIN else []),
-        },
+        sentences=["\n".join(sentences)],
+        tables=tables,
+        shown=0 if is_seen else 1,
         notes=[*summary.notes, *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},
         then=_next_step(summary),
     )
+
+
+def _columns_read(readings: Sequence[ColumnReading]) -> str:
+    """Return the files' columns and what each is read as, with the reason where the names do not show it.
+
+    >>> _columns_read([ColumnReading(ours="round", theirs="order in 'steps'", how="shape")])
+    "Columns read: order in 'steps' as round"
+    """
+    texts: list[str] = []
+    tokens: list[str] = []
+    for item in readings:
+        theirs, words = cut(item.theirs), plain_words(item.ours)
+        if item.how == WITHIN:
+            continue
+        if item.how not in _PLAIN:
+            texts.append(f"{theirs} as {words} ({item.how})")
+        elif words.endswith(" tokens"):
+            tokens.append(theirs)
+        elif theirs.replace("_", " ") in (words, item.ours.replace("_", " ")):
+            texts.append(theirs)
+        else:
+            texts.append(words if words == f"{theirs} (score)" else f"{theirs} as {words}")
+    texts += [f"{' and '.join(tokens)} as tokens"] if tokens else []
+    more = f" and {len(texts) - _MOST_READINGS} more" if len(texts) > _MOST_READINGS else ""
+    return f"Columns read: {', '.join(texts[:_MOST_READINGS])}{more}"
 
 
 def _next_step(summary: ImportSummary) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -99,31 +98,28 @@ class Screen:
             say(text)
 
     def _brief(self, lines: int, every_note: Sequence[str]) -> None:
-        """Print the parts that fit into a number of lines, and name the parts that were left out."""
+        """Print the parts that fit into a number of lines, and say if any is left out."""
         width = min(COLUMNS, console.width)
-        head = _wrapped(self.sentences[:1], width)
+        head = _wrapped([line for text in self.sentences[:1] for line in text.splitlines()], width)
         for line in head:
             say(line)
         notes = _brief_notes(note for note in every_note if not self.quiet.match(note))
         needed = sum(_NEEDED.search(note) is not None for note in notes)
         texts = [_wrapped([f"note: {note}"], width) for note in notes[: needed + _OTHER_NOTES]]
-        room = lines - len(head) - 1  # one line says what is left out
-        hidden = Counter({"table": len(self.tables[self.shown :]), "sentence": len(self.sentences[1:])})
+        room = lines - len(head) - 1  # one line says that something is left out
         least = sum(map(len, texts[: max(needed, 2)]))
+        is_cut = len(self.tables) > self.shown or len(self.sentences) > 1
         for place, whole in enumerate(self.tables[: self.shown], start=1):
             most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
             table = _fitted(whole, self.aside, width, most)
             room -= _print(table, width, n_left=len(whole.rows) - len(table.rows))
-            hidden["column"] += len(whole.columns) - len(table.columns)
-            hidden["row"] += len(whole.rows) - len(table.rows)
+            is_cut = is_cut or table != whole
         while texts and sum(map(len, texts)) > room:
             texts.pop()
         for line in chain.from_iterable(texts):
             say(line)
-        hidden["note"] = len(notes) - len(texts) + sum(self.quiet.match(note) is not None for note in every_note)
-        rest = [counted(n, what) for what, n in hidden.items() if n]
-        if rest or set(notes) != set(every_note):
-            say(f"more with --details: {', '.join(rest) or 'the notes in full'}")
+        if is_cut or {*notes[: len(texts)]} != {*every_note}:
+            say("more: --details")
 
 
 def _without_cautions(notes: Iterable[str]) -> tuple[str, ...]:

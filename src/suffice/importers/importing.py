@@ -22,7 +22,7 @@ from suffice.importers.judging import judge_notes, judging_note, second_judge_no
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
 from suffice.importers.own_alarms import NOT_READ, unread_note
 from suffice.importers.parted_run import PartedRun
-from suffice.importers.preview import Preview, means_table
+from suffice.importers.preview import Preview, rounds_table
 from suffice.importers.recognise import left_out
 from suffice.importers.settling import Source, is_small, read_of
 from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
@@ -92,7 +92,7 @@ class ImportSummary(Result):
         return any(item.name == "command_repeated" for item in self.columns)
 
     def tables(self) -> list[Table]:
-        """Return tables of the summary, the columns as read, one question, means by round, and counts of the columns' values."""
+        """Return tables of the summary, the columns as read, one question and the means by round, and counts of the columns' values."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         read = Table(
             title="What was read",
@@ -108,8 +108,8 @@ class ImportSummary(Result):
             ),
         )
         facts_shown = replace(facts_table(f"Imported to {self.path}", facts), notes=self.notes)
-        shown = [self.preview.table(), means_table(self.by_round, self.preview.judge)]
-        return [facts_shown, *([read] if self.readings else []), *shown, columns]
+        rounds = rounds_table(self.preview, self.by_round, details=True)
+        return [facts_shown, *([read] if self.readings else []), rounds, columns]
 
 
 def import_recording(

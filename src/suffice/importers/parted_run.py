@@ -20,7 +20,7 @@ from suffice.importers.columnar import embed_answers, join_golds, ordered_names,
 from suffice.importers.golds import GoldAnswers
 from suffice.importers.imported import ImportedRun
 from suffice.importers.names import RUNS, last_name
-from suffice.importers.preview import means_table
+from suffice.importers.preview import rounds_table
 from suffice.importers.reading import Reading
 from suffice.importers.round_columns import RoundColumns, columns_of
 from suffice.importers.runs import Run
@@ -194,7 +194,7 @@ class PartedRun:
             if MATCH in self._counts:
                 self._counts[MATCH] = replace(self._counts[MATCH], defined=reading.facts.known[MATCH])
         reading.facts.clusters = self.n_clusters
-        self.shown = (reading.preview.table(), means_table(reading.by_round(), reading.judge))
+        self.shown = (rounds_table(reading.preview, reading.by_round()),)
         return reading
 
     def write(self, out: Path, metadata: Mapping[str, Any]) -> tuple[ColumnCount, ...]:

@@ -18,12 +18,7 @@ _LONGEST = 80
 _LONGEST_IN_JSON = 2000
 _SCORED = (MATCH, "em", "f1")
 _KINDS = {"uncached_tokens": "input tokens"}
-
-USUAL = "; answers are compared by their words"
-"""The end of the title of a preview whose answers are compared as usual."""
-
-DIFFERENT = "different answers so far"
-"""The heading of the mean number of different answers that a question has up to a round."""
+_WORDS = {"em": "score (EM)", "f1": "score (F1)", MATCH: "right answers"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,31 +58,15 @@ class Preview:
     why: str
     judge: str = ""
 
-    def table(self) -> Table:
-        """Return the question as a table, with long texts cut."""
-        facts = [f"Question {cut(self.question_id)!r}", *([cut(self.question)] if self.question else [])]
-        facts.append(f"gold: {' | '.join(map(cut, self.golds[:3]))}" if self.golds else "no gold answer")
-        has_replies = any(item.reply is not None for item in self.rounds)
-        metrics = shown_metrics((name for item in self.rounds for name in item.metrics), self.judge)
-        kinds = [kind for kind in COST_KINDS if any(kind in item.costs for item in self.rounds)]
-        if not any(item.costs.get("cached_tokens", 0) for item in self.rounds):
-            kinds = [kind for kind in kinds if kind != "cached_tokens"]
-        columns = [Column("round", "d"), Column("answer"), *([Column("reply")] if has_replies else [])]
-        columns += [Column(title(name), ".2f") for name in metrics]
-        columns += [Column(_KINDS.get(kind, kind.replace("_", " ")), ".4g") for kind in kinds]
-        rows = [
-            (
-                item.round,
-                None if item.answer is None else cut(item.answer),
-                *([None if item.reply is None else cut(item.reply)] if has_replies else []),
-                *(item.metrics.get(name, math.nan) for name in metrics),
-                *(item.costs.get(kind, math.nan) for kind in kinds),
-            )
-            for item in self.rounds
-        ]
+    @property
+    def title(self) -> str:
+        """The question and its right answers, cut if they are long, and the normalizer if it is not the usual one."""
+        asked = "" if self.question in (None, self.question_id) else f": {cut(self.question)}"
+        question = f"Question {cut(self.question_id)!r}{asked}"
+        question += "" if question[-1] in ".?!" else "."
+        right = f"Right answer: {' | '.join(map(cut, self.golds[:3]))}" if self.golds else "No right answer is known"
         is_usual = self.normalizer == DEFAULT_NORMALIZER
-        compared = USUAL if is_usual else f"; answers are compared as {self.normalizer!r}, {self.why}"
-        return Table(title=f"{'; '.join(facts)}{compared}", columns=tuple(columns), rows=tuple(rows))
+        return f"{question} {right}{'' if is_usual else f' (answers are compared as {self.normalizer!r})'}"
 
 
 def preview_of(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str], normalizer: str, why: str) -> Preview:
@@ -119,47 +98,69 @@ def _round(row: Mapping[str, Any], metrics: Sequence[str]) -> PreviewRound:
     )
 
 
-def means_table(by_round: Sequence[RoundMeans], judge: str) -> Table:
-    """Return a line for each round: trajectories, share with an answer, scores, and different answers.
+def rounds_table(preview: Preview, by_round: Sequence[RoundMeans], *, details: bool = False) -> Table:
+    """Return a line for each round: the preview's question, and the means over all questions.
 
-    Of the metrics that compare with gold answers, it has the one that judges.  The share with an answer is left out where it is all, and
-    the number with a gold answer where it is all or none.
+    Of the metrics that compare with gold answers, it has the one that judges.  Without `details`, the tokens of a round are one
+    sum, and what is the same in all rounds is left out, as is the number of different answers.
     """
+    nothing = PreviewRound(round=0, answer=None, reply=None, metrics={}, costs={})
+    own = {item.round: item for item in preview.rounds}
+    rounds = [own.get(item.round, nothing) for item in by_round]
+    metrics = shown_metrics((name for item in rounds for name in item.metrics), preview.judge)
+    columns: dict[Column, list[Any]] = {Column("round", "d"): [item.round for item in by_round]}
+    columns[Column("answer")] = [None if item.answer is None else cut(item.answer) for item in rounds]
+    if any(item.reply is not None for item in rounds):
+        columns[Column("reply")] = [None if item.reply is None else cut(item.reply) for item in rounds]
+    for name in metrics:
+        column = Column("right", ".0f") if name == MATCH else Column(title(name), ".2f")
+        columns[column] = [item.metrics.get(name, math.nan) for item in rounds]
+    for name, means in _means(by_round, preview.judge).items():
+        columns[Column(f"{'' if name == MATCH else 'mean '}{title(name)}, %", ".1f", scale=100)] = means
+    if details or len({item.n for item in by_round}) > 1:
+        columns[Column("n", "d")] = [item.n for item in by_round]
+    if any(item.answered != 1 for item in by_round):
+        columns[Column("answered %", ".1f", scale=100)] = [item.answered for item in by_round]
+    if any(item.scored not in (0, item.n) for item in by_round):
+        columns[Column("scored", "d")] = [item.scored for item in by_round]
+    if details:
+        columns[Column("different answers so far", ".2f")] = [item.distinct for item in by_round]
+    columns |= _costs(rounds, details=details)
+    return Table(title=preview.title, columns=tuple(columns), rows=tuple(zip(*columns.values(), strict=True)))
+
+
+def _means(by_round: Sequence[RoundMeans], judge: str) -> dict[str, list[float]]:
+    """Return the means of each shown metric that is known, by round."""
     own = dict.fromkeys(name for item in by_round for name in item.scores)
-    scores = {
+    means = {
         name: [item.scores.get(name, math.nan) if name in own else getattr(item, name) for item in by_round]
         for name in ("em", "f1", MATCH, *own)
     }
-    known = {name: values for name, values in scores.items() if not all(map(math.isnan, values))}
-    shown = {name: known[name] for name in shown_metrics(known, judge)}
-    all_answer = all(item.answered == 1 for item in by_round)
-    are_some_scored = any(item.scored not in (0, item.n) for item in by_round)
-    return Table(
-        title="Means of each round",
-        columns=(
-            *(Column("round", "d"), Column("n", "d")),
-            *([] if all_answer else [Column("answered %", ".1f", scale=100)]),
-            *([Column("scored", "d")] if are_some_scored else []),
-            *(Column(title(name), ".1f", scale=100) for name in shown),
-            Column(DIFFERENT, ".2f"),
-        ),
-        rows=tuple(
-            (
-                *(item.round, item.n),
-                *([] if all_answer else [item.answered]),
-                *([item.scored] if are_some_scored else []),
-                *values,
-                item.distinct,
-            )
-            for item, *values in zip(by_round, *shown.values(), strict=True)
-        ),
-    )
+    known = [name for name, values in means.items() if not all(map(math.isnan, values))]
+    return {name: means[name] for name in shown_metrics(known, judge)}
+
+
+def _costs(rounds: Sequence[PreviewRound], *, details: bool) -> dict[Column, list[float]]:
+    """Return the known costs of rounds by column; the tokens of several kinds are one sum without `details`."""
+    kinds = [kind for kind in COST_KINDS if any(kind in item.costs for item in rounds)]
+    if not any(item.costs.get("cached_tokens", 0) for item in rounds):
+        kinds = [kind for kind in kinds if kind != "cached_tokens"]
+    tokens = [kind for kind in kinds if kind.endswith("tokens")]
+    if details or len(tokens) == 1:
+        groups = {_KINDS.get(kind, kind.replace("_", " ")): [kind] for kind in kinds}
+    else:
+        groups = {"tokens" if kind in tokens else kind: tokens if kind in tokens else [kind] for kind in kinds}
+    return {
+        Column(name, ",.0f" if name.endswith("tokens") else ".4g"): [
+            sum(item.costs.get(kind, math.nan) for kind in group) for item in rounds
+        ]
+        for name, group in groups.items()
+    }
 
 
 def title(metric: str) -> str:
-    """Return the heading of a metric's column."""
-    names = {"em": "score (EM)", "f1": "score (F1)", MATCH: "score (match)"}
-    return names.get(metric, metric)
+    """Return a metric in words."""
+    return _WORDS.get(metric, metric)
 
 
 def shown_metrics(names: Iterable[str], judge: str) -> list[str]:

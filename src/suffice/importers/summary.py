@@ -96,7 +96,7 @@ def match_of_row(row: Mapping[str, Any], normalizer: str) -> float:
 
 _WORDS = {
     "question_id": "id of the question",
-    "golds": "gold answers",
+    "golds": "right answer",
     "text": "reply",
     "uncached_tokens": "input tokens",
     "*": "costs",

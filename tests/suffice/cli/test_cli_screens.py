@@ -117,7 +117,7 @@ def test_output_fits_one_screen_and_details_print_the_rest(call, folder, screens
     whole = cli(*shlex.split(call), "--details").out
     for screen in screens[-1:]:
         assert missing(screen, whole) == []
-        assert bool(missing(screens[0], short.out)) == ("more with --details: " in short.out)
+        assert bool(missing(screens[0], short.out)) == ("\nmore: --details\n" in short.out)
     after = [line for line in lines if line.startswith("next: ")]
     if screens:
         assert after == [f"next: {screens[-1].then}"] if screens[-1].then else not after
@@ -141,7 +141,7 @@ def table(rows, *columns):
     return Table(title="T", columns=columns, rows=tuple(rows), notes=("first sentence. Second one.",))
 
 
-def test_long_tables_and_many_notes_fit_and_omissions_are_counted(capsys):
+def test_long_tables_and_many_notes_fit_and_the_rest_is_named(capsys):
     wide = table(
         ((f"rule {i}", 0.5, *(1e6 for _ in range(20))) for i in range(99)),
         Column("rule"),
@@ -154,9 +154,7 @@ def test_long_tables_and_many_notes_fit_and_omissions_are_counted(capsys):
     assert len(lines) <= 40
     assert max(map(len, lines)) <= 100
     assert any("of these 7 is unknown" in line for line in lines)
-    rest = next(line for line in lines if line.startswith("more with --details"))
-    assert re.fullmatch(r"more with --details: 1 table, 1 sentence, \d+ columns, \d+ rows, \d+ notes", rest)
-    assert lines[-1] == "next: suffice demo"
+    assert lines[-2:] == ["more: --details", "next: suffice demo"]
 
 
 def test_numbers_stay_on_one_line_and_long_texts_are_broken(capsys):
@@ -217,11 +215,51 @@ def test_a_first_decision_is_said_in_plain_words(tmp_path, monkeypatch):
     words = cli("import", "log.jsonl", "--yes").out + cli("decide", "log.parquet").out
     assert "answer repeats" in words
     assert "score (F1)" in words
-    header = next(line for line in words.splitlines() if line.startswith("loop "))
-    assert re.split(r"  +", header.strip()) == ["loop", "calls saved, %", "score (F1): change", "verdict"]
+    header = next(line for line in words.splitlines() if line.startswith("what you could do "))
+    assert re.split(r"  +", header.strip()) == ["what you could do", "calls saved, %", "score (F1): change", "verdict"]
     assert not [word for word in JARGON if word in words]
     assert re.search(r"\[[-+]", words) is None
     assert "answer_stable" in cli("decide", "log.parquet", "--details").out
+
+
+def test_the_first_screens_have_one_table_each_and_few_words(tmp_path, monkeypatch):
+    """A newcomer reads a sentence, then one table: question, round, answer, right answer, tokens, calls saved, change."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"question_id": f"q{q}", "question": f"Which city has number {q}?", "round": r, "gold_answer": f"City {q}"}
+        | {"answer": f"City {q}" if r > q % 5 else f"Town {q + 1}", "prompt_tokens": 300 + r, "completion_tokens": 20}
+        for q in range(90)
+        for r in (1, 2, 3)
+    ]
+    Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    screens = [cli("import", "log.jsonl").out, cli("decide", "log.parquet").out]
+    headers = [
+        ["round", "answer", "right", "right answers, %", "tokens"],
+        ["what you could do", "calls saved, %", "right answers: change", "verdict"],
+    ]
+    for shown, header in zip(screens, headers, strict=True):
+        assert len(shown.strip().split("\n\n")) == 2, "an empty line ends a table"
+        assert header in [re.split(r"  +", line.strip()) for line in shown.splitlines()]
+        assert shown.partition("\n\n")[2].startswith("more: --details\n")
+        words = {*re.findall(r"[a-z_0-9]+", shown)}
+        assert not words & {*JARGON, "cap", "judge", "loop", "now", "proved", "note"}
+    assert "gold_answer as right answer, prompt_tokens and completion_tokens as tokens" in " ".join(screens[0].split())
+    assert "(answers are compared as 'number')" in screens[0]
+    whole = cli("import", "log.jsonl", "--yes", "--details").out
+    for name in ("input tokens", "output tokens", "different answers so far", "What was read", "usual name"):
+        assert name in whole
+        assert name not in screens[0]
+    assert "questions judge, " in cli("decide", "log.parquet", "--details").out
+
+
+def test_a_decision_that_few_questions_judge_says_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    drafts = bundled_recording("self_refine_gpt4")
+    write_recording("drafts.parquet", drafts.table, drafts.metadata)
+    call = ("decide", "drafts.parquet", "--metric", "target_sentiment", "--set", "leave-out-failed=true")
+    assert "questions judge" not in cli(*call).out
+    few = cli(*call, "--set", "tune-share=0.8", "-o", "few.json").words
+    assert re.search(r"(\d+) questions judge, (\d+) others chose what to try", few)
 
 
 def test_a_cut_table_says_how_many_rounds_are_left(tmp_path, monkeypatch):
@@ -235,14 +273,13 @@ def test_a_cut_table_says_how_many_rounds_are_left(tmp_path, monkeypatch):
             "answer": "Oslo" if r > q % 12 else f"Rome {r}",
         }
         for q in range(60)
-        for r in range(1, 13)
+        for r in range(1, 49)
     ]
     Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shown = cli("import", "log.jsonl", "--yes").out
-    for table in re.split(r"\n(?=Question |Means |note: )", shown)[1:3]:
-        n_shown, left = len(re.findall(r"(?m)^ +\d+  ", table)), re.search(r"(?m)^\.\.\. (\d+) more rounds?$", table)
-        assert left is not None
-        assert n_shown + int(left[1]) == 12
+    n_shown, left = len(re.findall(r"(?m)^ +\d+  ", shown)), re.search(r"(?m)^\.\.\. (\d+) more rounds?$", shown)
+    assert left is not None
+    assert n_shown + int(left[1]) == 48
     assert "more round" not in cli("import", "log.jsonl", "--details").out
 
 

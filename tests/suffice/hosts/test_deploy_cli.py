@@ -35,7 +35,7 @@ def folder(decisions, tmp_path, monkeypatch):
 
 def test_printed_lines_for_an_own_loop_stop_as_decided(folder):
     done = cli("deploy", "do.json", code=0)
-    assert done.out.startswith("Lower the cap from 5 to 2")
+    assert done.out.startswith("Allow at most 2 rounds instead of 5")
     assert "policy written to policy.json" in done.out
     assert own_lines(Policy.load(folder / "policy.json"), "policy.json") in done.out
     drafts = []

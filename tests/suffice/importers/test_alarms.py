@@ -394,12 +394,9 @@ def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     shown = cli(
         "import", source, "-o", tmp_path / "r.parquet", "--yes", "--column", "answer=answer", "--column", "text=output"
     )
-    for text in ("'q1'", "gold: Lima", "more characters", "Means of each round"):
+    for text in ("'q1'", "Right answer: Lima", "more characters", "score (F1)"):
         assert text in shown.words
-    assert "by their words" not in shown.words
-    assert (
-        "answers are compared by their words" in cli("import", source, "-o", tmp_path / "r.parquet", "--details").words
-    )
+    assert "are compared" not in shown.words
 
 
 def test_a_line_for_each_round_counts_answers_and_distinct_ones(tmp_path):
@@ -413,15 +410,16 @@ def test_a_line_for_each_round_counts_answers_and_distinct_ones(tmp_path):
     assert [line.answered for line in lines] == [0.75, 1.0, 1.0]
     assert [line.distinct for line in lines] == [0.75, 1.25, 1.75]
     assert [line.scores for line in lines] == [{"score": r / 4} for r in (1, 2, 3)]
-    (means,) = [table for table in imported(source).tables() if table.title.startswith("Means")]
-    assert [column.name for column in means.columns][-2:] == ["score", "different answers so far"]
+    (means,) = [table for table in imported(source).tables() if table.columns[0].name == "round"]
+    names = ["score", "mean score (F1), %", "mean score, %", "n", "answered %", "different answers so far"]
+    assert [column.name for column in means.columns][3:] == names
 
 
 def test_without_gold_answers_the_first_question_is_shown(tmp_path):
     source = log(tmp_path / "log.jsonl", answer=lambda q, r: CITIES[q % 5], gold=None, question=None, rounds=2)
     summary = imported(source)
     assert (summary.preview.question_id, summary.preview.golds) == ("q0", ())
-    assert "no gold answer" in summary.preview.table().title
+    assert "No right answer is known" in summary.preview.title
     assert "preview" in summary.to_dict()
 
 

@@ -199,7 +199,7 @@ def test_two_models_are_refused_and_the_chosen_one_is_judged(tmp_path):
         assert cli(*words, "--where", "model=C").code == 2
         assert "COLUMN=VALUE" in cli(*words, "--where", "model").error
     decided = cli(*commands["decide"], "--where", "model=B")
-    assert "Lower the cap from 2 to 1" in decided.words
+    assert "Allow at most 1 round instead of 2" in decided.words
     other = cli(*commands["decide"], "--where", "model=A")
     assert "other questions" in other.error
     lossy = cli("decide", both, "-o", tmp_path / "a.json", "--where", "model=A", "--json")

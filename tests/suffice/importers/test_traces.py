@@ -264,7 +264,7 @@ def test_three_commands_lead_from_traces_to_a_decision(tmp_path, monkeypatch):
     shown = cli("import", TRACES / "inspect_rounds.eval").words
     assert "inspect_rounds.parquet: 24 questions, 4 rounds each" in shown
     assert "suffice decide inspect_rounds.parquet" in shown
-    assert "now: cap 4" in cli("decide", "inspect_rounds.parquet").words
+    assert "keep 4 rounds" in cli("decide", "inspect_rounds.parquet").words
 
 
 def test_a_trace_is_explained_span_by_span(tmp_path, monkeypatch):

@@ -26,9 +26,9 @@ def folder(tmp_path, monkeypatch):
 
 def test_the_sentence_comes_first_and_the_decision_is_written(folder):
     done = cli("decide", "waste.parquet", "--metric", "quality", code=0)
-    assert done.out.startswith("Lower the cap from 5 to 2: it saves 60 % of the calls")
+    assert done.out.startswith("Allow at most 2 rounds instead of 5: it saves 60 % of the calls")
     assert len(done.out.splitlines()) <= 25
-    assert "\ncap 4 " in done.out
+    assert "\nat most 4 rounds " in done.out
     assert "fixed_k" not in done.out
     assert Advice.load(folder / "decision.json").verdict == "do it"
     assert "next: suffice deploy decision.json" in done.out

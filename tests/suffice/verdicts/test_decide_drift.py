@@ -132,7 +132,9 @@ def test_the_command_says_to_go_back_and_to_decide_anew(tmp_path):
     decision = tmp_path / "decision.json"
     assert cli("decide", paths[0], "--metric", "quality", "-o", decision).code == 0
     shown = cli("decide", paths[1], "--continue", decision, "-o", decision, code=0)
-    assert shown.words.startswith("Go back to what you had: a cap of 2, proved earlier to lose less than 2 points")
+    assert shown.words.startswith(
+        "Go back to what you had: a limit of 2 rounds, proved earlier to lose less than 2 points"
+    )
     assert "next: suffice decide FRESH.parquet -o OTHER.json" in shown.out
     assert "taken back" in shown.words
 

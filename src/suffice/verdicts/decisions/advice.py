@@ -239,8 +239,7 @@ class Advice(Result):
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if trial.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
-        n_others = len(trial.tune.ids) if trial.tuned is None else trial.tuned
-        others = f", {n_others:,} others fitted the candidates" if n_others else ""
+        others = f", {trial.n_tune:,} others fitted the candidates" if trial.n_tune else ""
         heading = f"{title}: {counted(trial.totals.n, 'question')} judge{others}"
         table = Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
         if trial.labels is None:

@@ -142,6 +142,11 @@ class Trial:
         )
 
     @property
+    def n_tune(self) -> int:
+        """Number of questions that fixed the candidates and their sequence."""
+        return len(self.tune.ids) if self.tuned is None else self.tuned
+
+    @property
     def bound(self) -> float:
         """The mean loss that a true loss of `max_loss` shows: less than that where some labels are wrong."""
         return self.below.bound

@@ -55,12 +55,15 @@ def pytest_collection_modifyitems(items):
 
     Where `SUFFICE_TEST_ORDER` is a seed: shuffle files, and the tests of each; the same in every worker.
     """
-    makers, waiting, keys = {}, set(), {}
+    makers, waiting, keys, commanding = {}, set(), {}, {}
     slow = frozenset(LISTED.read_text("utf-8").split())
     for item in items:
-        if function_of(item.nodeid) in slow:
+        function = function_of(item.nodeid)
+        if function in slow:
             item.add_marker("slow")
-        if "browser" in getattr(item, "fixturenames", ()) or _runs_a_command(item):
+        if function not in commanding:
+            commanding[function] = "browser" in getattr(item, "fixturenames", ()) or _runs_a_command(item)
+        if commanding[function]:
             item.add_marker("whole")
         for name in {*shared.__all__}.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("whole")

@@ -111,8 +111,9 @@ class Screen:
         is_cut = len(self.tables) > self.shown or len(self.sentences) > 1
         for place, whole in enumerate(self.tables[: self.shown], start=1):
             most = max(room - least, room // 2) // (min(self.shown, len(self.tables)) - place + 1)
-            table = _fitted(whole, self.aside, width, most)
-            room -= _print(table, width, n_left=len(whole.rows) - len(table.rows))
+            table, height = _fitted(whole, self.aside, width, most)
+            _print(table, width, n_left=len(whole.rows) - len(table.rows))
+            room -= height
             is_cut = is_cut or table != whole
         while texts and sum(map(len, texts)) > room:
             texts.pop()
@@ -143,17 +144,20 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
     return [line.replace(_NO_BREAK, " ") for text in texts for line in wrapped(parts.sub(joined, text))]
 
 
-def _fitted(whole: Table, aside: Collection[str], width: int, lines: int) -> Table:
-    """Drop the columns `aside` of a table, then its last columns until it fits the width, and its last rows until it fits the lines."""
+def _fitted(whole: Table, aside: Collection[str], width: int, lines: int) -> tuple[Table, int]:
+    """Drop the columns `aside` of a table, then its last columns until it fits the width, and its last rows until it fits the lines.
+
+    Also return its height, which takes as long to compute as to print it.
+    """
     places = [place for place, column in enumerate(whole.columns) if column.name not in aside]
     table = whole.with_columns(places)
     while len(places) > 1 and not fits(table, width):
         places.pop()
         table = whole.with_columns(places)
     table = replace(table, rows=table.rows[:lines])
-    while len(table.rows) > 1 and (over := _height(table, width) - lines) > 0:
+    while (over := (height := _height(table, width)) - lines) > 0 and len(table.rows) > 1:
         table = replace(table, rows=table.rows[: -max(1, over // 4)])
-    return table
+    return table, height
 
 
 def _height(table: Table, width: int) -> int:
@@ -162,14 +166,13 @@ def _height(table: Table, width: int) -> int:
     return len(_wrapped([table.title], width)) + len(lines) + 1
 
 
-def _print(table: Table, width: int, *, n_left: int = 0) -> int:
-    """Print a table, and the number of rows that are left out instead of an empty line; return the number of lines."""
+def _print(table: Table, width: int, *, n_left: int = 0) -> None:
+    """Print a table, and the number of rows that are left out instead of an empty line."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)
     more = f"... {counted(n_left, 'more round' if table.columns[0].name == 'round' else 'more row')}"
     say(more if n_left else "")
-    return _height(table, width)
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:

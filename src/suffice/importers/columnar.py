@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from suffice.importers.summary import ColumnCount, is_counted
 from suffice.importers.trajectories import score
 from suffice.policy.embedding import Embedder
 from suffice.policy.metrics import METRICS
-from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
+from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask, Round
 from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS, Signal, clean_column, compute_signals
 from suffice.recordings.schema import (
     ASSUMED_END,
@@ -34,6 +35,8 @@ _FIRST = (
 """The columns of a recording that come before its numbers."""
 
 _KINDS = ("metric", "signal", "cost")
+_REMEMBERED = 10_000
+"""Rounds that are kept for the signals that read the same fields of them, and for the next round."""
 
 
 def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
@@ -91,7 +94,8 @@ def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> tuple[
         texts: Columns of the source that contain text elsewhere, even if all values here are numbers.
     """
     score_rounds(columns)
-    signals = {name: _signal_column(columns, name) for name in _signal_names(columns)}
+    round_at = lru_cache(_REMEMBERED)(columns.round_at)
+    signals = {name: _signal_column(columns, name, round_at) for name in _signal_names(columns)}
     named: dict[str, Any] = {**_said(columns), **columns.metrics, **signals, **_costs(columns)}
     named |= {
         name if name not in named else f"imported_{name}": columns.each_round(values)
@@ -189,12 +193,12 @@ def _is_computed(signal: Signal) -> bool:
     return signal.compute is not None and not signal.fitted
 
 
-def _signal_column(columns: RoundColumns, name: str) -> Floats:
+def _signal_column(columns: RoundColumns, name: str, round_at: Callable[..., Round]) -> Floats:
     """Return a signal: measured values in its range, and computed ones in the rounds that have none."""
     signal, measured = SIGNALS.get(name), columns.was_measured(name)
     values = columns.signals.get(name, np.full(len(columns), math.nan))
     if signal is not None and _is_computed(signal) and not measured.all():
-        values = np.where(measured, values, _computed(columns, signal, ~measured))
+        values = np.where(measured, values, _computed(columns, signal, ~measured, round_at))
     return clean_column(name, values, index=columns.index)
 
 
@@ -205,7 +209,7 @@ def _exists(columns: RoundColumns, signal: Signal) -> Mask:
     return result
 
 
-def _computed(columns: RoundColumns, signal: Signal, wanted: Mask) -> Floats:
+def _computed(columns: RoundColumns, signal: Signal, wanted: Mask, round_at: Callable[..., Round]) -> Floats:
     """Compute a signal in the wanted rounds, once for rounds that are known to have the same value."""
     place, result = columns.place, np.full(len(columns), math.nan)
     rows = np.flatnonzero(wanted & _exists(columns, signal))
@@ -214,7 +218,7 @@ def _computed(columns: RoundColumns, signal: Signal, wanted: Mask) -> Floats:
     values = []
     for i in rows[first].tolist():
         back = min(signal.lookback, int(place[i])) if signal.reads else int(place[i])
-        rounds = [columns.round_at(j, signal.reads) for j in range(i - back, i + 1)]
+        rounds = [round_at(j, signal.reads) for j in range(i - back, i + 1)]
         values.append(compute_signals(rounds, [signal.name], state={})[signal.name])
     result[rows] = np.array(values, dtype=np.float64)[inverse.reshape(-1)]
     return result

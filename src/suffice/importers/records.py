@@ -87,7 +87,7 @@ class Record:
 
 def column_names(records: Iterable[Record]) -> list[str]:
     """Return the columns of records or rows, in the order in which they first appear."""
-    return [*dict.fromkeys(name for item in records for name in item.values)]
+    return [*dict.fromkeys(chain.from_iterable(item.values for item in records))]
 
 
 def places_of(keys: Iterable[_Key]) -> dict[_Key, list[int]]:

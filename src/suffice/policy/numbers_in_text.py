@@ -85,14 +85,18 @@ def _value(match: re.Match[str]) -> Fraction | None:
     digits = match["digits"].rstrip(".")
     if not _VALID.fullmatch(digits) or max(len(digits), len(match["bottom"] or "")) > LONGEST:
         return None
-    value = Fraction(digits.replace(",", "")) * Fraction(10) ** int((match["power"] or "e0")[1:])
-    value *= Fraction(10) ** int(match["ten"] or 0) * _SCALES.get((match["scale"] or "").lower(), 1)
-    value *= _SHORT.get((match["short"] or "").lower(), 1)
+    plain = digits.replace(",", "")
+    value = Fraction(int(plain) if plain.isdecimal() else plain)
+    exponent = int((match["power"] or "e0")[1:]) + int(match["ten"] or 0)
+    scale = _SCALES.get((match["scale"] or "").lower(), 1) * _SHORT.get((match["short"] or "").lower(), 1)
+    if exponent or scale != 1:  # most numbers have neither, and fractions multiply slowly
+        value *= Fraction(10) ** exponent * scale
     if match["bottom"]:
         if not int(match["bottom"]):
             return None
         value /= int(match["bottom"])
-    value += int(match["whole"] or 0)
+    if match["whole"]:
+        value += int(match["whole"])
     signs = ((match["sign"] or "") + (match["inner"] or "")).count("-")
     return -value if signs % 2 else value
 

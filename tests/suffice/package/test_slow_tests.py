@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def measure(tmp_path, monkeypatch):
+def measure(no_collecting, tmp_path, monkeypatch):
     """Return a function that measures tests in a folder of their own."""
     monkeypatch.setattr(slow_tests, "LISTED", tmp_path / "slow.txt")
 

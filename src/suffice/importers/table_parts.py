@@ -22,6 +22,7 @@ from suffice.importers.grid import Grid, cell_text, whole_number
 from suffice.importers.ids import plain_id, plain_text
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.numbering import with_ids
+from suffice.importers.parallel_files import refuse_other_files
 from suffice.importers.recognise import data_files, head_of, in_one_piece
 from suffice.importers.records import Record
 from suffice.importers.repeated_rounds import without_copies
@@ -29,7 +30,7 @@ from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import RunColumns, tell_apart
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import ColumnMap
-from suffice.importers.table_source import TableOptions, TableSource, refuse_other_files
+from suffice.importers.table_source import TableOptions, TableSource
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.seen import one_name_per_text
 

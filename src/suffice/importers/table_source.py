@@ -29,6 +29,7 @@ from suffice.importers.names import last_name
 from suffice.importers.numbering import in_order, lowest_round, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
 from suffice.importers.others_scores import with_scores_of_dropped
+from suffice.importers.parallel_files import refuse_other_files
 from suffice.importers.parsed_columns import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, column_names, records_of
@@ -249,9 +250,8 @@ class TableSource(ABC):
             used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
             if "answer" in plan.columns and not order:
                 refuse_models_in_turn(table, self._key, {*columns.values(), *self._options.where})
-                if not ordered_files([*dict.fromkeys(row.file for row in table.rows)])[
-                    0
-                ]:  # else a failed call is that of its file
+                head, _ = ordered_files([*dict.fromkeys(row.file for row in table.rows)])
+                if not head:  # else a failed call is that of its file
                     refuse_failed_calls(table, plan.columns["answer"], [*used])
                 refuse_first_speakers(table, [*map(str, table.column(self._key))], used)
             numbers = [theirs for ours, theirs in plan.columns.items() if is_cost(ours) or ours in SIGNALS]
@@ -261,10 +261,10 @@ class TableSource(ABC):
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
         is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
         if not (is_said or self._order is None or self._order.head or self._order.is_counted):
-            table, plan = TableColumns(self.shape.rows), self.plan
-            key = self._key if self._key in table.names else plan.columns.get("question", self._key)
-            ids = {} if "question_id" in self._options.columns else id_choices(table, plan)
-            refuse_passes(blocks, n_rows, key, ids, compound_choices(table, plan.columns.values(), self._key))
+            table, own = TableColumns(self.shape.rows), self.plan.columns
+            key = self._key if self._key in table.names else own.get("question", self._key)
+            ids = {} if "question_id" in self._options.columns else id_choices(table, self.plan)
+            refuse_passes(blocks, n_rows, key, ids, compound_choices(table, own.values(), self._key))
 
     def _blocks(self, rows: Sequence[Record]) -> Iterator[Any]:
         """Yield the question and run of each group of consecutive rows."""
@@ -396,16 +396,6 @@ class WholeTable(TableSource):
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
         """Return the cluster of each question."""
         return one_name_per_text(names, texts)
-
-
-def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
-    """Raise if a file of a folder lacks the fields that contain the rounds in other files."""
-    without = sorted(files - with_rounds)
-    if without and len(files) > 1:
-        raise SchemaError(
-            f"{path}: {how}, and the file {without[0]!r} has no such rounds. The files of a folder are one run: put files of "
-            "another form into a folder of their own, or import them one by one"
-        )
 
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableOptions) -> Grid:

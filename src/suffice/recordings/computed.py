@@ -8,7 +8,7 @@ raises an error.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +17,7 @@ import numpy as np
 from suffice.errors import UnknownSignalError
 from suffice.policy.rounds import ABSENT_COSTS, Cost, Floats, Round
 from suffice.policy.signals import SIGNALS, compute_signals
-from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind, cost_column
+from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _TEXTS = ("answer", "text", "finish_reason", "feedback", "thinking", *REPLY_COLUMNS)
 _RECORDED = frozenset({"index", "signals", "costs", EMBEDDING, *_TEXTS})
 _NEVER_RECORDED = tuple(item.name for item in fields(Round) if item.name not in _RECORDED)
+_NO_COST = Cost()
 
 
 def is_computed(name: str) -> bool:
@@ -109,7 +110,12 @@ def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[R
     texts = {name: recording.objects(name) for name in _TEXTS if name in columns}
     vectors = recording.objects(EMBEDDING) if EMBEDDING in columns else None
     signals = {name: recording.column(name) for name in recording.names("signal") if _is_measured(name)}
-    costs = {name: recording.column(name) for name in recording.names("cost")}
+    costs: dict[str, dict[str, Floats]] = {}
+    for name in recording.names("cost"):
+        component, _, kind = name.removeprefix("cost.").rpartition(".")
+        kinds = costs.setdefault(component, {})
+        if kind in ABSENT_COSTS:
+            kinds[kind] = recording.column(name)
     never = dict.fromkeys(_NEVER_RECORDED, absent)
     for q, length in enumerate(recording.seen.sum(axis=1).tolist()):
         rounds: list[Round] = []
@@ -121,7 +127,7 @@ def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[R
                 _RecordedRound(
                     index=int(recording.index[i]),
                     signals={name: float(v[q, i]) for name, v in signals.items() if not math.isnan(v[q, i])},
-                    costs=_costs({name: float(values[q, i]) for name, values in costs.items()}),
+                    costs=_costs(costs, (q, i)),
                     embedding=vector if vector is None or vector is absent else np.array(vector, dtype=np.float32),
                     **own,
                     **never,
@@ -135,16 +141,14 @@ def _is_measured(name: str) -> bool:
     return name not in SIGNALS or SIGNALS[name].compute is None
 
 
-def _costs(values: dict[str, float]) -> dict[str, Cost]:
+def _costs(columns: Mapping[str, Mapping[str, Floats]], place: tuple[int, int]) -> dict[str, Cost]:
     """Return the costs of a round by component, without the components that were not called."""
-    components = dict.fromkeys(name.removeprefix("cost.").rpartition(".")[0] for name in values)
-    costs = {
-        component: Cost(
-            **{kind: values.get(cost_column(component, kind), value) for kind, value in ABSENT_COSTS.items()}
-        )
-        for component in components
-    }
-    return {component: cost for component, cost in costs.items() if cost != Cost()}
+    costs = {}
+    for component, kinds in columns.items():
+        cost = Cost(**ABSENT_COSTS | {kind: float(values[place]) for kind, values in kinds.items()})
+        if cost != _NO_COST:
+            costs[component] = cost
+    return costs
 
 
 def _refusal(name: str, absent: _Absent) -> UnknownSignalError:

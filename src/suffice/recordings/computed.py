@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from suffice.recordings.recorded_columns import RecordedColumns
 
 _TEXTS = ("answer", "text", "finish_reason", "feedback", "thinking", *REPLY_COLUMNS)
-_RECORDED = frozenset({"index", "signals", "costs", EMBEDDING, *_TEXTS})
-_NEVER_RECORDED = tuple(item.name for item in fields(Round) if item.name not in _RECORDED)
+_FIELDS = frozenset(item.name for item in fields(Round))
 _NO_COST = Cost()
 
 
@@ -83,7 +82,7 @@ class _UnrecordedError(Exception):
 
 
 class _Absent:
-    """A placeholder for parts of a round that were not recorded; it notes the parts that are read."""
+    """A note of the parts of a round that were not recorded, and were read."""
 
     def __init__(self) -> None:
         self.read: set[str] = set()
@@ -94,18 +93,21 @@ class _Absent:
 
 
 class _RecordedRound(Round):
-    """A round of a recording; reading a part that was not recorded raises."""
+    """A round of a recording, with the recorded parts alone; reading another raises."""
 
-    __slots__ = ()
+    __slots__ = ("_absent",)
 
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if isinstance(value, _Absent):
-            value.refuse(name)
-        return value
+    def __init__(self, absent: _Absent, **parts: Any) -> None:
+        for name, value in {**parts, "_absent": absent}.items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _FIELDS:  # one without a value: Python asks for it here
+            self._absent.refuse(name)
+        raise AttributeError(name)
 
 
-def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[Round]]:
+def _recorded_rounds(recording: RecordedColumns, absent: _Absent) -> Iterator[list[Round]]:
     columns = recording.table.column_names
     texts = {name: recording.objects(name) for name in _TEXTS if name in columns}
     vectors = recording.objects(EMBEDDING) if EMBEDDING in columns else None
@@ -116,21 +118,22 @@ def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[R
         kinds = costs.setdefault(component, {})
         if kind in ABSENT_COSTS:
             kinds[kind] = recording.column(name)
-    never = dict.fromkeys(_NEVER_RECORDED, absent)
     for q, length in enumerate(recording.seen.sum(axis=1).tolist()):
         rounds: list[Round] = []
         for i in range(length):
-            own = {name: texts[name][q, i] if name in texts else absent for name in _TEXTS}
-            own["text"] = absent if own["text"] is None else own["text"]
-            vector = absent if vectors is None else vectors[q, i]
+            own = {name: values[q, i] for name, values in texts.items()}
+            if own.get("text", "") is None:
+                del own["text"]
+            if vectors is not None:
+                vector = vectors[q, i]
+                own[EMBEDDING] = None if vector is None else np.array(vector, dtype=np.float32)
             rounds.append(
                 _RecordedRound(
+                    absent,
                     index=int(recording.index[i]),
                     signals={name: float(v[q, i]) for name, v in signals.items() if not math.isnan(v[q, i])},
                     costs=_costs(costs, (q, i)),
-                    embedding=vector if vector is None or vector is absent else np.array(vector, dtype=np.float32),
                     **own,
-                    **never,
                 )
             )
         yield rounds

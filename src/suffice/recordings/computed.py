@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def compute_column(recording: RecordedColumns, name: str) -> Floats:
     Raises:
         UnknownSignalError: The function reads a part of a round that the recording does not have.
     """
-    absent = _Absent()
+    absent: set[str] = set()
     column = np.full(recording.seen.shape, np.nan)
     for q, rounds in enumerate(_recorded_rounds(recording, absent)):
         try:
@@ -72,7 +72,7 @@ def compute_column(recording: RecordedColumns, name: str) -> Floats:
             ]
         except _UnrecordedError:
             raise _refusal(name, absent) from None
-        if absent.read:  # the function caught the exception itself, so its value is not to be trusted
+        if absent:  # the function caught the exception itself, so its value is not to be trusted
             raise _refusal(name, absent)
     return column
 
@@ -81,33 +81,23 @@ class _UnrecordedError(Exception):
     """A signal reads a part of a round that was not recorded."""
 
 
-class _Absent:
-    """A note of the parts of a round that were not recorded, and were read."""
-
-    def __init__(self) -> None:
-        self.read: set[str] = set()
-
-    def refuse(self, name: str) -> NoReturn:
-        self.read.add(name)
-        raise _UnrecordedError(name)
-
-
 class _RecordedRound(Round):
     """A round of a recording, with the recorded parts alone; reading another raises."""
 
     __slots__ = ("_absent",)
 
-    def __init__(self, absent: _Absent, **parts: Any) -> None:
+    def __init__(self, absent: set[str], **parts: Any) -> None:
         for name, value in {**parts, "_absent": absent}.items():
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _FIELDS:  # one without a value: Python asks for it here
-            self._absent.refuse(name)
-        raise AttributeError(name)
+        if name not in _FIELDS:
+            raise AttributeError(name)
+        self._absent.add(name)  # a field without a value: Python asks for it here
+        raise _UnrecordedError(name)
 
 
-def _recorded_rounds(recording: RecordedColumns, absent: _Absent) -> Iterator[list[Round]]:
+def _recorded_rounds(recording: RecordedColumns, absent: set[str]) -> Iterator[list[Round]]:
     columns = recording.table.column_names
     texts = {name: recording.objects(name) for name in _TEXTS if name in columns}
     vectors = recording.objects(EMBEDDING) if EMBEDDING in columns else None
@@ -125,8 +115,7 @@ def _recorded_rounds(recording: RecordedColumns, absent: _Absent) -> Iterator[li
             if own.get("text", "") is None:
                 del own["text"]
             if vectors is not None:
-                vector = vectors[q, i]
-                own[EMBEDDING] = None if vector is None else np.array(vector, dtype=np.float32)
+                own[EMBEDDING] = None if vectors[q, i] is None else np.array(vectors[q, i], dtype=np.float32)
             rounds.append(
                 _RecordedRound(
                     absent,
@@ -146,21 +135,20 @@ def _is_measured(name: str) -> bool:
 
 def _costs(columns: Mapping[str, Mapping[str, Floats]], place: tuple[int, int]) -> dict[str, Cost]:
     """Return the costs of a round by component, without the components that were not called."""
-    costs = {}
-    for component, kinds in columns.items():
-        cost = Cost(**ABSENT_COSTS | {kind: float(values[place]) for kind, values in kinds.items()})
-        if cost != _NO_COST:
-            costs[component] = cost
-    return costs
+    costs = {
+        component: Cost(**ABSENT_COSTS | {kind: float(values[place]) for kind, values in kinds.items()})
+        for component, kinds in columns.items()
+    }
+    return {component: cost for component, cost in costs.items() if cost != _NO_COST}
 
 
-def _refusal(name: str, absent: _Absent) -> UnknownSignalError:
+def _refusal(name: str, absent: set[str]) -> UnknownSignalError:
     remedy = (
         "record or import the replies with their whole texts"
         if SIGNALS[name].on_demand
         else "record again with the signal registered (`suffice --extension FILE record`)"
     )
     return UnknownSignalError(
-        f"the signal {name!r} reads {', '.join(sorted(absent.read))} of a round, which this recording does not have, so it "
+        f"the signal {name!r} reads {', '.join(sorted(absent))} of a round, which this recording does not have, so it "
         f"cannot be computed afterwards: {remedy}, or use a policy without it"
     )

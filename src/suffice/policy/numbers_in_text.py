@@ -85,8 +85,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
     digits = match["digits"].rstrip(".")
     if not _VALID.fullmatch(digits) or max(len(digits), len(match["bottom"] or "")) > LONGEST:
         return None
-    plain = digits.replace(",", "")
-    value = Fraction(int(plain) if plain.isdecimal() else plain)
+    value = Fraction(digits.replace(",", ""))
     exponent = int((match["power"] or "e0")[1:]) + int(match["ten"] or 0)
     scale = _SCALES.get((match["scale"] or "").lower(), 1) * _SHORT.get((match["short"] or "").lower(), 1)
     if exponent or scale != 1:  # most numbers have neither, and fractions multiply slowly
@@ -95,8 +94,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
         if not int(match["bottom"]):
             return None
         value /= int(match["bottom"])
-    if match["whole"]:
-        value += int(match["whole"])
+    value += int(match["whole"] or 0)
     signs = ((match["sign"] or "") + (match["inner"] or "")).count("-")
     return -value if signs % 2 else value
 

@@ -8,16 +8,16 @@ raises an error.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from suffice.errors import UnknownSignalError
 from suffice.policy.rounds import ABSENT_COSTS, Cost, Floats, Round
 from suffice.policy.signals import SIGNALS, compute_signals
-from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind, cost_column
+from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from suffice.recordings.recorded_columns import RecordedColumns
 
 _TEXTS = ("answer", "text", "finish_reason", "feedback", "thinking", *REPLY_COLUMNS)
-_RECORDED = frozenset({"index", "signals", "costs", EMBEDDING, *_TEXTS})
-_NEVER_RECORDED = tuple(item.name for item in fields(Round) if item.name not in _RECORDED)
+_FIELDS = frozenset(item.name for item in fields(Round))
+_NO_COST = Cost()
 
 
 def is_computed(name: str) -> bool:
@@ -63,7 +63,7 @@ def compute_column(recording: RecordedColumns, name: str) -> Floats:
     Raises:
         UnknownSignalError: The function reads a part of a round that the recording does not have.
     """
-    absent = _Absent()
+    absent: set[str] = set()
     column = np.full(recording.seen.shape, np.nan)
     for q, rounds in enumerate(_recorded_rounds(recording, absent)):
         try:
@@ -72,7 +72,7 @@ def compute_column(recording: RecordedColumns, name: str) -> Floats:
             ]
         except _UnrecordedError:
             raise _refusal(name, absent) from None
-        if absent.read:  # the function caught the exception itself, so its value is not to be trusted
+        if absent:  # the function caught the exception itself, so its value is not to be trusted
             raise _refusal(name, absent)
     return column
 
@@ -81,50 +81,48 @@ class _UnrecordedError(Exception):
     """A signal reads a part of a round that was not recorded."""
 
 
-class _Absent:
-    """A placeholder for parts of a round that were not recorded; it notes the parts that are read."""
+class _RecordedRound(Round):
+    """A round of a recording, with the recorded parts alone; reading another raises."""
 
-    def __init__(self) -> None:
-        self.read: set[str] = set()
+    __slots__ = ("_absent",)
 
-    def refuse(self, name: str) -> NoReturn:
-        self.read.add(name)
+    def __init__(self, absent: set[str], **parts: Any) -> None:
+        for name, value in {**parts, "_absent": absent}.items():
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _FIELDS:
+            raise AttributeError(name)
+        self._absent.add(name)  # a field without a value: Python asks for it here
         raise _UnrecordedError(name)
 
 
-class _RecordedRound(Round):
-    """A round of a recording; reading a part that was not recorded raises."""
-
-    __slots__ = ()
-
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__(name)
-        if isinstance(value, _Absent):
-            value.refuse(name)
-        return value
-
-
-def _recorded_rounds(recording: RecordedColumns, absent: Any) -> Iterator[list[Round]]:
+def _recorded_rounds(recording: RecordedColumns, absent: set[str]) -> Iterator[list[Round]]:
     columns = recording.table.column_names
     texts = {name: recording.objects(name) for name in _TEXTS if name in columns}
     vectors = recording.objects(EMBEDDING) if EMBEDDING in columns else None
     signals = {name: recording.column(name) for name in recording.names("signal") if _is_measured(name)}
-    costs = {name: recording.column(name) for name in recording.names("cost")}
-    never = dict.fromkeys(_NEVER_RECORDED, absent)
+    costs: dict[str, dict[str, Floats]] = {}
+    for name in recording.names("cost"):
+        component, _, kind = name.removeprefix("cost.").rpartition(".")
+        kinds = costs.setdefault(component, {})
+        if kind in ABSENT_COSTS:
+            kinds[kind] = recording.column(name)
     for q, length in enumerate(recording.seen.sum(axis=1).tolist()):
         rounds: list[Round] = []
         for i in range(length):
-            own = {name: texts[name][q, i] if name in texts else absent for name in _TEXTS}
-            own["text"] = absent if own["text"] is None else own["text"]
-            vector = absent if vectors is None else vectors[q, i]
+            own = {name: values[q, i] for name, values in texts.items()}
+            if own.get("text", "") is None:
+                del own["text"]
+            if vectors is not None:
+                own[EMBEDDING] = None if vectors[q, i] is None else np.array(vectors[q, i], dtype=np.float32)
             rounds.append(
                 _RecordedRound(
+                    absent,
                     index=int(recording.index[i]),
                     signals={name: float(v[q, i]) for name, v in signals.items() if not math.isnan(v[q, i])},
-                    costs=_costs({name: float(values[q, i]) for name, values in costs.items()}),
-                    embedding=vector if vector is None or vector is absent else np.array(vector, dtype=np.float32),
+                    costs=_costs(costs, (q, i)),
                     **own,
-                    **never,
                 )
             )
         yield rounds
@@ -135,25 +133,22 @@ def _is_measured(name: str) -> bool:
     return name not in SIGNALS or SIGNALS[name].compute is None
 
 
-def _costs(values: dict[str, float]) -> dict[str, Cost]:
+def _costs(columns: Mapping[str, Mapping[str, Floats]], place: tuple[int, int]) -> dict[str, Cost]:
     """Return the costs of a round by component, without the components that were not called."""
-    components = dict.fromkeys(name.removeprefix("cost.").rpartition(".")[0] for name in values)
     costs = {
-        component: Cost(
-            **{kind: values.get(cost_column(component, kind), value) for kind, value in ABSENT_COSTS.items()}
-        )
-        for component in components
+        component: Cost(**ABSENT_COSTS | {kind: float(values[place]) for kind, values in kinds.items()})
+        for component, kinds in columns.items()
     }
-    return {component: cost for component, cost in costs.items() if cost != Cost()}
+    return {component: cost for component, cost in costs.items() if cost != _NO_COST}
 
 
-def _refusal(name: str, absent: _Absent) -> UnknownSignalError:
+def _refusal(name: str, absent: set[str]) -> UnknownSignalError:
     remedy = (
         "record or import the replies with their whole texts"
         if SIGNALS[name].on_demand
         else "record again with the signal registered (`suffice --extension FILE record`)"
     )
     return UnknownSignalError(
-        f"the signal {name!r} reads {', '.join(sorted(absent.read))} of a round, which this recording does not have, so it "
+        f"the signal {name!r} reads {', '.join(sorted(absent))} of a round, which this recording does not have, so it "
         f"cannot be computed afterwards: {remedy}, or use a policy without it"
     )

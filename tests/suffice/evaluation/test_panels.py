@@ -111,6 +111,16 @@ def test_without_an_order_half_of_the_questions_choose_the_best_model():
     assert best_single_note(samples, "match") == []
 
 
+def test_no_model_is_best_where_the_choosing_half_names_none():
+    recording = panel()
+    chose = set(np.array(recording.question_ids)[~best_single(recording, "em").half])
+    rows = [row | ({"member": None} if row["question_id"] in chose else {}) for row in recording.table.to_pylist()]
+    unnamed = Recording(build_table(rows), recording.metadata)
+    assert panel_members(unnamed) is not None
+    assert best_single(unnamed, "em") is None
+    assert best_single_note(unnamed, "em") == []
+
+
 def test_an_order_is_part_of_the_policy():
     by_accuracy = order_panel(panel(), metric="em").recording
     other = Recording(by_accuracy.table, {**by_accuracy.metadata, "depends": {"panel": "small > middle > large"}})

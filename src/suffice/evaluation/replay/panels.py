@@ -307,15 +307,15 @@ class BestSingle:
 
 
 def best_single(recording: Recording, metric: str) -> BestSingle | None:
-    """Return the best single model of a panel; None if there is no panel, or only one question."""
+    """Return the best single model of a panel; None if there is no panel, or one half of its questions has no model."""
     names = panel_members(recording)
     return None if names is None else _best_single_of(names, outcome(recording, metric), dividing_names(recording))
 
 
 def _best_single_of(names: Names, values: Floats, divided: Sequence[str]) -> BestSingle | None:
     tune: Mask = hash_places(divided, salt=_HALVES_SALT) < _HALF
-    if tune.all() or not tune.any():
+    scores = {} if tune.all() else _scores(names[tune], values[tune])
+    if not scores:
         return None
-    scores = _scores(names[tune], values[tune])
     best = max(scores, key=lambda name: scores[name])
     return BestSingle(model=best, score=_scores(names[~tune], values[~tune]).get(best, 0.0), half=~tune)

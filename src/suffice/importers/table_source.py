@@ -276,7 +276,7 @@ class TableSource(ABC):
         """The columns that tell runs of a question apart, as the user says; none = found by `RunColumns`."""
         said, file_is = declared_runs(self._options.columns, column_names(self.shape.rows)), self._options.file_is
         said += (file_is,) if said and file_is in ("run", "model") and file_is not in said else ()
-        return tuple(RUN_NUMBER if self._again and name == self._key else name for name in said)
+        return tuple(RUN_NUMBER if name == self._again else name for name in said)
 
     @property
     def _key(self) -> str:

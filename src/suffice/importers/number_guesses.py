@@ -9,6 +9,7 @@ from typing import Any
 
 from suffice.importers.closed_book import is_confidence, is_of_retrieval
 from suffice.importers.cost_guesses import CostGuess
+from suffice.importers.gold_names import may_be_golds
 from suffice.importers.grid import OWN_COLUMNS, is_cost, whole_number
 from suffice.importers.judging import total_beside
 from suffice.importers.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
@@ -67,6 +68,9 @@ class NumberGuess(CostGuess):
 
     def _score(self, name: str, ours: str, what: str = "a score") -> bool:
         """Read a column as a metric, if its numbers are all in [0, 1]; return whether they are."""
+        answers, own = (map(str, self.table.column(one)) for one in (self.result.columns.get("answer", ""), name))
+        if may_be_golds(name) and {*own} <= {*answers}:
+            return False  # what is right, in the words of the answers, as yes and no
         values = self.table.numbers(name)
         is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
         if not is_usable or values is None or not all(0 <= value <= 1 for value in values):

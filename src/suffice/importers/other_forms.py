@@ -25,6 +25,9 @@ _ENOUGH, _GAIN = 8, 0.1
 _ASKED = ("normalizer", "answer_position")
 """Options by which the user has said how answers are compared."""
 
+_DECIMALS = re.compile(r"\d,(?:\d{1,2}|\d{4,})(?!\d)|\b0,\d|\d\.\d{3},\d")
+"""A comma that separates no thousands."""
+
 _MADE = re.compile(r"\)$| in '| \.\.\. ")
 """What descriptions of computed columns have, and names of those that are read in a form."""
 
@@ -87,7 +90,13 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
     if len(pairs) < _ENOUGH:
         return
     texts = [said for said, _ in pairs], [gold for _, right in pairs for gold in right]
-    has_comma = [any("," in text for text in own) for own in texts]
+    has_comma = [any(map(_DECIMALS.search, own)) for own in texts]
+    sure = {ours for ours, has in zip(COLUMNS, has_comma, strict=True) if has}
+    others = [
+        other for other in others if all(form != DECIMAL_COMMA or ours in sure for ours, form in other[0].items())
+    ]
+    if not others:
+        return
     # answers alone with a comma do not make a comma of gold answers the decimal point
     alike = [name for name in _ALIKE if name != "decimal_comma" or has_comma != [True, False]]
     usual = {name: _agreeing(pairs, NORMALIZERS[name], NORMALIZERS[name]) for name in alike}

@@ -174,8 +174,8 @@ class MultipleChoice:
             return cls(golds=len(golds), letters=letters, wordless=wordless)
         exact = em >= 1
         partly = exact & (f1 < 1)
-        counts = {"exact": int(exact.sum()), "partly": int(partly.sum())}
-        return cls(golds=len(golds), letters=letters, wordless=wordless, **counts)
+        n, n_partly = int(exact.sum()), int(partly.sum())
+        return cls(golds=len(golds), letters=letters, wordless=wordless, exact=n, partly=n_partly)
 
     def __add__(self, other: MultipleChoice) -> MultipleChoice:
         return MultipleChoice(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,7 +34,7 @@ from suffice.policy.signals.position import AnswerPosition
 ENOUGH = 20
 """The least number of questions for which a decision can be asked."""
 
-UNJUDGED = "nothing in the log says which answers are right: `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
+UNJUDGED = "nothing in the log says which answers are right: `suffice decide` counts every answer that another would replace as lost"
 """The note on a log without gold answers and scores."""
 
 _OPTIONS = (
@@ -89,7 +89,7 @@ class ImportSummary(Result):
     @property
     def of_steps(self) -> bool:
         """True if the rounds are an agent's steps, whose answers stand for states, so that nobody can label them."""
-        return any(item.name == "command_repeated" for item in self.columns)
+        return _are_steps(self.columns)
 
     def tables(self) -> list[Table]:
         """Return tables of the summary, the columns as read, one question and the means by round, and counts of the columns' values."""
@@ -242,7 +242,7 @@ def _imported(
     judged_by = _judged_by(by_round)
     read = read_of(run, reading, options)
     loops, noted = loops_of(out)
-    judging = [] if judged_by or run.longest == 1 else [judging_note(read) or UNJUDGED]
+    judging = [] if judged_by or run.longest == 1 else [judging_note(read) or _unjudged(columns)]
     judging += second_judge_note(read) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
     notes = _with_unread(read, [*notes, *judging, *judge_notes(read, reading.judge), *noted])
     n_clusters = run.n_clusters
@@ -269,6 +269,15 @@ def _imported(
         preview=reading.preview,
         alarms=tuple(alarms),
     )
+
+
+def _unjudged(columns: Sequence[ColumnCount]) -> str:
+    """Return the note on a log in which nothing judges answers; nobody can label the states of an agent."""
+    return UNJUDGED if _are_steps(columns) else f"{UNJUDGED}, unless labels say more (--ask)"
+
+
+def _are_steps(columns: Iterable[ColumnCount]) -> bool:
+    return any(item.name == "command_repeated" for item in columns)
 
 
 def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ def test_any_shape_in_any_file_is_one_command_and_then_a_decision(records, endin
     np.testing.assert_array_equal(recording.column("em")[order], expected)
     np.testing.assert_array_equal(recording.column("cost.generator.output_tokens"), np.full((N, 4), 5.0))
     decided = cli("decide", "run.parquet", "--max-loss", "0.2", code=0)
-    assert "from 4 to 2" in decided.words
+    assert "at most 2 rounds instead of 4" in decided.words
 
 
 def test_cached_tokens_are_subtracted_from_input_only_if_included(tmp_path):

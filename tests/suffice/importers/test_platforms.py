@@ -173,7 +173,7 @@ def test_a_list_with_one_text_is_the_text(tmp_path):
         for r, own in enumerate(said)
     ]
     summary = imported(written(tmp_path, rows), columns={"answer": "data.sampled"})
-    assert {row[1] for row in summary.preview.table().rows} <= {*CITIES}
+    assert {row.answer for row in summary.preview.rounds} <= {*CITIES}
     rows[5]["data"]["sampled"] = ["Oslo", "Lima"]
     summary = imported(written(tmp_path, rows), columns={"answer": "data.sampled"})
     assert any("since they are lists" in note for note in summary.notes)

@@ -47,6 +47,7 @@ class PartedRun:
         folder: The folder to which parts are written; None = they stay in memory.
 
     Attributes:
+        columns: The columns of a table's rows that are read, by our names, without computed ones.
         depends: The configuration on which signals depend.
         ends: Number of trajectories by the reason for their end.
         longest: The most rounds of one trajectory.
@@ -68,6 +69,7 @@ class PartedRun:
         self.source = source
         self.notes: list[str] = []
         self.readings: Sequence[ColumnReading] = ()
+        self.columns: Mapping[str, str] = {}
         self.depends: Mapping[str, Any] = {}
         self.ends = Counter[str]()
         self.longest = 0
@@ -292,6 +294,7 @@ def run_of_table(
         table = WholeTable(path, options)
         run = read(table, None)
     run.doubt = table.doubt
+    run.columns = {ours: own for ours, own in table.plan.columns.items() if own not in table.plan.formulas}
     run.list_answers, run.run_columns = table.grid.list_answers, table.declared_runs or _foreign_loops(table.run)
     run.describe(table.notes(), table.plan.readings, {**table.tally.depends(), **table.prefixes.depends})
     run.notes += how

@@ -81,8 +81,7 @@ def _read_plain(
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
-        columns = {item.ours: next(iter(item.sources), item.theirs) for item in result.readings}
-        other_forms.refuse_other_forms(result.tables(other_forms.COLUMNS), options, columns)
+        other_forms.refuse_other_forms(result.tables(other_forms.COLUMNS), options, result.columns)
         parsed = [item.name for item in result.schema if may_be_parsed_name(in_log(item.name))]
         refuse_whole_replies(result.tables([*COLUMNS, *parsed]), options, graded_scores(result), parsed)
         return result

@@ -205,8 +205,7 @@ class ColumnMap:
     ) -> None:
         """Read the file's column `theirs`, or one that is computed from `sources`, as this library's column `ours`."""
         self.columns[ours] = theirs
-        own = [theirs] if shown and theirs not in self.formulas else []  # a field of the rows that the shape made
-        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,) or (*own,)))
+        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,)))
 
     def read_metric(self, ours: str, theirs: str, how: str, shown: str = "") -> None:
         """Read the file's column `theirs` as a metric."""

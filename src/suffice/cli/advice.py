@@ -206,10 +206,7 @@ def decide_command(
     )
     screen = Screen(
         sentences=[f"{again}{in_plain_words(advice.lead, advice.trial.metric)}"],
-        tables=[
-            _with_limits(table, advice.trial) if output.details else _in_words(table, advice.trial)
-            for table in advice.tables()
-        ],
+        tables=_tables(advice, details=output.details),
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss), advice.trial.cost, advice.trial.metric},
         quiet=re.compile(r"rules whose signals|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"),
@@ -217,6 +214,11 @@ def decide_command(
         then=then,
     )
     output.show({**advice.to_dict(), "file": str(target)} if output.as_json else {}, screen)
+
+
+def _tables(advice: Advice, *, details: bool) -> list[Table]:
+    """Return the tables of a decision, in the words of its sentence unless details are asked for."""
+    return [(_with_limits if details else _in_words)(table, advice.trial) for table in advice.tables()]
 
 
 def _with_limits(table: Table, trial: Trial) -> Table:

@@ -19,8 +19,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
-from suffice.importers.preview import title
-from suffice.policy.normalizers import MATCH
+from suffice.policy.normalizers import MATCH, title
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading

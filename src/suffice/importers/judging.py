@@ -14,9 +14,9 @@ from suffice.importers.grid import OWN_COLUMNS
 from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
-from suffice.importers.preview import title
 from suffice.importers.word_scales import EQUAL, TEMPLATE, order_of_words
 from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import title
 from suffice.policy.signals import SIGNALS
 
 _JUDGING = frozenset(OVERLAPS) | {

@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.common.tables import Column, Table
 from suffice.importers.summary import RoundMeans
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, title
 from suffice.policy.rounds import COST_KINDS
 
 _LONGEST = 80
@@ -18,7 +18,6 @@ _LONGEST = 80
 _LONGEST_IN_JSON = 2000
 _SCORED = (MATCH, "em", "f1")
 _KINDS = {"uncached_tokens": "input tokens"}
-_WORDS = {"em": "score (EM)", "f1": "score (F1)", MATCH: "right answers"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,11 +155,6 @@ def _costs(rounds: Sequence[PreviewRound], *, details: bool) -> dict[Column, lis
         ]
         for name, group in groups.items()
     }
-
-
-def title(metric: str) -> str:
-    """Return a metric in words."""
-    return _WORDS.get(metric, metric)
 
 
 def shown_metrics(names: Iterable[str], judge: str) -> list[str]:

@@ -70,6 +70,8 @@ ANSWER_ID = "answer_id"
 MATCH = "match"
 """The metric that compares answers with gold answers by the recording's normalizer, if that is not the default."""
 
+_TITLES = {"em": "score (EM)", "f1": "score (F1)", MATCH: "right answers"}
+
 DEFAULT_NORMALIZER = "qa"
 """The normalizer of question answering, which TASR and the metrics EM and F1 use."""
 
@@ -348,3 +350,12 @@ def is_structured(text: str) -> bool:
     return _PROGRAM.search(text[:_LONGEST]) is not None or (
         is_enclosed and _evaluated(text, _NO_LITERAL) is not _NO_LITERAL
     )
+
+
+def title(metric: str) -> str:
+    """Return a metric in the words of screens.
+
+    >>> title("f1"), title("rouge1")
+    ('score (F1)', 'rouge1')
+    """
+    return _TITLES.get(metric, metric)

@@ -30,6 +30,9 @@ _JUDGING = frozenset(OVERLAPS) | {
 """Words of columns that may say how good an answer is."""
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
+_HALF = 50
+"""Scores of up to 100 that never reach it are probably on another scale."""
+
 _SECOND = ("", ":1..5", ":0..5", ":1..6", ":0..10")
 """The scales of scores beside gold answers: what lies between 0 and 100 is as often a count."""
 
@@ -189,6 +192,8 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
         return ":1..0" if 0 <= low <= high <= 1 else None
     if low <= high:
         scale = next((each for each in _SCALES if each[0] <= low and high <= each[1]), None)
+        if scale == _SCALES[-1] and high <= _HALF:
+            return ":0..HIGHEST"  # of 20 points, or of 12: the log does not say
         return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
     return None if is_error_count(name) else _scale_of_words(in_log(name), own)
 

@@ -248,8 +248,11 @@ class TableSource(ABC):
             others = {*plan.metrics.values(), *plan.labels.values(), *columns, *self._options.where}
             table = TableColumns(with_ids(self.shape.rows, plan))
             used = others.union(plan.columns.values(), (name for name in table.names if last_name(name) in OF_TREES))
+            said = {*columns, *columns.values(), *self._options.where}
+            if order and not self.shape.is_ordered:
+                refuse_models_in_turn(table, self._key, said, order[1])
             if "answer" in plan.columns and not order:
-                refuse_models_in_turn(table, self._key, {*columns.values(), *self._options.where})
+                refuse_models_in_turn(table, self._key, said)
                 head, _ = ordered_files([*dict.fromkeys(row.file for row in table.rows)])
                 if not head:  # else a failed call is that of its file
                     refuse_failed_calls(table, plan.columns["answer"], [*used])

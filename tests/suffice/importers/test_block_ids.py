@@ -123,3 +123,26 @@ def test_columns_that_name_a_question_together_are_offered_first(tmp_path):
     choices = offered(written(tmp_path / "log.csv", made), "rounds of a question")
     assert choices[0] == "--column question_id=candidate,vacancy --column round=pass"
     assert not any("rounds=" in own for own in choices)
+
+
+MODELS = ("mini", "mini", "large")
+
+
+@pytest.mark.parametrize("name", ["pass_no", "call_no", "level"])
+def test_a_counter_across_models_may_count_one_loop(name, tmp_path):
+    made = [
+        {"id": q, name: r + 1, "model": MODELS[r], "answer": CITIES[(q + (r < 2)) % 5], "gold": CITIES[q % 5]}
+        for q in range(N)
+        for r in range(ROUNDS - q % 2)
+    ]
+    source = written(tmp_path / "log.csv", made)
+    choices = asked(source, "asked in turn").choices
+    assert [own for own, _ in choices.values()] == [{"columns": {"round": name}}, {"columns": {"run": "model"}}]
+    assert shape_of(source, columns={"round": name}, ended="rule") == (N, ROUNDS)
+
+
+def test_a_list_in_which_a_model_is_asked_twice_is_asked_about(tmp_path):
+    calls = lambda q: [{"model": own, "output": CITIES[(q + (own == "mini")) % 5]} for own in MODELS]  # noqa: E731
+    source = written(tmp_path, [{"id": q, "gold": CITIES[q % 5], "calls": calls(q)} for q in range(N)])
+    assert offered(source, "asked in turn") == ["--column model=", "--column run=model"]
+    assert shape_of(source, columns={"model": ""}) == (N, ROUNDS)

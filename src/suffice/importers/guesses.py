@@ -45,7 +45,7 @@ from suffice.importers.parsed_pairs import refuse_parsed_pairs
 from suffice.importers.records import Record
 from suffice.importers.scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
-from suffice.importers.stop_words import end_of_row, ends_in_words
+from suffice.importers.stop_words import end_of_row, ends_in_words, may_end
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import names_runs, refuse_unread_rounds, unread_notes
@@ -244,6 +244,7 @@ class _Guess(NumberGuess):
             refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
         for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
             self._make("end", partial(end_of_row, name=name), said, [name])
+        self.result.may_end = may_end(self.table, ids, self._unread()) if self.lacks("end") else ""
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             free = [name for name in self.free(usual, of_rounds=True) if name not in self.result.sources]
             names = [name for name in free[:1] if self.table.is_text(name)]

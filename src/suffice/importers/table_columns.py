@@ -211,6 +211,7 @@ class ColumnMap:
         readings: The meaning of each column, to show to the user.
         notes: Columns with usual names that cannot be used, with the reasons.
         of_runs: Names of the metrics that are said of a whole run, in each of its rows.
+        may_end: The column that may say why loops ended, in words that are not known; "" without one.
     """
 
     columns: dict[str, str]
@@ -220,6 +221,7 @@ class ColumnMap:
     readings: list[ColumnReading] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     of_runs: set[str] = field(default_factory=set)
+    may_end: str = ""
 
     def read(
         self, ours: str, theirs: str, how: str = "usual name", shown: str = "", sources: Iterable[str] = ()

@@ -60,6 +60,7 @@ from suffice.importers.shape import Shape
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
 from suffice.importers.stages import ordered_stages, with_numbers_of_ids
+from suffice.importers.stop_words import said_ends
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.table_rounds import read_rows
 from suffice.importers.table_settings import TableOptions, grid_of
@@ -144,7 +145,7 @@ class TableSource(ABC):
         if of_tools:
             lost = {(row.file, row.number) for row in shape_before} - {(row.file, row.number) for row in shape.rows}
             of_costs, self.shape = of_tools, replace(self.shape, skipped=self.shape.skipped + len(lost))
-        self.shape = ordered_stages(self.shape, columns)
+        self.shape = said_ends(ordered_stages(self.shape, columns), columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field

@@ -15,6 +15,7 @@ from suffice.importers.compound_ids import compound_choices
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.judging import ONCE, metric_name, metric_option
 from suffice.importers.names import (
+    ANSWERS,
     MONEY,
     MOST_SPEAKERS,
     NO_ANSWERS,
@@ -390,8 +391,10 @@ def _may_list_rounds(values: Sequence[Any]) -> bool:
         return 2 * len({*items}) > len(values)
     if len(items) <= len(values) or not all(isinstance(item, dict) for item in items):
         return False
-    numbers = {name for item in items for name in item if is_round_name(last_name(name))}
-    if any(_counts_items(values, name) for name in numbers):
+    fields = {name for item in items for name in item}
+    if any(last_name(name) in ANSWERS for name in fields):
+        return True
+    if any(is_round_name(last_name(name)) and _counts_items(values, name) for name in fields):
         return True
     names = {name for item in items for name, text in item.items() if isinstance(text, str) and is_model_text(name)}
     return any(2 * len({str(item.get(name)) for item in items}) > len(values) for name in names - {"text", "content"})

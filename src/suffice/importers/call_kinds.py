@@ -18,6 +18,9 @@ _JUDGING = re.compile(r"judg|eval|grad|scor|rating|review|label")
 """In the names of rows that say how good an answer is; see `with_scores`."""
 
 
+_KINDS = frozenset({*CALL_KINDS, "stage", "task_name", "step_name", "tool", "tool_name", "call", "op"})
+
+
 class AnsweringRows(NamedTuple):
     """The rows that answer, where others are calls of their rounds.
 
@@ -57,13 +60,16 @@ def answering_rows(
         answers = [place for place in own if has_answer[place]]
         owners.update({place: answers[0] for place in own if answers and not has_answer[place]})
     used = {*said, *columns.values()}
-    for name in [name for name in column_names(rows) if last_name(name) in CALL_KINDS and name not in used]:
-        answering = {row.values.get(name) for row, own in zip(rows, has_answer, strict=True) if own}
-        calling = {rows[place].values.get(name) for place in owners}
-        kinds = [kind for kind in answering | calling if isinstance(kind, str) and kind]
-        is_told = calling and answering.isdisjoint(calling) and len(kinds) == len(answering | calling) <= MOST_SPEAKERS
-        if is_told and not all(_JUDGING.search(str(kind).lower()) for kind in calling):
-            where = {name: str(next(iter(answering)))} if len(answering) == 1 else {answer: ANY}
+    for name in [name for name in column_names(rows) if last_name(name) in _KINDS and name not in used]:
+        kinds = [row.values.get(name) or None for row in rows]
+        if not all(kind is None or isinstance(kind, str) for kind in kinds):
+            continue
+        answering = {kind for kind, own in zip(kinds, has_answer, strict=True) if own}
+        calling = {kinds[place] for place in owners}
+        is_told = None not in calling and answering.isdisjoint(calling) and len(answering | calling) <= MOST_SPEAKERS
+        if calling and is_told and not all(_JUDGING.search(str(kind).lower()) for kind in calling):
+            only = next(iter(answering)) if len(answering) == 1 else None
+            where = {name: only} if isinstance(only, str) else {answer: ANY}
             return AnsweringRows(
                 where,
                 {rows[call].where: rows[place].where for call, place in owners.items()},

@@ -137,6 +137,19 @@ def test_each_of_several_kinds_that_answer_is_kept(tmp_path):
     assert recording.column("cost.generator.calls").tolist() == [[2, 2]] * 8
 
 
+def test_calls_of_tools_are_charged_to_their_round(tmp_path):
+    rows = [{("tool" if name == "event" else name): value for name, value in row.items()} for row in events()]
+    rows = [{**row, "tool": None if row["answer"] else row["tool"]} for row in rows]
+    recording = reading(written(tmp_path / "log.jsonl", rows), tmp_path)
+    assert recording.column("cost.generator.uncached_tokens").tolist() == [[1200, 1200]] * 8
+
+
+def test_failed_calls_are_left_out_as_before(tmp_path):
+    rows = [{("status" if name == "event" else name): value for name, value in row.items()} for row in events()]
+    result = cli("import", written(tmp_path / "log.jsonl", rows), "-o", tmp_path / "r.parquet", "--yes")
+    assert "16 rows without an answer or new content left out" in result.words
+
+
 def test_calls_that_only_later_rows_have_are_charged(tmp_path, monkeypatch):
     monkeypatch.setattr(table_parts, "LARGE", 0)
     monkeypatch.setattr(table_parts, "PART", 25)
@@ -156,6 +169,7 @@ def test_rows_that_judge_an_answer_are_no_calls_of_its_round():
     assert kinds.where == {"event": "answer"}
     assert [row.values["event"] for row in kinds.in_front(searches)][:4] == ["search", "answer"] * 2
     assert answering_rows(searches, columns, ("event",)) is None
+    assert answering_rows([row.having({"event": ["search"]}) for row in searches], columns) is None
 
 
 def test_a_primary_key_is_no_question(tmp_path):

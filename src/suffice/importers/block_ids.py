@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import is_of_passages, is_step_name
-from suffice.importers.choices import Choices, of_options
+from suffice.importers.choices import Choices, column_options, of_columns, of_options
 from suffice.importers.names import RUNS, TIMES, is_id_name, is_of_person, last_name
-from suffice.importers.records import places_of
+from suffice.importers.records import Record, places_of
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.recordings.runs import LOOP_NAMES
 
@@ -62,6 +63,35 @@ def id_choices(table: TableColumns, plan: ColumnMap, *, golds_differ: bool = Fal
         meaning = f"each {name!r} is a question, and a text may be asked again"
         result |= of_options(meaning, columns={"question_id": name})
     return result
+
+
+def refuse_ids_of_rows(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
+    """Raise if each row has an id of its own, while the rows of each value of another column have all rounds from the first on, as in tables with a primary key."""
+    table, number, golds = TableColumns(rows), columns["round"], columns.get("golds", "")
+    if table.repeats(columns["question_id"]) or not table.counts(number):
+        return
+    free = [name for name in table.names if name not in {columns["question_id"], number, golds, columns.get("answer")}]
+    names = [name for name in free if table.repeats(name) and _has_all_rounds(table, name, number)]
+    names = [name for name in names if not golds or table.constant_in(golds, table.column(name))]
+    names.sort(key=lambda name: not is_id_name(name))
+    alike = [name for name in names if table.constant_in(names[0], table.column(name))]
+    if names:
+        choices: Choices = {}
+        for name in names[:_OFFERED]:
+            choices |= of_columns({"question_id": name}, f"{name!r} names the question of each row")
+        raise UnsettledError(
+            f"each row has a {columns['question_id']!r:.60} of its own, while those of one {names[0]!r:.60} have all rounds by {number!r:.60}: what "
+            "names the question?",
+            "columns",
+            choices,
+            column_options({"question_id": names[0]}) if names == alike and is_id_name(names[0]) else "",
+        )
+
+
+def _has_all_rounds(table: TableColumns, name: str, number: str) -> bool:
+    """Return whether the rows of each value of a column have each number of a round from 0 or 1 on once."""
+    pairs = {*zip(map(str, table.column(name)), map(str, table.column(number)), strict=True)}
+    return len(pairs) == len(table.rows) and table.counts_in(number, name)
 
 
 def _is_asked_again(table: TableColumns, question: str) -> bool:

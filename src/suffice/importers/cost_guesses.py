@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from suffice.importers.answer_or_gold import is_called_reply, is_model_text
 from suffice.importers.cost_names import (
     CACHE_READ,
     CACHE_WRITTEN,
@@ -18,6 +19,7 @@ from suffice.importers.cost_names import (
     dollar_columns,
 )
 from suffice.importers.grid import cell_number
+from suffice.importers.left_out import questions_of
 from suffice.importers.names import TOTAL_TOKENS, last_name, words, words_in
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
@@ -36,6 +38,18 @@ class CostGuess:
 
     def __init__(self, table: TableColumns, result: ColumnMap, shape: Shape, said: frozenset[str]) -> None:
         self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
+        self._shape = shape
+        self.counters = self._counters()
+
+    def _counters(self) -> frozenset[str]:
+        """Return the columns that number the rounds of each question beside another text: they are no answers, gold answers or questions."""
+        table, ids = self.table, questions_of(self.table, self._shape, self.result.columns)
+        of_rounds = [name for name in self._unread(of_rounds=True) if name != "round"]
+        counters = frozenset(name for name in of_rounds if table.numbers_rows(name, ids))
+        others = [name for name in of_rounds if is_model_text(name) and name not in counters] if counters else []
+        are_texts = (is_called_reply(name) or table.numbers(name) is None for name in others)
+        is_said = any(own and table.changing_in(name, ids) for own, name in zip(are_texts, others, strict=True))
+        return counters if is_said else frozenset()
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
         """Return the unused columns with one of the usual names; with `of_rounds`, only columns of rounds."""

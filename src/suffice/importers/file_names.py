@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.errors import DataError
+from suffice.errors import DataError, SchemaError
 
 
 def said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:
@@ -32,3 +32,13 @@ def rounds_by_names(names: Sequence[str]) -> dict[str, int]:
     differing = [place for place in places if len({part[place] for part in parts}) > 1]
     numbers = [int(part[differing[0]]) for part in parts] if len(differing) == 1 else range(1, len(names) + 1)
     return dict(zip(names, numbers, strict=True))
+
+
+def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
+    """Raise if a file of a folder lacks the fields that contain the rounds in other files."""
+    without = sorted(files - with_rounds)
+    if without and len(files) > 1:
+        raise SchemaError(
+            f"{path}: {how}, and the file {without[0]!r} has no such rounds. The files of a folder are one run: put files of "
+            "another form into a folder of their own, or import them one by one"
+        )

@@ -45,7 +45,7 @@ from suffice.importers.parsed_pairs import refuse_parsed_pairs
 from suffice.importers.records import Record
 from suffice.importers.scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
-from suffice.importers.stop_words import end_of_row, ends_in_words
+from suffice.importers.stop_words import end_of_row, ends_in_words, may_end
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import names_runs, refuse_unread_rounds, unread_notes
@@ -100,7 +100,10 @@ def guess_columns(
         METRICS
     )  # in a log these names mean the outcome, even if a signal has the same name
     known = (OWN_COLUMNS | set(METRICS) | set(SIGNALS)) - _NUMBER_NAMES - outcomes
+    guess = _Guess(table, result, shape, frozenset({*columns, *metrics, *labels}))
     for name in table.names:
+        if name in guess.counters & OWN_COLUMNS:
+            continue  # it numbers the rounds
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
             continue  # it describes the question, not a round
         if name == "feedback" and are_marks(table.column(name)):
@@ -114,7 +117,6 @@ def guess_columns(
                 continue
             how = "shape" if name in shown else "its own name"
             result.read(name, name, how, shown.get(name, ""))
-    guess = _Guess(table, result, shape, frozenset({*columns, *metrics, *labels}))
     guess.place(one_per_record=bool(shape.how))
     guess.texts()
     guess.costs()
@@ -137,6 +139,8 @@ class _Guess(NumberGuess):
 
     def place(self, *, one_per_record: bool) -> None:
         """Find the ids of questions and the numbers of rounds; rows without them are numbered by position."""
+        for name in [name for name in self.shown if self.shown[name].startswith("order ") and self.lacks("round")]:
+            self.result.read("round", name, "shape", self.shown[name])
         if self.lacks("round"):
             used = set(self.result.columns.values())
             free = [name for name in self.table.names if name not in used and self.table.counts(name)]
@@ -172,7 +176,7 @@ class _Guess(NumberGuess):
         return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
     def _ids(self, *, one_per_record: bool) -> None:
-        ids = [name for name in self.free(IDS) if not is_of_person(name)]
+        ids = [name for name in self.free(IDS) if not (is_of_person(name) or self.table.lists_objects(name))]
         if one_per_record:  # items of a list may have ids, and numbers, of their own
             ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
             above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
@@ -240,6 +244,7 @@ class _Guess(NumberGuess):
             refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
         for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
             self._make("end", partial(end_of_row, name=name), said, [name])
+        self.result.may_end = may_end(self.table, ids, self._unread()) if self.lacks("end") else ""
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             free = [name for name in self.free(usual, of_rounds=True) if name not in self.result.sources]
             names = [name for name in free[:1] if self.table.is_text(name)]
@@ -277,7 +282,8 @@ class _Guess(NumberGuess):
 
     def _golds(self, ids: Sequence[Any]) -> None:
         """Find gold answers; the number of an option is one beside the options."""
-        names = [name for name in self.free(GOLDS) if not self.table.judges_rounds(name, ids, doubts.FEW)]
+        free = [name for name in self.free(GOLDS) if name not in self.counters]
+        names = [name for name in free if not self.table.judges_rounds(name, ids, doubts.FEW)]
         tags = {name for name in names if last_name(name) in ("label", "labels") and self.table.lists_objects(name)}
         names = [name for name in names if name not in tags and not plain_name(name).endswith("prompt.label")]
         changing = [name for name in names if last_name(name) in LABELS]
@@ -345,7 +351,8 @@ class _Guess(NumberGuess):
         """Raise a question to the user if the answers may be gold answers, and another column the model's answers."""
         if "answer" in self.said:
             return
-        answer = self.result.columns.get("answer") or next(iter(self.free(("answer",), of_rounds=True)), None)
+        free = [name for name in self.free(("answer",), of_rounds=True) if name not in self.counters]
+        answer = self.result.columns.get("answer") or next(iter(free), None)
         if answer is None:
             return
         read = {ours: theirs for ours, theirs in self.result.columns.items() if ours != "text"}
@@ -420,12 +427,13 @@ class _Guess(NumberGuess):
             self.read("text", text)
 
     def _parsed(self, reply: str) -> str:
-        free = [name for name in self._unread(of_rounds=True) if is_parsed_name(name)]
+        free = [name for name in self._unread(of_rounds=True) if is_parsed_name(name) and name not in self.counters]
         names = [name for name in free if are_in_replies(self.table.column(name), self.table.column(reply))]
         return names[0] if len(names) == 1 else ""
 
     def _texts(self, usual: Iterable[str]) -> list[str]:
         names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]
+        names = [name for name in names if name not in self.counters]
         return [name for name in names if NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
 
     def _same(self, name: str, other: str) -> bool:

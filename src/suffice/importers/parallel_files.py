@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
 from suffice.common.tables import cut_list
-from suffice.errors import SchemaError
 from suffice.importers.choices import Choices
 from suffice.importers.file_names import rounds_by_names
 from suffice.importers.names import IDS, QUESTIONS, RUNS, SPEAKERS, is_id_name, is_round_name, last_name
@@ -86,13 +84,3 @@ def _tells_apart(files: Mapping[str, Sequence[Record]], name: str) -> bool:
     """Return whether a column has one value in each file, and others in other files."""
     values = [{str(row.values.get(name)) for row in own} for own in files.values()]
     return all(len(own) == 1 for own in values) and len(set().union(*values)) == len(files)
-
-
-def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
-    """Raise if a file of a folder lacks the fields that contain the rounds in other files."""
-    without = sorted(files - with_rounds)
-    if without and len(files) > 1:
-        raise SchemaError(
-            f"{path}: {how}, and the file {without[0]!r} has no such rounds. The files of a folder are one run: put files of "
-            "another form into a folder of their own, or import them one by one"
-        )

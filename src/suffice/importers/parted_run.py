@@ -26,7 +26,8 @@ from suffice.importers.round_columns import RoundColumns, columns_of
 from suffice.importers.runs import Run
 from suffice.importers.summary import ColumnCount, match_of_row
 from suffice.importers.table_parts import PartedTable, UnevenError, is_large
-from suffice.importers.table_source import TableOptions, TableSource, WholeTable
+from suffice.importers.table_settings import TableOptions
+from suffice.importers.table_source import TableSource, WholeTable
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder, identity

@@ -18,7 +18,7 @@ from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.reply_answers import COLUMNS, refuse_whole_replies
 from suffice.importers.sources import name_source, plain_source, single_rounds
 from suffice.importers.table_parts import announce_size
-from suffice.importers.table_source import TableOptions
+from suffice.importers.table_settings import TableOptions
 from suffice.importers.tabular import read_tabular
 from suffice.policy.embedding import Embedder
 from suffice.recordings.schema import column_kind

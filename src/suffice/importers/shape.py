@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from suffice.importers.fields import flat
-from suffice.importers.names import is_round_name, last_name, round_numbers
+from suffice.importers.names import ends_with_round, is_round_name, last_name, round_numbers
 from suffice.importers.records import Record, with_column
 
 ANY = "*"
@@ -62,14 +62,18 @@ def with_derived(shape: Shape, name: str, own: str, cell: Callable[[Record], Any
     return replace(result, outer=shape.outer | ({own} if name in shape.outer else set()))
 
 
-def round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str) -> list[Record]:
-    """Return a row for each round: its own fields, then its record's, renamed where the names are equal."""
+def round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str, counter: str = "round") -> list[Record]:
+    """Return a row for each round: its own fields, then its record's, renamed where the names are equal.
+
+    Its place in the list is `round`, unless a field of its own is the `counter`.
+    """
     rows = []
     for item, outer, inner in pairs:
         above = {f"record.{name}" if name in own else name: value for name, value in outer.items()}
         for number, values in enumerate(inner, start=1):
             where = f"{item.where}, {lead} {number}"
-            rows.append(Record(where, item.file, item.number, {**above, "round": number, **values}))
+            place = {"round": number} if counter == "round" else {}
+            rows.append(Record(where, item.file, item.number, {**above, **place, **values}))
     return rows
 
 
@@ -95,6 +99,18 @@ def counter_of(pairs: Sequence[Pair]) -> str:
     for name in names:
         orders = [_numbers_in(inner, name) for _, _, inner in pairs if inner]
         if all(order is not None for order in orders) and any(order != sorted(order) for order in orders if order):
+            return name
+    return ""
+
+
+def counter_from_0(pairs: Sequence[Pair]) -> str:
+    """Return the field called like rounds that counts the items of each list from 0 on, which may be the model alone; "" if none does."""
+    names = dict.fromkeys(name for _, _, inner in pairs for values in inner for name in values)
+    several = any(len(inner) > 1 for _, _, inner in pairs)
+    for name in names if several and "round" not in names else ():
+        if (is_round_name(last_name(name)) or ends_with_round(name)) and all(
+            _numbers_in(inner, name) == [*range(len(inner))] for _, _, inner in pairs
+        ):
             return name
     return ""
 

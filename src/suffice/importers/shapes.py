@@ -35,6 +35,7 @@ from suffice.importers.records import ROUND_LISTS, Record, column_names
 from suffice.importers.shape import (
     Pair,
     Shape,
+    counter_from_0,
     counter_of,
     flat_record,
     in_counted_order,
@@ -279,7 +280,8 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     counter = counter_of(pairs)
     pairs = in_counted_order(pairs, counter)
     own = {"round", *(name for _, _, inner in pairs for values in inner for name in values)}
-    rows = round_rows(pairs, own, lead)
+    number = counter_from_0(pairs) or "round"
+    rows = round_rows(pairs, own, lead, number)
     simple = [name for name in names if not _items_are(records, name, dict)]
     others = cut_list(map(repr, other_roles(values))) if is_dialogue else ""
     what = f"what the assistant said{f' (and not {others})' if others else ''}" if is_dialogue else "an item"
@@ -290,13 +292,13 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
     def read(others: Sequence[Record]) -> tuple[list[Record], int]:
         own_pairs = _pairs_of(others, names, opening, is_dialogue=is_dialogue, are_graded=are_graded)
         further = in_counted_order(own_pairs, counter)
-        return round_rows(further, own, lead), without_rounds(further)
+        return round_rows(further, own, lead, number), without_rounds(further)
 
     return Shape(
         rows=rows,
         how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round{left_out}",
         columns={
-            "round": f"order of {counter!r} in {lead!r}" if counter else f"order in {lead!r}",
+            number: f"order of {counter!r} in {lead!r}" if counter else f"order in {lead!r}",
             **{_item_name(name): f"items of {name!r}" for name in simple},
         },
         skipped=without_rounds(pairs),

@@ -11,7 +11,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import permutations
 from pathlib import Path
@@ -161,7 +161,7 @@ def _sqlite_rows(path: Path, query: str | None) -> Iterator[dict[str, Any]]:
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)) as database:
             tables = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
-            query = query or _only_table(path, database, tables)
+            query = query or _only_table(path, database, tables, [*_foreign_keys(database)])
             database.set_authorizer(
                 lambda action, *_: sqlite3.SQLITE_OK if action in allowed else sqlite3.SQLITE_DENY  # also denies ATTACH
             )
@@ -187,33 +187,75 @@ def _duckdb_rows(path: Path, query: str | None) -> Iterator[dict[str, Any]]:
         raise DataError(f"{path}: the query cannot be run ({error}); it must be one SELECT") from error
 
 
-def _joined(database: Any, tables: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield queries that join a table to another one whose ids it names (`question_id` of `questions`), with the names of both."""
+def _joined(
+    database: Any, tables: Sequence[str], declared: Collection[tuple[str, str, str, str]]
+) -> Iterator[tuple[str, str]]:
+    """Yield queries that join a table to another one that its rows name, with the names of both.
+
+    They do by a foreign key of the schema (`declared`), by its usual name (`question_id` of `questions`), or by a column that both have,
+    of which the other table has each value once.
+    """
     columns = {
         name: [item[0] for item in database.execute(f"SELECT * FROM {name} LIMIT 0").description]  # noqa: S608
         for name in tables
     }
     for many, one in permutations(columns, 2):
+        keys = [(key, own) for of, key, to, own in declared if (of, to) == (many, one)]
         bare = one.rpartition(".")[2].strip('"')
         key = f"{bare.removesuffix('s')}_id"
-        own = next((name for name in ("id", key) if name in columns[one]), "")
-        if key in columns[many] and own:
-            more = "".join(f', {one}."{name}"' for name in columns[one] if name not in columns[many])
-            on = f'ON {many}."{key}" = {one}."{own}"'
+        keys += [(key, own) for own in ("id", key) if key in columns[many] and own in columns[one]]
+        if not keys:
+            both = [name for name in columns[one] if name in columns[many]]
+            keys = [(name, name) for name in both if _names_rows(database, many, one, _as_name(name))]
+        for key, own in keys[:1]:
+            more = "".join(f", {one}.{_as_name(name)}" for name in columns[one] if name not in columns[many])
+            on = f"ON {many}.{_as_name(key)} = {one}.{_as_name(own)}"
             yield f"SELECT {many}.*{more} FROM {many} JOIN {one} {on}", f"{many} with {one}"  # noqa: S608
 
 
-def _only_table(path: Path, database: Any, listing: str) -> str:
+def _as_name(text: str) -> str:
+    """Return a name as SQL quotes it."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
+    """Return whether each value of a column is in one row of a table, and some are in several rows of another, which has no others."""
+    n, n_values = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {one}")
+    n_many, n_used = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {many}")
+    if not 1 < n == n_values or n_many == n_used:
+        return False
+    return _one_row(database, f"count(*) FROM {many} WHERE {name} NOT IN (SELECT {name} FROM {one})") == (0,)  # noqa: S608
+
+
+def _one_row(database: Any, query: str) -> tuple[int, ...]:
+    (row,) = database.execute(f"SELECT {query}").fetchall()
+    return tuple(row)
+
+
+def _foreign_keys(database: Any) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the foreign keys of single columns that the schema of a SQLite database declares: table and column, and those that they refer to."""
+    names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    for name in names:
+        keys: dict[int, list[tuple[str, str, str | None]]] = {}
+        for number, _, to, key, own, *_ in database.execute(f"PRAGMA foreign_key_list({_as_name(name)})"):
+            keys.setdefault(number, []).append((to, key, own))
+        for to, key, own in [parts[0] for parts in keys.values() if len(parts) == 1]:
+            primary = [row[1] for row in database.execute(f"PRAGMA table_info({_as_name(to)})") if row[5]]
+            if own or len(primary) == 1:
+                yield _as_name(name), key, _as_name(to), own or primary[0]
+
+
+def _only_table(path: Path, database: Any, listing: str, declared: Collection[tuple[str, str, str, str]] = ()) -> str:
     """Return the query of a database's only table; `listing` selects the parts of tables' names, of which a part may be missing."""
     rows = database.execute(listing).fetchall()
     tables = sorted([*filter(None, row)] for row in rows if not str(row[-1]).startswith("sqlite_"))
     names = [*map(".".join, tables)]
-    quoted_names = [".".join('"' + part.replace('"', '""') + '"' for part in parts) for parts in tables]
+    quoted_names = [".".join(map(_as_name, parts)) for parts in tables]
     queries = [f"SELECT * FROM {name}" for name in quoted_names]  # noqa: S608 - names of the database itself
     if not names:
         raise DataError(f"{path} has no tables")
     if len(names) > 1:
-        joined = [*_joined(database, quoted_names[:_SHOWN])][:_SHOWN]
+        joined = [*_joined(database, quoted_names[:_SHOWN], declared)][:_SHOWN]
         raise UnsettledError(
             f"{path} has the tables {', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}",
             "query",

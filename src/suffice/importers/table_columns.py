@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text
+from suffice.importers.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text, whole_number
 from suffice.importers.names import GOLDS, is_argument, last_name, plain_name
 from suffice.importers.records import Record, column_names, places_of
 from suffice.importers.trajectories import ColumnReading
 from suffice.policy.normalizers import ANSWER_ID
+
+_PAIRS = 5
+"""The fewest ids of two rows that are numbered if none has more rows."""
 
 
 class TableColumns:
@@ -73,6 +76,24 @@ class TableColumns:
         numbers = self.whole_numbers(name)
         questions = places_of(map(str, self.column(key))).values()
         return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
+
+    def numbers_rows(self, name: str, ids: Sequence[Any]) -> bool:
+        """Return whether a column numbers the rows of each id in their order, from 0 or 1 on: it says nothing of their content.
+
+        Some id has at least three rows, or several have two, so that answers hardly do the same by chance.
+        """
+        last: dict[Any, int] = {}
+        start = None
+        for own, value in zip(ids, self.column(name), strict=True):
+            number = whole_number(str(value))
+            if number is None or isinstance(value, bool):
+                return False
+            start = number if start is None else start
+            if start > 1 or number != last.get(own, start - 1) + 1:
+                return False
+            last[own] = number
+        pairs = [number for number in last.values() if number != start]
+        return len(pairs) >= _PAIRS or any(number != start + 1 for number in pairs if start is not None)
 
     def whole_numbers(self, name: str) -> list[int]:
         """Return the values of a column that counts; see `counts`."""
@@ -190,6 +211,7 @@ class ColumnMap:
         readings: The meaning of each column, to show to the user.
         notes: Columns with usual names that cannot be used, with the reasons.
         of_runs: Names of the metrics that are said of a whole run, in each of its rows.
+        may_end: The column that may say why loops ended, in words that are not known; "" without one.
     """
 
     columns: dict[str, str]
@@ -199,6 +221,7 @@ class ColumnMap:
     readings: list[ColumnReading] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     of_runs: set[str] = field(default_factory=set)
+    may_end: str = ""
 
     def read(
         self, ours: str, theirs: str, how: str = "usual name", shown: str = "", sources: Iterable[str] = ()

@@ -18,11 +18,11 @@ import numpy.typing as npt
 from suffice.common.files import PACKED
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.fields import lists_as_text, one_run_each
+from suffice.importers.file_names import refuse_other_files
 from suffice.importers.grid import Grid, cell_text, whole_number
 from suffice.importers.ids import plain_id, plain_text
 from suffice.importers.merged_cells import filled_down
 from suffice.importers.numbering import with_ids
-from suffice.importers.parallel_files import refuse_other_files
 from suffice.importers.recognise import data_files, head_of, in_one_piece
 from suffice.importers.records import Record
 from suffice.importers.repeated_rounds import without_copies
@@ -30,7 +30,8 @@ from suffice.importers.round_columns import RoundColumns
 from suffice.importers.runs import RunColumns, tell_apart
 from suffice.importers.shape import Shape
 from suffice.importers.table_columns import ColumnMap
-from suffice.importers.table_source import TableOptions, TableSource
+from suffice.importers.table_settings import TableOptions
+from suffice.importers.table_source import TableSource
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.seen import one_name_per_text
 
@@ -163,7 +164,9 @@ class PartedTable(TableSource):
         """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
         self.repeated = 0
         for part in self._source():
-            rows = self._without_repeated_calls(self._numbered(part))
+            numbered = self._numbered(part)
+            self._refuse_calls(bool(self._kinds(numbered)))
+            rows = self._without_repeated_calls(numbered)
             yield (rows, {}) if self.run is None else tell_apart(rows, self.plan, self.run)
 
     @staticmethod
@@ -180,6 +183,12 @@ class PartedTable(TableSource):
         super()._guess(shape)
         if self.calls_tools:
             raise UnevenError("messages that call tools are charged to the next answer")
+        self._refuse_calls(bool(self._answering))
+
+    @staticmethod
+    def _refuse_calls(are_some: bool) -> None:
+        if are_some:
+            raise UnevenError("rows of other kinds are charged to the round of an answer")
 
     def _numbered(self, rows: _RecordList) -> _RecordList:
         if self._order is None:

@@ -41,7 +41,7 @@ from suffice.importers.repeated_rounds import (
 from suffice.importers.round_columns import RoundColumns
 from suffice.importers.shape import ANY
 from suffice.importers.stages import NUMBERED
-from suffice.importers.stop_words import end_in_words
+from suffice.importers.stop_words import end_in_words, unknown_end
 from suffice.importers.table_columns import TableColumns
 from suffice.importers.trajectories import check_unit, end_of
 from suffice.policy.metrics import METRICS
@@ -304,7 +304,7 @@ class _Rows:
         values = [value and (end_in_words(value) or value) for value in self._texts("end")]
         for value, row in zip(values, self._rows, strict=True):
             if value and value not in END_NAMES:
-                raise DataError(f"{row.where}: end is {value!r:.80}; allowed are {', '.join(END_NAMES)}")
+                raise unknown_end(row.where, self._grid.columns["end"], self._texts("end"))
         result += [values[start] or None for start in starts]  # type: ignore[misc]
         return result
 

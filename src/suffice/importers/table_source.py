@@ -6,30 +6,30 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from suffice.common.tables import counted, cut_list
-from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.common.tables import counted
+from suffice.errors import DataError, UnsettledError
 from suffice.importers.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.averages import refuse_averages
 from suffice.importers.block_ids import id_choices
+from suffice.importers.call_kinds import AnsweringRows, answering_rows
 from suffice.importers.choices import Choices
 from suffice.importers.compound_ids import compound_choices, with_compound_ids
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
-from suffice.importers.golds import are_lists, are_single_texts, ask_about_gold_lists, gold_form, says_lists
-from suffice.importers.grid import AFTER_MARK, IN_BOX, Grid, are_texts, gold_texts, is_cost
+from suffice.importers.file_names import refuse_other_files
+from suffice.importers.grid import Grid, is_cost
 from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.ids import refuse_alike_ids
 from suffice.importers.merged_cells import filled_down, refuse_second_header
 from suffice.importers.names import last_name
-from suffice.importers.numbering import in_order, lowest_round, with_ids
+from suffice.importers.numbering import in_order, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
 from suffice.importers.others_scores import with_scores_of_dropped
-from suffice.importers.parallel_files import refuse_other_files
 from suffice.importers.parsed_columns import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, column_names, records_of
@@ -60,37 +60,16 @@ from suffice.importers.shape import Shape
 from suffice.importers.shapes import ROUNDS, unfold
 from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
 from suffice.importers.stages import ordered_stages, with_numbers_of_ids
+from suffice.importers.stop_words import said_ends
 from suffice.importers.table_columns import ColumnMap, TableColumns
 from suffice.importers.table_rounds import read_rows
+from suffice.importers.table_settings import TableOptions, grid_of
 from suffice.importers.tally import Tally
 from suffice.importers.tool_calls import answers_alone, with_reply_types
 from suffice.importers.trees import OF_TREES, marked_nodes, refuse_inner_nodes
-from suffice.importers.unread import refuse_one_id, refuse_unique_ids, refuse_unread_rounds
-from suffice.policy.rounds import End
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import SIGNALS
-from suffice.policy.signals.position import AnswerPosition
 from suffice.recordings.schema import RETURNED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableOptions:
-    """The user's options for reading a table; see `read_tabular`."""
-
-    columns: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    log_golds: Literal["keep", "drop"] | None = None
-    first_round: int | None = None
-    ended: End | None = None
-    samples: bool = False
-    where: Mapping[str, str] = field(default_factory=dict)
-    file_is: Literal["round", "model", "run", "question"] | None = None
-    answer_position: AnswerPosition | None = None
-    normalizer: str | None = None
-    trial_cost: float | None = None
-    repeated: Literal["first", "last"] | None = None
-    keeps_copies: bool = False
 
 
 class TableSource(ABC):
@@ -123,6 +102,7 @@ class TableSource(ABC):
         self.tally, self.prefixes = Tally(), Prefixes(options.trial_cost)
         self._several = 0
         self._again = ""
+        self._answering: dict[str, str] = {}
         self._totals: list[str] | None = None
         self._replies = Counter[str]()
 
@@ -140,7 +120,13 @@ class TableSource(ABC):
                 raise DataError(
                     f"{self._path}: {inner.how}, so a file is not a round: --file-is model, or --file-is run, if files repeat questions"
                 )
-        return unfold(records, columns.get(ROUNDS), is_long=lambda rows: bool(columns.get("round")) or is_long(rows))
+        number = columns.get("round", "")
+        numbers = {number, number.rpartition(":")[0]} - {""}
+
+        def is_table(rows: Sequence[Record]) -> bool:
+            return not numbers.isdisjoint(column_names(rows)) or is_long(rows)
+
+        return unfold(records, columns.get(ROUNDS), is_long=is_table)
 
     def _guess(self, shape: Shape) -> None:
         """Guess the meaning of the columns from some or all rows, and number these rows."""
@@ -153,13 +139,13 @@ class TableSource(ABC):
         shape, of_ids = with_numbers_of_ids(with_reply_types(shape), [*options.columns])
         alone, of_tools = answers_alone(shape, options.where)
         self.calls_tools, shape_before = bool(of_tools), shape.rows
-        where = {**options.where, **alone}
+        where = {**options.where, **alone, **self._answering}
         shape, of_costs, self.doubt = chosen_rows(marked_nodes(shape, columns), ignored, where, columns)
         self.shape = numbered_again(refuse_inner_nodes(shape, options.where), where)
         if of_tools:
             lost = {(row.file, row.number) for row in shape_before} - {(row.file, row.number) for row in shape.rows}
             of_costs, self.shape = of_tools, replace(self.shape, skipped=self.shape.skipped + len(lost))
-        self.shape = ordered_stages(self.shape, columns)
+        self.shape = said_ends(ordered_stages(self.shape, columns), columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
@@ -196,6 +182,17 @@ class TableSource(ABC):
             runs=self.declared_runs,
             trusted="file" if said == "" else "time" if said and said.endswith(f":{BY_TIME}") else "",
         )
+        self._settle_rows(shape, of_costs)
+
+    def _settle_rows(self, shape: Shape, of_costs: Sequence[str]) -> None:
+        """Take the rows that are rounds, once they are in order; guess again if some are calls of the round of an answer."""
+        options = self._options
+        if kinds := self._kinds(self._rows):
+            self._answering, doubt = kinds.where, self.doubt
+            self._guess(replace(shape, rows=kinds.in_front(shape.rows)))
+            self.plan.notes += [kinds.note, *of_costs]
+            self.doubt = doubt or self.doubt
+            return
         self._rows = self._without_repeated_calls(self._rows)
         numbered = "" if self._order is None or self._order.is_counted else self._order.column
         self.grid = replace(grid_of(self._path, self._rows, self.plan, options), numbered=numbered)
@@ -224,10 +221,19 @@ class TableSource(ABC):
                     f"answers in {said.theirs!r} are letters and texts of options: they are read as {wanted}, which a live session needs as well"
                 )
 
+    @property
+    def _is_plain(self) -> bool:
+        return self._order is None and not (self.shape.how or self.declared_runs)
+
+    def _kinds(self, rows: Sequence[Record]) -> AnsweringRows | None:
+        """Return the rows that answer, if others are calls of their rounds, and neither the user nor a guess has said so."""
+        if not self._is_plain or self._answering or self._options.repeated:
+            return None
+        return answering_rows(rows, self.plan.columns, self._options.where)
+
     def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
         """Leave out rows of calls that failed and were repeated, or were logged twice, if the table counts its rounds."""
-        is_plain = self._order is None and not (self.shape.how or self.declared_runs)
-        kept = without_repeated_calls(rows, self.plan.columns, self._options.repeated) if is_plain else rows
+        kept = without_repeated_calls(rows, self.plan.columns, self._options.repeated) if self._is_plain else rows
         if len(kept) == len(rows):
             return rows
         scored, notes, n_judging = with_scores_of_dropped(rows, kept, self.plan.columns.get("question_id", ""))
@@ -399,48 +405,3 @@ class WholeTable(TableSource):
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
         """Return the cluster of each question."""
         return one_name_per_text(names, texts)
-
-
-def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableOptions) -> Grid:
-    """Return the settings for reading the rows of a table; note how its gold answers are written."""
-    if not {"round", "question_id"} <= plan.columns.keys():
-        refuse_unread_rounds(rows, plan.columns)
-    if "round" not in plan.columns and "question_id" in plan.columns:
-        if any(item.ours == "question_id" and item.how == "usual name" for item in plan.readings):
-            refuse_unique_ids(rows, plan.columns)
-        there = f"there are: {cut_list(column_names(rows))}" if rows else "no record has a round there"
-        raise SchemaError(
-            f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
-            f"rounds; {there}. If rows are rounds of one question, --column question_id=COLUMN "
-            f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
-            "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
-        )
-    if "question_id" in plan.columns and "question_id" not in options.columns:
-        refuse_one_id(rows, plan.columns, plan.formulas)
-    answers, golds = ([row.values.get(plan.columns.get(ours, "")) for row in rows] for ours in ("answer", "golds"))
-    are_items = options.normalizer == "unordered"
-    listed = not (are_items or says_lists(answers, golds))
-    are_single = not are_items and are_single_texts(answers, golds)
-    grid = Grid(
-        columns=plan.columns,
-        metrics=plan.metrics,
-        labels=plan.labels,
-        first_round=lowest_round(rows, plan, options.first_round),
-        ended=options.ended,
-        strict=True,
-        listed_golds=listed,
-        list_answers=not are_single and (are_items or are_lists(answers, golds)),
-        single_answers=are_single,
-        gold_form=gold_form(golds, answers),
-    )
-    if grid.gold_form:
-        forms = {AFTER_MARK: f"what follows {AFTER_MARK!r}", IN_BOX: r"what '\boxed{}' contains"}
-        what = forms.get(grid.gold_form, f"alternatives, separated by {grid.gold_form!r}")
-        plan.notes.append(f"the gold answers are {what} in {plan.columns['golds']!r}")
-    if options.normalizer is None and not grid.list_answers and options.answer_position is None:
-        pairs = [
-            pair for pair in zip(golds, answers, strict=True) if isinstance(pair[0], str | list) and are_texts(pair[0])
-        ]
-        ask_about_gold_lists((gold_texts(gold, "", listed=listed, form=grid.gold_form), own) for gold, own in pairs)
-    grid.check(path, [*column_names(rows), *plan.formulas])
-    return grid

@@ -15,7 +15,8 @@ from typing import Literal
 from suffice.importers.columnar import score_rounds
 from suffice.importers.imported import ImportedRun
 from suffice.importers.round_columns import trajectories_of
-from suffice.importers.table_source import TableOptions, WholeTable
+from suffice.importers.table_settings import TableOptions
+from suffice.importers.table_source import WholeTable
 from suffice.policy.rounds import End
 from suffice.policy.signals.position import AnswerPosition
 

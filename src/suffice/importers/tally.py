@@ -12,7 +12,7 @@ import numpy as np
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answer_or_gold import FEW
-from suffice.importers.choices import Choices, of_columns
+from suffice.importers.choices import Choices, column_options, of_columns
 from suffice.importers.grid import Grid, differing_golds, is_cost
 from suffice.importers.names import plain_name
 from suffice.importers.round_columns import RoundColumns
@@ -217,7 +217,7 @@ class Tally:
         if self._unmapped:
             notes.append(f"columns that are kept as they are: {cut_list(self._unmapped)}")
         if grid.ended is None and "end" not in plan.columns:
-            said = next(filter(is_stop_name, self._unmapped), "")
+            said = plan.may_end or next(filter(is_stop_name, self._unmapped), "")
             notes.append(self._end_note(plan.columns.get("finish_reason", ""), said, hint))
         for name, values in self._labels.items():
             if len(values) > 1:
@@ -279,7 +279,8 @@ class Tally:
             return f"every question has {counted(longest, 'round')}: read as the loop's cap"
         says = f"{reason!r} of the last rounds ({cut_list(self._reasons)}) may say why"
         is_said = self._reasons.total() > n - self.lengths[longest]
-        unsaid = f"{said!r} may say why, but is not read" if said else "The log does not say so"
+        option = column_options({"end": said})
+        unsaid = f"{said!r} may say why, but is not read ({option})" if said else "The log does not say so"
         what = "runs" if n > self._named > 0 else "questions"
         return (
             f"{n - self.lengths[longest]} of {n} {what} have fewer than {longest} rounds: read as the loop's own stops, with what "

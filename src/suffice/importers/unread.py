@@ -15,6 +15,7 @@ from suffice.importers.compound_ids import compound_choices
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.judging import ONCE, metric_name, metric_option
 from suffice.importers.names import (
+    ANSWERS,
     MONEY,
     MOST_SPEAKERS,
     NO_ANSWERS,
@@ -37,7 +38,7 @@ from suffice.importers.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, curre
 from suffice.importers.parallel_files import of_files
 from suffice.importers.records import Record
 from suffice.importers.shape import Shape
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.table_columns import TableColumns, counts_up
 from suffice.importers.wide_tables import numbered_families
 from suffice.importers.word_scales import TEMPLATE, order_of_words
 from suffice.policy.metrics import normalize_answer
@@ -256,7 +257,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     alike = _of_one_kind(table, _alike_columns(table, said, columns.get("golds", "")))
     ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
     # a column that is the same in all rows of a question is a gold answer
-    answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in ids)]
+    divide = [*ids, *(name for name in table.names if is_id_name(name) and _divides(table, name))]
+    answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in divide)]
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
     joined = ",".join(answers)
     own = (
@@ -278,6 +280,12 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
             options,
             sure and column_options({"question_id": sure}),
         )
+
+
+def _divides(table: TableColumns, name: str) -> bool:
+    """Return whether a column has several values, each in several rows."""
+    counts = Counter(map(str, table.column(name)))
+    return len(counts) > 1 < min(counts.values())
 
 
 def _sure_id(table: TableColumns, ids: Sequence[str], counter: str) -> str:
@@ -383,8 +391,19 @@ def _may_list_rounds(values: Sequence[Any]) -> bool:
         return 2 * len({*items}) > len(values)
     if len(items) <= len(values) or not all(isinstance(item, dict) for item in items):
         return False
+    fields = {name for item in items for name in item}
+    if any(last_name(name) in ANSWERS for name in fields):
+        return True
+    if any(is_round_name(last_name(name)) and _counts_items(values, name) for name in fields):
+        return True
     names = {name for item in items for name, text in item.items() if isinstance(text, str) and is_model_text(name)}
     return any(2 * len({str(item.get(name)) for item in items}) > len(values) for name in names - {"text", "content"})
+
+
+def _counts_items(values: Sequence[Any], name: str) -> bool:
+    """Return whether a field counts the items of each list."""
+    lists = [[item.get(name) for item in value] for value in values if isinstance(value, list) and value]
+    return all(all(type(own) is int for own in numbers) and counts_up(numbers) for numbers in lists)
 
 
 def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> list[str]:

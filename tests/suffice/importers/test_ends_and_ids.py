@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from suffice.errors import UnsettledError
+from suffice.errors import DataError, UnsettledError
 from suffice.importers.stop_words import is_stop_name
 from suffice.recordings import read_recording
 from tests.support.logs import imported, written
@@ -44,6 +44,35 @@ def test_other_words_are_no_ends_of_loops(tmp_path, column, ends):
 def test_a_named_column_of_ends_has_usual_words(tmp_path):
     source = written(tmp_path / "log.jsonl", rows_of(column="why", ends=("converged", "max_iterations")))
     assert {*ends_of(imported(source, columns={"end": "why"}))} == {"rule", "max_rounds"}
+
+
+def test_unknown_words_for_the_end_print_commands(tmp_path):
+    source = written(tmp_path / "log.jsonl", rows_of(column="outcome", ends=("submitted", "budget_exhausted")))
+    (note,) = [note for note in imported(source).notes if "--ended rule" in note]
+    assert "'outcome' may say why, but is not read (--column end=outcome)" in note
+    with pytest.raises(UnsettledError) as error:
+        imported(source, columns={"end": "outcome"})
+    columns = error.value.choices["--column end=outcome:submitted=rule"][0]
+    assert {*ends_of(imported(source, columns=columns))} == {"rule", "max_rounds"}
+
+
+def test_words_that_no_option_can_name_are_refused(tmp_path):
+    source = written(tmp_path / "log.jsonl", rows_of(column="why", ends=("a=b", "limit")))
+    with pytest.raises(DataError, match="allowed are max_rounds") as error:
+        imported(source, columns={"end": "why"})
+    assert not isinstance(error.value, UnsettledError)
+
+
+def test_a_wrong_end_for_a_word_is_refused(tmp_path):
+    source = written(tmp_path / "log.jsonl", rows_of(column="why", ends=("done", "limit")))
+    with pytest.raises(DataError, match="end is 'stop'") as error:
+        imported(source, columns={"end": "why:done=stop"})
+    assert not isinstance(error.value, UnsettledError)
+
+
+def test_a_reason_for_closing_is_read(tmp_path):
+    source = written(tmp_path / "log.jsonl", rows_of(column="closed_because", ends=("agreement", "step limit")))
+    assert {*ends_of(imported(source))} == {"rule", "max_rounds"}
 
 
 def test_codes_and_flags_are_not_called_ends():

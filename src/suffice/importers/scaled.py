@@ -213,7 +213,7 @@ def _as_date(normalizer: str) -> Callable[[Any], Any]:
     return lambda value: (key_of(value) or value) if isinstance(value, str) else value
 
 
-_OF_CELLS = {
+_OF_CELLS: dict[str, Callable[[Any], Any]] = {
     THOUSANDS: _without_commas,
     DECIMAL_COMMA: _with_point,
     EACH: lambda value: value,

@@ -174,8 +174,9 @@ class MultipleChoice:
             return cls(golds=len(golds), letters=letters, wordless=wordless)
         exact = em >= 1
         partly = exact & (f1 < 1)
-        counts = {"exact": int(exact.sum()), "partly": int(partly.sum())}
-        return cls(golds=len(golds), letters=letters, wordless=wordless, **counts)
+        return cls(
+            golds=len(golds), letters=letters, wordless=wordless, exact=int(exact.sum()), partly=int(partly.sum())
+        )
 
     def __add__(self, other: MultipleChoice) -> MultipleChoice:
         return MultipleChoice(

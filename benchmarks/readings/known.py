@@ -28,6 +28,7 @@ from benchmarks.readings import (
     plain,
     platforms,
     settled,
+    spellings,
     thoughts,
     trees,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "plain",
     "platforms",
     "settled",
+    "spellings",
     "thoughts",
     "trees",
 ]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from suffice.policy.doubts import FEW, Pairs, differ, unsettled
+from suffice.policy.doubts import FEW, Pairs, unsettled
 from suffice.policy.metrics import f1, normalize_answer
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 from suffice.policy.numbers_in_text import is_quantity
 from suffice.policy.typography import plain_text
+
+_LONGEST = 300
+"""The most characters of a text that is looked at; longer ones are replies or drafts, of which hardly any two are one answer."""
 
 _SHOWN = 30
 """The most characters of an example."""
@@ -38,7 +42,7 @@ def reason_of_spellings(pairs: Pairs) -> str:
     >>> reason_of_spellings([("Oslo", "oslo"), ("8:05", "8:15")])
     ''
     """
-    split = [pair for pair in pairs if _is_split(*pair)]
+    split = _split(pairs)
     if len(split) <= FEW * len(pairs):
         return ""
     doubtful = [pair for pair in split if _may_be_another(*pair)]
@@ -68,24 +72,22 @@ def ask_about_initials(pairs: Pairs) -> None:
 
 
 def _have_one_initial(first: str, second: str) -> bool:
-    if NORMALIZERS["letter"](first) != NORMALIZERS["letter"](second):
+    if None in (keys := [*map(NORMALIZERS["letter"], (first, second))]) or keys[0] != keys[1]:
         return False
     rests = [{*normalize_answer(text[text.find(" ") + 1 :]).split()} for text in (first, second) if " " in text]
     return len(rests) > 1 and all(0 < len(rest) <= _NAME for rest in rests) and rests[0].isdisjoint(rests[1])
 
 
-def _is_split(first: str, second: str) -> bool:
-    """Return whether two texts are one answer to 'mixed', and neither one nor wholly right in question answering.
+def _split(pairs: Pairs) -> list[tuple[str, str]]:
+    """Return the pairs that are one answer to 'mixed', and neither one nor wholly right in question answering.
 
     Words in another order, as in dates, are wholly right by F1.
     """
-    return first != second and f1(first, [second]) < 1 and _is_one(first, second)
-
-
-def _is_one(first: str, second: str) -> bool:
-    return NORMALIZERS["mixed"](first) == NORMALIZERS["mixed"](second) and differ(
-        DEFAULT_NORMALIZER, "mixed", first, second
-    )
+    key_of, words = cache(NORMALIZERS["mixed"]), NORMALIZERS[DEFAULT_NORMALIZER]  # texts are in several pairs each
+    short = [pair for pair in pairs if pair[0] != pair[1] and max(map(len, pair)) <= _LONGEST]
+    apart = [pair for pair in short if words(pair[0]) != words(pair[1])]
+    alike = [pair for pair in apart if key_of(pair[0]) == key_of(pair[1]) is not None]
+    return [(first, second) for first, second in alike if f1(first, [second]) < 1]
 
 
 def _may_be_another(first: str, second: str) -> bool:

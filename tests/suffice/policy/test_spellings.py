@@ -102,7 +102,14 @@ def test_zeros_of_ids_and_versions_are_asked_about(pair):
 
 
 @pytest.mark.parametrize(
-    "pair", [("the Nile", "nile."), ("5 May", "6 May"), ("1 May 2021", "May 1, 2021"), ("Oslo 8:05", "Rome 08:05")]
+    "pair",
+    [
+        ("the Nile", "nile."),
+        ("long " * 99 + "8:05", "long " * 99 + "08:05"),
+        ("5 May", "6 May"),
+        ("1 May 2021", "May 1, 2021"),
+        ("Oslo 8:05", "Rome 08:05"),
+    ],
 )
 def test_words_stay_where_spellings_make_no_difference(pair):
     assert chosen_normalizer(["Oslo", pair[0]], pairs=[pair]).normalizer == "qa"
@@ -118,4 +125,7 @@ def test_initials_of_names_are_asked_about():
     "answer", ["B", "B.", "(B) Paris", "B) Paris, in France", "A) Rome", "B) It is the city on the Seine"]
 )
 def test_options_with_their_texts_are_letters(answer):
-    assert chosen_normalizer(["B) Paris", "A"], [answer], [(answer, "B) Paris")]).normalizer == "letter"
+    assert (
+        chosen_normalizer(["B) Paris", "A"], [answer], [(answer, "B) Paris"), ("(A), (B)", "(A), (C)")]).normalizer
+        == "letter"
+    )

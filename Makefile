@@ -20,7 +20,7 @@ PACKAGES := . $(addprefix ./packages/suffice-,reader retrieval gates scale serve
 CORE := $(foreach name,audit baseline_selectors calibrate calibration cascade choice difficulty display \
 	draft_selectors errors escalating_rules evidence expressions extensions groupings metrics_golden own_rules policy position ranker rasc \
 	recorded_signals replies logistic rules seen selectors semantic_scores semantic_signals session session_missing \
-	session_state same_answers sealed_json signals_answers signal_definitions signals_evidence signals_margins signals_steps signals_text signals_thinking checked start_round surface \
+	session_state same_answers sealed_json signals_answers spellings signal_definitions signals_evidence signals_margins signals_steps signals_text signals_thinking checked start_round surface \
 	uncertainty votes by_stop,$(wildcard tests/*/test_$(name).py tests/*/*/test_$(name).py))
 SOURCES := pyproject.toml $(shell find src packages -type f -not -name '*.pyc' -not -path '*/node_modules/*')
 

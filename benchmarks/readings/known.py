@@ -29,6 +29,7 @@ from benchmarks.readings import (
     plain,
     platforms,
     settled,
+    spellings,
     thoughts,
     trees,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "plain",
     "platforms",
     "settled",
+    "spellings",
     "thoughts",
     "trees",
 ]

@@ -8,7 +8,7 @@ import { anyCase, length, pattern, strip } from "./text.js";
 
 const LONGEST = 1000;
 const HOLE = "\0";
-const MINUS = /[\u2212\u2013\uff0d]/g;
+const MINUS = /[\u2010-\u2013\u2212\uff0d]/g;
 const VULGAR = /[¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞]/g;
 
 /** @type {readonly [RegExp, string][]} */

@@ -9,7 +9,8 @@ from typing import Any
 from suffice.common.tables import CAUTION
 from suffice.importers.importers import log_reader
 from suffice.importers.parted_run import PartedRun
-from suffice.policy.comparisons import FEW, Comparison, chosen_normalizer, merged_by_words
+from suffice.policy.comparisons import Comparison, chosen_normalizer, merged_by_words
+from suffice.policy.doubts import FEW
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
 

@@ -35,7 +35,7 @@ def gap_error(
     )
     if are_files:
         return DataError(
-            f"{where}: {question} is missing in the file of a round: it has the rounds {rounds!r:.80}. Rows that --where leaves out are "
+            f"{where}: {question} is missing in the file of a round: its rounds are numbered {rounds!r:.80}. Rows that --where leaves out are "
             "missing, too: without it, rows without an answer are rounds without one"
         )
     choices: Choices = {}
@@ -46,7 +46,7 @@ def gap_error(
         meaning = f"the rows of each {theirs!r} are a loop of their own, with its own rounds and verdict"
         choices |= of_columns({"run": theirs, "round": ""}, meaning)
     return UnsettledError(
-        f"{where}: {question} has the rounds {rounds!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If rounds are missing, find "
+        f"{where}: the rounds of {question} are numbered {rounds!r:.80}; expected 0, 1, 2, ... or 1, 2, ... without gaps. If rounds are missing, find "
         "them first",
         "columns",
         choices,

@@ -61,6 +61,9 @@ OF_ITS_OWN = "a text of its own for nearly each question"
 _OWN_TEXTS = 0.9
 """The least share of the questions that have a text of their own if it asks them."""
 
+_SENTENCE = 3
+"""The fewest words of most texts in a column `source` that asks questions."""
+
 _GOLD_FIELDS = ("answer", "answers", "text", "value")
 """Names of the gold answer in an object of gold answers that has further fields."""
 
@@ -275,6 +278,8 @@ class _Guess(NumberGuess):
         for name in self.free(SUBJECTS):
             path, texts = plain_name(name).split(".")[:-1], self.table.column(name)
             is_own = "." in name or last_name(name) != "text"  # a column `text` may be a reply
+            if last_name(name) == "source":  # which may be a file or an address
+                is_own = 2 * sum(len(str(text).split()) >= _SENTENCE for text in texts) > len(texts)
             is_asked = is_own and NO_ANSWERS.isdisjoint(path) and all(isinstance(text, str) for text in texts)
             if is_asked and self.table.constant_in(name, ids) and len({*texts}) >= max(2, _OWN_TEXTS * n):
                 self.read("question", name, OF_ITS_OWN)

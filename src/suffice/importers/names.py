@@ -44,7 +44,7 @@ QUESTIONS = words(
     "question question_text query query_str user_query user_input problem prompt task instruction input "
     "request goal inputs"
 )
-SUBJECTS = words("subject text body message title headline")
+SUBJECTS = words("subject text body message title headline claim source")
 """Names of what a ticket or a case asks, if the texts differ from question to question."""
 
 GOLDS = words(

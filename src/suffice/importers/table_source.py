@@ -357,7 +357,7 @@ class TableSource(ABC):
     def notes(self) -> list[str]:
         """Return all caveats about the table."""
         which = self._options.repeated
-        what = f"left out (--repeated {which})" if which else "without an answer or new content left out"
+        what = f"left out (--repeated {which})" if which else "without an answer, or with nothing new, left out"
         rows = f"{counted(self.repeated, 'row')} {what}"
         unpaid = ", and what they cost is not counted" if any(map(is_cost, self.plan.columns)) else ""
         grid = replace(self.grid, first_round=None) if self._options.samples else self.grid  # which has no first draft

@@ -1,8 +1,9 @@
-"""Logs in which an answer with some words of the gold answer is not half right: labels, codes, and where the log itself counts so."""
+"""Logs in which an answer with some words of the gold answer is not half right: labels, codes, names with words in common, and where the log itself counts so."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -16,15 +17,15 @@ from suffice.recordings.schema import column_kind
 _PAIRS = 20_000
 """The most pairs of answers that are looked at."""
 
-_FEW, _MOST, _NEARLY_ALL, _SAME = 0.01, 0.9, 0.95, 0.98
+_FEW, _MOST, _SAME = 0.01, 0.9, 0.98
 _ENOUGH = 20
 """The least number of answers about which a share says something."""
 
 _LABELS, _EACH = 20, 8
 """The most labels of a classifier, and the fewest pairs of answers for each, on average."""
 
-_FORMS = 3
-"""The most wordings that stand beside codes."""
+_COMMON = 0.25
+"""A word of more than this share of the gold answers does not tell them apart."""
 
 _END = "em is the quality, since f1 would count {} with the same words as half right"
 
@@ -43,9 +44,10 @@ def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
     if is_said or not any(True for _ in golds):
         return ""
     pairs = run.pairs(_PAIRS)
-    if sum(_is_half(*pair) for pair in pairs) <= _FEW * len(pairs):
+    halves = [pair for pair in pairs if _is_half(*pair)]
+    if len(halves) <= _FEW * len(pairs):
         return ""
-    return _of_labels({*golds}, pairs) or _of_codes({*golds}, pairs) or _of_own_score(run)
+    return _of_labels({*golds}, pairs) or _of_shared_words({*golds}, halves) or _of_own_score(run)
 
 
 def _is_half(first: str, second: str) -> bool:
@@ -62,28 +64,16 @@ def _of_labels(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> st
     return f"the gold answers are {len(labels)} labels: {_END.format('another label')}"
 
 
-def _of_codes(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:
-    """Return the reason if nearly all gold answers and answers are a code, such as 65-1037, beside the same words."""
-    forms = [form for gold in golds if (form := _words_beside_code(gold))]
-    if len(forms) < _NEARLY_ALL * len(golds) or len({*forms}) > _FORMS or len(golds) < _ENOUGH:
+def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
+    """Return the reason if answers are half right by words that many gold answers have, such as "v." or "Art.", and that say nothing."""
+    words = Counter(word for gold in golds for word in {*normalize_answer(gold).split()})
+    shared = {word for word, n in words.items() if n > _COMMON * len(golds)}
+    alike = [{*normalize_answer(first).split()} & {*normalize_answer(second).split()} for first, second in halves]
+    if len(golds) < _ENOUGH or sum(own <= shared for own in alike) < _MOST * len(alike):
         return ""
-    said = [_words_beside_code(text) in forms for pair in pairs for text in pair]
-    if sum(said) < _MOST * len(said):
-        return ""
-    return (
-        f"the gold answers are codes beside the same words, such as {min(golds)!r:.40}: {_END.format('another code')}"
-    )
-
-
-def _words_beside_code(text: str) -> tuple[str, ...]:
-    """Return the words of a text beside its only word with a digit; none without one.
-
-    >>> _words_beside_code("P/N 65-1037"), _words_beside_code("65-1037"), _words_beside_code("from 3 to 5")
-    (('pn',), (), ())
-    """
-    parts = text.split()
-    plain = [part for part in parts if not any(map(str.isdigit, part))]
-    return tuple(map(normalize_answer, plain)) if len(parts) - len(plain) == 1 else ()
+    counted = Counter(word for own in alike for word in own & shared)
+    word = max(counted, key=lambda own: (counted[own], own))
+    return f"gold answers have words in common, such as {word!r:.40}: {_END.format('another answer')}"
 
 
 def _of_own_score(run: PartedRun) -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from suffice.errors import UnsettledError
+from suffice.policy.doubts import FEW, Pairs, differ, unsettled
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import (
@@ -19,12 +19,10 @@ from suffice.policy.normalizers import (
     listed_items,
 )
 from suffice.policy.numbers_in_text import is_number_alone, is_quantity
+from suffice.policy.spellings import ask_about_initials, reason_of_spellings
 
 MOST = 0.95
 """Least share of the texts that must be code, LaTeX or (without gold answers) numbers to choose that normalizer."""
-
-FEW = 0.01
-"""Two normalizers differ if they do for more than this share of the pairs."""
 
 _SPECIFIC = ("date", "date_day_first", "letter", "number")
 """Normalizers of which one is chosen that reads all gold answers, the first one first."""
@@ -65,23 +63,6 @@ _SAYS_NOTHING = re.compile(
 
 _SENTENCE = 5
 """The fewest words of a sentence that says more than its number."""
-
-_MEANINGS = {
-    "number": "as numbers, by value: 007 is 7, 3.10 is 3.1, '5' is 5, and units do not count",
-    "percent": "as numbers, and a percent sign counts: 39 % is 0.39",
-    "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234; other texts as words",
-    "exact": "as they are written",
-    "literal": "as code: '5' and [5] are not 5",
-    "unordered": "as lists whose items may be in any order",
-    "letter": "as letters of options: a is A",
-    "date": "as dates, the month first: 03/04/2021 is in March",
-    "date_day_first": "as dates, the day first: 03/04/2021 is in April",
-    "mixed": "as numbers and the words beside them: 5 km is 5,000 m, not 5 m, nor 5",
-    DEFAULT_NORMALIZER: "as words, without case and punctuation: 3,5 is 35",
-}
-
-Pairs = Collection[tuple[str, str]]
-"""Answers of one question that are compared: with its gold answer, and with the answer before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +140,14 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             _ask_about_sentences(pairs)
             _ask_about_words(pairs)
             named = _by_percent(pairs) or named
+        if named.normalizer == "letter":
+            ask_about_initials(pairs)
         _ask_if_another_differs(named.normalizer, texts, pairs)
         return named
     with_comma = next(filter(_DECIMAL_COMMA.fullmatch, texts), None)
     if with_comma is not None and all(map(_is_number, texts)):
         is_told = _share(_SURE_COMMA.fullmatch, texts) >= _TOLD and not any(map(_DECIMAL_POINT.search, texts))
-        raise _unsettled(
+        raise unsettled(
             f"gold answers such as {with_comma!r:.40} may have a decimal comma",
             ("decimal_comma", "exact", DEFAULT_NORMALIZER),
             "decimal_comma" if is_told else "",
@@ -184,12 +167,12 @@ def _ask_about_sentences(pairs: Pairs) -> None:
         pair
         for pair, (first, second) in zip(pairs, words, strict=True)
         if _SENTENCE <= min(len(first), len(second)) > 2 * len(first & second)
-        and _differ("number", DEFAULT_NORMALIZER, *pair)
+        and differ("number", DEFAULT_NORMALIZER, *pair)
     ]
     if len(apart) > FEW * len(pairs):
         first, second = apart[0]
         question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.60} and {second!r:.60}, are sentences with the same number and other words"
-        raise _unsettled(question, (DEFAULT_NORMALIZER, "number"))
+        raise unsettled(question, (DEFAULT_NORMALIZER, "number"))
 
 
 def _ask_about_words(pairs: Pairs) -> None:
@@ -199,14 +182,14 @@ def _ask_about_words(pairs: Pairs) -> None:
     """
     key_of = NORMALIZERS["number"]
     same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
-    apart = [pair for pair in same if _differ("number", "mixed", *pair) and _have_other(_NAME, *pair)]
+    apart = [pair for pair in same if differ("number", "mixed", *pair) and _have_other(_NAME, *pair)]
     of_money = [pair for pair in same if _have_other(_CURRENCY, *pair)]
     found, name = max((apart, "mixed"), (of_money, "exact"), key=lambda own: len(own[0]))
     if len(found) > FEW * len(pairs):
         first, second = found[0]
         question = f"{len(found):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, have the same number beside other words or signs"
         is_told = name == "mixed" and all(is_quantity(text) for pair in pairs for text in pair)
-        raise _unsettled(question, ("number", name), name if is_told else "")
+        raise unsettled(question, ("number", name), name if is_told else "")
 
 
 def _have_other(what: re.Pattern[str], first: str, second: str) -> bool:
@@ -224,7 +207,7 @@ def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:
     if len(apart) > FEW * len(pairs):
         first, second = apart[0]
         question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, are equal if the comma is the decimal point"
-        raise _unsettled(question, ("decimal_comma", name))
+        raise unsettled(question, ("decimal_comma", name))
 
 
 def _ask_about_order(name: str, pairs: Pairs) -> None:
@@ -238,7 +221,7 @@ def _ask_about_order(name: str, pairs: Pairs) -> None:
     if name != "unordered" and len(apart) > FEW * len(pairs):
         first, second = (", ".join(own) for own in apart[0])
         question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, list the same in another order"
-        raise _unsettled(question, ("unordered", name))
+        raise unsettled(question, ("unordered", name))
 
 
 def _ask_about_thousands(name: str, pairs: Pairs) -> None:
@@ -254,20 +237,20 @@ def _ask_about_thousands(name: str, pairs: Pairs) -> None:
     decimals = sum(number(text) is not None and comma(text) is None for pair in pairs for text in pair)
     if decimals <= FEW * len(alike):
         first, second = alike[0]
-        raise _unsettled(
+        raise unsettled(
             f"points may separate thousands, as in {first!r:.40} beside {second!r:.40}", ("decimal_comma", name)
         )
 
 
 def _by_percent(pairs: Pairs) -> Comparison | None:
     """Return the comparison in which 39 % is 0.39, if that makes percentages equal to fractions; ask if others equal their number."""
-    apart = [pair for pair in pairs if "%" in pair[0] + pair[1] and _differ("number", "percent", *pair)]
+    apart = [pair for pair in pairs if "%" in pair[0] + pair[1] and differ("number", "percent", *pair)]
     alike = [pair for pair in apart if len({*map(NORMALIZERS["percent"], pair)}) == 1]
     if len(alike) <= FEW * len(pairs):
         return None
     if len(apart) - len(alike) > FEW * len(alike):
         first, second = alike[0]
-        raise _unsettled(
+        raise unsettled(
             f"percentages and fractions are both there, such as {first!r:.40} and {second!r:.40}", ("percent", "number")
         )
     return Comparison("percent", "since percentages equal fractions: 39 % is 0.39")
@@ -323,7 +306,7 @@ def merged_by_words(pairs: Pairs) -> int:
     """Return the number of pairs that are the same in question answering, though their signs, points or brackets differ."""
     key_of = NORMALIZERS[DEFAULT_NORMALIZER]
     return sum(
-        key_of(first) == key_of(second) and _differ(DEFAULT_NORMALIZER, "mixed", first, second)
+        key_of(first) == key_of(second) and differ(DEFAULT_NORMALIZER, "mixed", first, second)
         for first, second in pairs
         if first != second
     )
@@ -349,7 +332,7 @@ def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison
     if any(map(is_structured, texts)) and _share(is_code, texts) >= MOST:
         return Comparison("literal", why)
     n = len(pairs)
-    if _reads_all("boolean", texts) and sum(_differ(DEFAULT_NORMALIZER, "boolean", *pair) for pair in pairs) > FEW * n:
+    if _reads_all("boolean", texts) and sum(differ(DEFAULT_NORMALIZER, "boolean", *pair) for pair in pairs) > FEW * n:
         return Comparison("boolean", why)
     merged = merged_by_words(pairs)
     if merged > FEW * n:
@@ -363,6 +346,8 @@ def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison
         return Comparison(
             "mixed", f"since {halves:,} of {n:,} pairs are other numbers with the same unit, and are not half right"
         )
+    if spelled := reason_of_spellings(pairs):
+        return Comparison("mixed", spelled)
     return Comparison(DEFAULT_NORMALIZER, why)
 
 
@@ -383,11 +368,11 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
             continue
         if not _reads_all(rival.name, texts):
             continue
-        apart = [pair for pair in pairs if rival.may_differ(*pair) and _differ(name, rival.name, *pair)]
+        apart = [pair for pair in pairs if rival.may_differ(*pair) and differ(name, rival.name, *pair)]
         if len(apart) > FEW * len(pairs):
             first, second = apart[0]
             is_told = rival.name == "mixed" and all(is_quantity(text) for pair in pairs for text in pair)
-            raise _unsettled(
+            raise unsettled(
                 f"{len(apart):,} of {len(pairs):,} pairs of answers, such as {first!r:.40} and {second!r:.40}, are the same or not "
                 f"depending on whether answers are compared as {name!r} or as {rival.name!r}",
                 (name, rival.name),
@@ -420,22 +405,7 @@ def _ask_about_case(name: str, golds: Iterable[str], pairs: Pairs) -> None:
     if len(apart) > FEW * len(pairs):
         first, second = apart[0]
         question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, differ in case alone, and both are answers and gold answers"
-        raise _unsettled(question, ("exact", name))
-
-
-def _unsettled(message: str, names: Sequence[str], confirmed: str = "") -> UnsettledError:
-    return UnsettledError(
-        f"{message}: how are answers compared?",
-        "normalizer",
-        {f"--set normalizer={name}": (name, _MEANINGS[name]) for name in names},
-        confirmed and f"--set normalizer={confirmed}",
-    )
-
-
-def _differ(name: str, other: str, first: str, second: str) -> bool:
-    """Return whether two answers, which both normalizers read, are the same by one of them alone."""
-    keys = [(key_of(first), key_of(second)) for key_of in (NORMALIZERS[name], NORMALIZERS[other])]
-    return all(None not in pair for pair in keys) and len({pair[0] == pair[1] for pair in keys}) > 1
+        raise unsettled(question, ("exact", name))
 
 
 def _share(holds: Callable[[str], object], texts: Iterable[str]) -> float:

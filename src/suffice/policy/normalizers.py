@@ -30,6 +30,7 @@ from suffice.policy.numbers_in_text import (
     only_number,
     without_numbers,
 )
+from suffice.policy.typography import in_one_spelling, plain_text
 
 Normalizer = Callable[[str], str | None]
 """Returns the key by which an answer is compared; None for an answer that cannot be read, which casts no vote."""
@@ -113,6 +114,7 @@ _UNCLEAR = re.compile(r"(?<![\d.,])\d{1,3}(?:\.\d{3})+,\d|\d[eE][-+]?\d{4}")
 """A decimal comma after points, and a power of ten that is too large."""
 
 _WEEKDAY = re.compile(r"^(?:Mon|Tues?|Wed(?:nes)?|Thu(?:rs)?|Fri|Sat(?:ur)?|Sun)(?:day)?\.?,?\s+", re.IGNORECASE)
+_YEAR = re.compile(r"(?<!\d)[12]\d{3}(?!\d)")
 _ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th)\b(?: of\b)?", re.IGNORECASE)
 _WRITTEN = (
     "%Y-%m-%d",
@@ -208,9 +210,16 @@ def _decimal_comma_key(answer: str) -> str | None:
 def _mixed_key(answer: str) -> str | None:
     """As in question answering, but numbers count by value, with sign, decimal point and unit, and code and formulas as written.
 
-    Lengths, masses, volumes and times in other units may be equal: 87 km is 87,000 m.
+    Lengths, masses, volumes and times in other units may be equal: 87 km is 87,000 m.  So may times of day (8:05 and 08:05, 3 pm
+    and 15:00), dates with the name of a month, and ranges (12-17 and 12 to 17).  Typography does not count but in literals and
+    programs: any dash is a hyphen, and any quote a straight one.
     """
-    text = in_base_units(answer.strip())
+    text = answer.strip()
+    if not text.isascii() and not is_structured(text):
+        text = plain_text(text).strip()
+    if _YEAR.search(text) and (date := _date(text, _WRITTEN)) is not None:
+        return date
+    text = in_base_units(in_one_spelling(text))
     if text.lower() in _MISSING:
         return None
     rest, values = without_numbers(text)
@@ -304,7 +313,7 @@ def _day_first_key(answer: str) -> str | None:
 
 
 def _date(answer: str, patterns: Sequence[str]) -> str | None:
-    text = _WEEKDAY.sub("", " ".join(answer[:_LONGEST].split()).strip(" ."))
+    text = _WEEKDAY.sub("", " ".join(plain_text(answer[:_LONGEST]).split()).strip(" ."))
     text = _ORDINAL.sub("", text)
     for pattern in patterns:
         try:

@@ -15,7 +15,7 @@ LONGEST = 1000
 
 _PLAIN = str.maketrans(
     {
-        **dict.fromkeys("\u2212\u2013\uff0d", "-"),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2212\uff0d", "-"),
         **{c: " " + unicodedata.normalize("NFKC", c).replace("\u2044", "/") for c in "¼½¾⅓⅔⅕⅖⅗⅘⅙⅚⅛⅜⅝⅞"},
     }
 )

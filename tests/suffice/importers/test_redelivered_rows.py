@@ -46,7 +46,7 @@ def test_messages_delivered_twice_are_no_rounds(tmp_path):
     assert (summary.rounds, summary.trajectories) == (3, 24)
     notes = " ".join(summary.notes)
     assert "2 numbers twice" in notes
-    assert "2 rows without an answer or new content" in notes
+    assert "2 rows without an answer, or with nothing new, left out" in notes
     assert [means.n for means in summary.by_round] == [24, 24, 24]
 
 

@@ -135,7 +135,7 @@ def test_a_score_of_a_ticket_is_said_to_judge_no_earlier_stop(tmp_path):
     )
 
 
-@pytest.mark.parametrize("name", ["subject", "case.text"])
+@pytest.mark.parametrize("name", ["subject", "case.text", "claim", "source"])
 def test_a_text_of_its_own_for_each_question_asks_it(tmp_path, name):
     above, _, last = name.rpartition(".")
 
@@ -149,6 +149,13 @@ def test_a_text_of_its_own_for_each_question_asks_it(tmp_path, name):
 
     assert log(lambda q: f"Where is tower {q}?").preview.question == "Where is tower 0?"
     assert log(lambda q: ("Geography", "History")[q % 2]).preview.question is None
+
+
+def test_an_address_of_its_own_for_each_question_asks_nothing(tmp_path):
+    rows = [{"id": q, "round": r, "answer": said, "source": f"docs/{q}.pdf"} for q, r, said, _ in rounds()]
+    assert (
+        import_recording(written(tmp_path / "log.jsonl", rows), out=tmp_path / "log.parquet").preview.question is None
+    )
 
 
 def test_golds_in_an_object_with_other_fields_are_read(tmp_path):

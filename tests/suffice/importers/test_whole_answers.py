@@ -29,6 +29,16 @@ def codes(n=60):
     return rows_of(lambda q: f"P/N 65-{1000 + 37 * q}", lambda q: f"P/N 65-{5000 + 41 * q}", n)
 
 
+def cases(n=60):
+    return rows_of(lambda q: f"{_word(q)} v. {_word(q + 500)}", lambda q: f"{_word(q + 100)} v. {_word(q + 300)}", n)
+
+
+def articles(n=60):
+    return rows_of(
+        lambda q: f"{('Art.', 'Article')[q % 2]} {q}({q % 4})(f) GDPR", lambda q: f"Art. {q + 1}({q % 4}) GDPR", n
+    )
+
+
 def names(n=60):
     """Return answers of several words, all of them different."""
     return rows_of(lambda q: f"{PLACES[q % 5]} {_word(q)}", lambda q: f"{PLACES[q % 5]} {_word(q + 1)}", n)
@@ -43,8 +53,8 @@ def read(tmp_path, rows, **options):
     return read_recording(summary.path), summary
 
 
-@pytest.mark.parametrize(("make", "why"), [(labels, "3 labels"), (codes, "codes beside the same words")])
-def test_labels_and_codes_are_judged_by_exact_match(tmp_path, make, why):
+@pytest.mark.parametrize(("make", "why"), [(labels, "3 labels"), (codes, "'pn'"), (cases, "'v'"), (articles, "'gdpr'")])
+def test_labels_codes_and_names_of_cases_are_judged_by_exact_match(tmp_path, make, why):
     recording, summary = read(tmp_path, make())
     assert default_metrics(recording) == ("em",)
     assert why in choice_note(recording)

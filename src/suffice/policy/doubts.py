@@ -1,0 +1,50 @@
+"""Questions about the comparison of answers: the meaning of each normalizer, and the error that offers some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from suffice.errors import UnsettledError
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
+
+FEW = 0.01
+"""Two normalizers differ if they do for more than this share of the pairs."""
+
+_MEANINGS = {
+    "number": "as numbers, by value: 007 is 7, 3.10 is 3.1, '5' is 5, and units do not count",
+    "percent": "as numbers, and a percent sign counts: 39 % is 0.39",
+    "decimal_comma": "as numbers with a decimal comma: 3,5 is 3.5, and 1.234 is 1234; other texts as words",
+    "exact": "as they are written",
+    "literal": "as code: '5' and [5] are not 5",
+    "unordered": "as lists whose items may be in any order",
+    "letter": "as letters of options: a is A",
+    "date": "as dates, the month first: 03/04/2021 is in March",
+    "date_day_first": "as dates, the day first: 03/04/2021 is in April",
+    "mixed": "as numbers and the words beside them: 5 km is 5,000 m, not 5 m, nor 5",
+    DEFAULT_NORMALIZER: "as words, without case and punctuation: 3,5 is 35",
+}
+
+Pairs = Collection[tuple[str, str]]
+"""Answers of one question that are compared: with its gold answer, and with the answer before."""
+
+
+def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> UnsettledError:
+    """Return the error that asks which normalizer compares answers.
+
+    Args:
+        message: The reason to ask.
+        names: The normalizers that may be meant.
+        confirmed: The one that the texts themselves show; "" without one.
+    """
+    return UnsettledError(
+        f"{message}: how are answers compared?",
+        "normalizer",
+        {f"--set normalizer={name}": (name, _MEANINGS[name]) for name in names},
+        confirmed and f"--set normalizer={confirmed}",
+    )
+
+
+def differ(name: str, other: str, first: str, second: str) -> bool:
+    """Return whether two answers, which both normalizers read, are the same by one of them alone."""
+    keys = [(key_of(first), key_of(second)) for key_of in (NORMALIZERS[name], NORMALIZERS[other])]
+    return all(None not in pair for pair in keys) and len({pair[0] == pair[1] for pair in keys}) > 1

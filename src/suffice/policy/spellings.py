@@ -1,0 +1,104 @@
+"""Answers that words tell apart although they are one answer in two spellings: which comparison suits them, or a question."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from suffice.policy.doubts import FEW, Pairs, unsettled
+from suffice.policy.metrics import f1, normalize_answer
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
+from suffice.policy.numbers_in_text import is_quantity
+from suffice.policy.typography import plain_text
+
+_LONGEST = 300
+"""The most characters of a text that is looked at; longer ones are replies or drafts, of which hardly any two are one answer."""
+
+_SHOWN = 30
+"""The most characters of an example."""
+
+_NAME = 3
+"""The most words of a name after its initial."""
+
+_PADDED = re.compile(r"(?<![\d.,:])0\d+(?!\d|[.:]\d)")
+"""A number with a zero in front, which may be an id; in a time of day it is none."""
+
+_VERSION = re.compile(
+    r"(?<![\d.,$€£¥])\d{1,3}\.\d{1,3}(?![\d.,]*\d|\s?(?:[%$€£¥]|USD\b|EUR\b|GBP\b|dollars?\b|euros?\b))"
+)
+"""A number with decimals and no sign of a share or of money."""
+
+
+def reason_of_spellings(pairs: Pairs) -> str:
+    r"""Return why answers are compared as 'mixed', if words would tell apart more than a few that are the same; "" if not.
+
+    Raises:
+        UnsettledError: They are the same only if zeros do not count, as in ids and versions.
+
+    >>> reason_of_spellings([("12\u201317 days", "12-17 days"), ("Oslo", "Rome")]).partition("12-17 days', ")[2]
+    "differ in dashes, quotes or blanks alone, which 'qa' would tell apart"
+    >>> reason_of_spellings([("8:05", "08:05")])
+    "since 1 of 1 pairs, such as '8:05' and '08:05', are one number, time or date in two forms, which 'qa' would tell apart"
+    >>> reason_of_spellings([("Oslo", "oslo"), ("8:05", "8:15")])
+    ''
+    """
+    split = _split(pairs)
+    if len(split) <= FEW * len(pairs):
+        return ""
+    doubtful = [pair for pair in split if _may_be_another(*pair)]
+    if len(doubtful) > FEW * len(pairs):
+        raise unsettled(
+            f"{_count(doubtful, pairs)}, are the same only if zeros do not count, as they may in ids and versions",
+            ("mixed", DEFAULT_NORMALIZER),
+        )
+    words = NORMALIZERS[DEFAULT_NORMALIZER]
+    of_type = [pair for pair in split if words(plain_text(pair[0])) == words(plain_text(pair[1]))]
+    found, way = split, "are one number, time or date in two forms"
+    if 2 * len(of_type) >= len(split):
+        found, way = of_type, "differ in dashes, quotes or blanks alone"
+    return f"since {_count(found, pairs)}, {way}, which {DEFAULT_NORMALIZER!r} would tell apart"
+
+
+def ask_about_initials(pairs: Pairs) -> None:
+    """Raise if short texts with the same first letter have no word in common, as J. Smith and J. Moss, and no "B) Paris", have.
+
+    Raises:
+        UnsettledError: More than a few pairs do.
+    """
+    found = [pair for pair in pairs if _have_one_initial(*pair)]
+    if len(found) > FEW * len(pairs):
+        question = f"{_count(found, pairs)}, have the same first letter and other words"
+        raise unsettled(question, (DEFAULT_NORMALIZER, "letter"))
+
+
+def _have_one_initial(first: str, second: str) -> bool:
+    if None in (keys := [*map(NORMALIZERS["letter"], (first, second))]) or keys[0] != keys[1]:
+        return False
+    rests = [{*normalize_answer(text[text.find(" ") + 1 :]).split()} for text in (first, second) if " " in text]
+    return len(rests) > 1 and all(0 < len(rest) <= _NAME for rest in rests) and rests[0].isdisjoint(rests[1])
+
+
+def _split(pairs: Pairs) -> list[tuple[str, str]]:
+    """Return the pairs that are one answer to 'mixed', and neither one nor wholly right in question answering.
+
+    Words in another order, as in dates, are wholly right by F1.
+    """
+    key_of, words = cache(NORMALIZERS["mixed"]), NORMALIZERS[DEFAULT_NORMALIZER]  # texts are in several pairs each
+    short = [pair for pair in pairs if pair[0] != pair[1] and max(map(len, pair)) <= _LONGEST]
+    apart = [pair for pair in short if words(pair[0]) != words(pair[1])]
+    alike = [pair for pair in apart if key_of(pair[0]) == key_of(pair[1]) is not None]
+    return [(first, second) for first, second in alike if f1(first, [second]) < 1]
+
+
+def _may_be_another(first: str, second: str) -> bool:
+    """Return whether two texts differ in the zeros of a number that may be an id or a version, and is no date or quantity."""
+    if all(map(is_quantity, (first, second))) or None not in map(NORMALIZERS["date"], (first, second)):
+        return False
+    padded = [sorted(map(int, _PADDED.findall(text))) for text in (first, second)]
+    versions = [sorted(_VERSION.findall(text)) for text in (first, second)]
+    return padded[0] != padded[1] or (versions[0] != versions[1] and all(versions))
+
+
+def _count(found: Pairs, pairs: Pairs) -> str:
+    first, second = next(iter(found))
+    return f"{len(found):,} of {len(pairs):,} pairs, such as {first!r:.{_SHOWN}} and {second!r:.{_SHOWN}}"

@@ -176,7 +176,7 @@ def test_ids_that_are_no_text_are_refused(folder):
 
 def test_multiple_choice_is_noted_in_blocks_where_only_em_is_asked(folder):
     path = written(folder, [row | {"em": 1.0, "f1": 0.0} for row in rows(9)])
-    assert any("judge multiple choice" in note for note in assert_same_in_blocks(path, "full", metrics=["em"]).notes)
+    assert any("em is the quality" in note for note in assert_same_in_blocks(path, "full", metrics=["em"]).notes)
 
 
 def test_intervals_are_those_of_the_draws_by_name(folder):
@@ -344,7 +344,7 @@ def test_multiple_choice_streams_by_exact_match_unless_told_otherwise_and_says_s
     assert replay_in_blocks(path, "full", metrics=()).rows[0].metrics == {}
     # Without gold answers, what the scores themselves tell.
     path = written(folder, [{k: v for k, v in row.items() if k != "golds"} for row in golds], "scores.parquet")
-    assert any("judge multiple choice by em" in note for note in replay_in_blocks(path, "full").notes)
+    assert any("em is the quality" in note for note in replay_in_blocks(path, "full").notes)
 
 
 def test_whether_questions_are_multiple_choice_does_not_depend_on_the_parts(tmp_path):

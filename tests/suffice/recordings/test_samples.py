@@ -48,7 +48,7 @@ def test_a_normalizer_that_is_named_wins_and_an_unknown_one_is_refused(tmp_path)
     out = tmp_path / "s.parquet"
     summary = import_recording(source, out=out, samples=True, normalizer="exact")
     assert read_recording(out).column("match")[0].tolist() == [1, 0]
-    assert any("'exact', as the option" in note for note in summary.notes)
+    assert any("'exact', as chosen for this log" in note for note in summary.notes)
     with pytest.raises(NotFoundError, match="'nubmer'"):
         import_recording(source, out=out, normalizer="nubmer")
     import_recording(source, out=tmp_path / "rounds.parquet", normalizer="number")

@@ -147,7 +147,7 @@ def test_calls_of_tools_are_charged_to_their_round(tmp_path):
 def test_failed_calls_are_left_out_as_before(tmp_path):
     rows = [{("status" if name == "event" else name): value for name, value in row.items()} for row in events()]
     result = cli("import", written(tmp_path / "log.jsonl", rows), "-o", tmp_path / "r.parquet", "--yes")
-    assert "16 rows without an answer or new content left out" in result.words
+    assert "16 rows without an answer, or with nothing new, left out" in result.words
 
 
 def test_calls_that_only_later_rows_have_are_charged(tmp_path, monkeypatch):

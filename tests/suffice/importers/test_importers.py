@@ -178,7 +178,7 @@ def test_a_shorter_tasr_trajectory_ran_out_of_passages(tmp_path):
     [
         ([tasr_row("q", 1), tasr_row("q", 1)], "'q'"),
         ([tasr_row("q", 1), tasr_row("q", 3)], "gaps"),
-        ([tasr_row("q", 2)], r"rounds \[2\]"),
+        ([tasr_row("q", 2)], r"numbered \[2\]"),
         ([tasr_row("q", 1, current_em=7)], "7.0"),
         ([tasr_row(None, 1)], "empty"),
         ([tasr_row("q", 1, round=None)], "round"),

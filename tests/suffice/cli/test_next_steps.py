@@ -160,7 +160,12 @@ def test_a_log_without_golds_is_led_to_commands_that_say_something(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     for name, cap in (("kept", lambda q: 4), ("short", lambda q: 2 + q % 3)):
         rows = [
-            {"id": q, "question": f"Where is tower {q}?", "round": r, "answer": f"{'abc'[q % 3]}{(r + 1) // 2 if r < 4 else q}"}
+            {
+                "id": q,
+                "question": f"Where is tower {q}?",
+                "round": r,
+                "answer": f"{'abc'[q % 3]}{(r + 1) // 2 if r < 4 else q}",
+            }
             for q in range(300)
             for r in range(1, cap(q) + 1)
         ]

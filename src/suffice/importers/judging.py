@@ -59,7 +59,9 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in known.items() if "self" not in _words(name)}
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
-    options, unordered = scores_of(known), _unordered(known)
+    # a signal of the log's own is called after the last part of its column's name
+    options = {read.columns.get(theirs, theirs): scale for theirs, scale in scores_of(known).items()}
+    unordered = _unordered(known)
     golds = [
         in_log(name)
         for name, own in known.items()

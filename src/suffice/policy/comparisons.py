@@ -61,8 +61,11 @@ _SAYS_NOTHING = re.compile(
 )
 """Words in which two wordings of one answer often differ; a letter alone is none, since gates and grades are called so."""
 
-_SENTENCE = 5
-"""The fewest words of a sentence that says more than its number."""
+_SENTENCE, _PHRASE, _HALF = 5, 3, 0.5
+"""The fewest words of a sentence that says more than its number, and beside gold answers that are sentences; the least share of these."""
+
+_LONG_SENTENCE = re.compile(r"(?:\S+\s+){7}\S+")
+"""What is in texts of at least eight words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +140,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
     if named is not None:
         if named.normalizer == "number":
             _ask_about_thousands("number", pairs)
-            _ask_about_sentences(pairs)
+            _ask_about_sentences(pairs, are_golds=_share(_LONG_SENTENCE.search, texts) > _HALF)
             _ask_about_words(pairs)
             named = _by_percent(pairs) or named
         if named.normalizer == "letter":
@@ -160,13 +163,18 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
     return chosen
 
 
-def _ask_about_sentences(pairs: Pairs) -> None:
-    """Raise if sentences of mostly other words have the same only number, which then does not make them the same answer."""
+def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
+    """Raise if sentences of mostly other words have the same only number, which then does not make them the same answer.
+
+    If gold answers are sentences themselves, as of summaries, any other word counts.
+    """
     words = [[{*_WORD.findall(text.lower())} for text in pair] for pair in pairs]
+    least = _PHRASE if are_golds else _SENTENCE
     apart = [
         pair
         for pair, (first, second) in zip(pairs, words, strict=True)
-        if _SENTENCE <= min(len(first), len(second)) > 2 * len(first & second)
+        if least <= (fewest := min(len(first), len(second)))
+        and (are_golds or fewest > 2 * len(first & second))
         and differ("number", DEFAULT_NORMALIZER, *pair)
     ]
     if len(apart) > FEW * len(pairs):

@@ -11,7 +11,7 @@ import pytest
 
 from suffice.errors import DataError
 from suffice.importers import import_recording, settling
-from tests.support.logs import asked, imported
+from tests.support.logs import asked, imported, written
 
 N = 20
 
@@ -63,3 +63,19 @@ def test_a_recording_never_takes_the_place_of_its_parquet_log(tmp_path, monkeypa
     assert import_recording("log.parquet", log_golds="keep").path.name == "log.recording.parquet"
     with pytest.raises(DataError, match="recording.parquet"):
         import_recording("log.recording.parquet", out="log.parquet")
+
+
+def test_a_nested_score_is_offered_under_its_own_name(tmp_path):
+    made = [
+        {
+            "listing_id": q,
+            "drafts": [
+                {"text": f"House {q} by the river, draft {r}.", "judge": {"score": 5 + (q + r) % 4}} for r in (1, 2)
+            ],
+        }
+        for q in range(N)
+    ]
+    source = written(tmp_path, made)
+    notes = " ".join(imported(source).notes)
+    assert "--metric-column judge_score=judge.score:0..10" in notes
+    assert "judge_score" in imported(source, metrics={"judge_score": "judge.score:0..10"}).judged_by

@@ -395,11 +395,28 @@ def test_texts_that_list_the_same_in_another_order_are_asked_about():
     assert chosen_normalizer(golds, pairs=[(gold, gold) for gold in golds] * 8).normalizer == "qa"
 
 
-def test_sentences_with_the_same_number_alone_are_asked_about():
-    golds = [f"The council has approved {n} new trees for the city park." for n in range(3, 33)]
-    answers = [f"Our bridge was closed during {n} long days last winter." for n in range(3, 33)]
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (
+            "The council has approved {} new trees for the city park.",
+            "Our bridge was closed during {} long days last winter.",
+        ),
+        ("Council approved {} new trees.", "Bridge closed for {} days."),
+        ("Ashby council backs plan for {} homes near the school.", "{} homes in Ashby."),
+    ],
+    ids=["sentences", "short ones", "summaries"],
+)
+def test_sentences_with_the_same_number_alone_are_asked_about(gold, answer):
+    golds, answers = ([own.format(n) for n in range(3, 33)] for own in (gold, answer))
     with pytest.raises(UnsettledError, match="other words"):
         chosen_normalizer(golds, answers, list(zip(answers, golds, strict=True)))
+
+
+def test_a_number_beside_a_sentence_that_says_it_is_one():
+    golds = [f"The council of Ashby has approved {n} new trees." for n in range(3, 33)]
+    answers = [str(n) for n in range(3, 33)]
+    assert chosen_normalizer(golds, answers, list(zip(answers, golds, strict=True))).normalizer == "number"
 
 
 def test_other_numbers_with_one_unit_are_not_half_right():

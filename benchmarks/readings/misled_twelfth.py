@@ -39,3 +39,26 @@ def articles_in_replies_and_what_solved_tickets(draw: Draw) -> Log:
         },
     )
     return Log(made, loops(questions))
+
+
+@shape("news.jsonl", options=("--set", "normalizer=qa"))
+def summaries_with_a_number(draw: Draw) -> Log:
+    """Summaries and reference summaries hold one number each: it does not make them the same."""
+    questions = draw.asked(80, kind="whole", rounds=3)
+    gold = "The council of Ashby backs the plan for {} homes near the school."
+    made = [
+        {
+            "article_id": own.number,
+            "round": r,
+            "summary": gold.format(own.gold) if right else f"{own.gold} homes in Ashby.",
+            "reference_summary": gold.format(own.gold),
+        }
+        for own in questions
+        for r, right in enumerate(own.right, start=1)
+    ]
+    texts = [row["summary"] for row in made]
+    read = [
+        own.loop(answers=tuple(texts[3 * i : 3 * i + 3]), golds=(gold.format(own.gold),))
+        for i, own in enumerate(questions)
+    ]
+    return Log(made, read)

@@ -70,14 +70,16 @@ class Source:
         works = {option: own for option, own in error.choices.items() if self._can_be_read(options, error, own[0])}
         if len(works) in (0, len(error.choices)):
             return error
-        return UnsettledError(error.question, error.parameter, works, error.confirmed)
+        return UnsettledError(
+            error.question, error.parameter, works, error.confirmed if error.confirmed in works else ""
+        )
 
     def _can_be_read(self, options: Mapping[str, Any], error: UnsettledError, choice: Any) -> bool:
         """Return whether a choice leads to a recording, or to another question."""
         trial = dict(options)
         _settled(trial, error, choice)
         try:
-            replace(self, settle=None, tries=False).read(trial)
+            self._read_alone(trial)
         except UnsettledError:
             return True
         except DataError:
@@ -88,9 +90,13 @@ class Source:
         """Count right answers if only some rows are read, whatever is unusual about them; None if they cannot be read."""
         trial = {**options, "where": {**options.get("where", {}), **where}, "expected": [*ALARMS]}
         try:
-            return Scored.of(replace(self, settle=None, tries=False).read(trial)[2])
+            return Scored.of(self._read_alone(trial))
         except DataError:
             return None
+
+    def _read_alone(self, options: dict[str, Any]) -> Reading:
+        """Read the source without asking anybody."""
+        return replace(self, settle=None, tries=False).read(options)[2]
 
 
 def is_small(path: Path) -> bool:

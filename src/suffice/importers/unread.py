@@ -261,15 +261,13 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in divide)]
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
     joined = ",".join(answers)
-    own = (
-        {} if "question_id" in columns else compound_choices(table, columns.values(), counter=columns.get("round", ""))
-    )
-    compounds = {option: (said["columns"], meaning) for option, (said, meaning) in own.items()}
+    used, counter = columns.values(), columns.get("round", "")
+    compounds = {} if "question_id" in columns else compound_choices(table, used, counter=counter)
     if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices |= of_columns({"rounds": joined}, meaning)
-    options = of_files(rows) | in_options(choices | compounds)
-    sure = "" if options else _sure_id(table, ids, columns.get("round", ""))
+    options = of_files(rows) | in_options(choices) | compounds
+    sure = "" if options else _sure_id(table, ids, counter)
     options |= in_options(_as_ids(ids))
     if options:
         raise UnsettledError(

@@ -11,6 +11,8 @@ Measured, each beside its peer, in turns in one process:
 - gate: seconds of a question that the gate lets pass without retrieval, against the answer alone; and against a gate whose
   pass the answer does not continue.
 - precision: the same weights in float32 and bfloat16.  Asserted: their states differ by at most `DRIFT`.
+- memory: what passes over batches take beside the weights, against what `suffice run --dry-run` counts; and a batch for which
+  memory does not suffice, whose states are asserted to be those of smaller batches.
 - reranker: pairs per second and peak memory of a step with the default settings, against sentence-transformers' trainer with
   its own loss on the same pairs; and the memory that was counted before.
 """
@@ -35,6 +37,7 @@ import numpy as np
 from tests.support.local_models import SHORT, START, tokenizer
 
 from benchmarks.bench_hidden_states import bare, batches
+from benchmarks.gpu_memory import crowded, passes, scores
 from suffice.errors import SufficeError
 from suffice.loops.retrieval import load_questions
 from suffice_gates.models import LoadedModel, TransformersModel
@@ -142,6 +145,13 @@ class Measurement:
         yield result
         if not self.tiny:
             result[0] = torch.cuda.max_memory_allocated() / GIB
+
+    def held(self) -> float | None:
+        """Return the memory in use on the device, GiB; None on a CPU."""
+        import torch
+
+        gc.collect()
+        return None if self.tiny else torch.cuda.memory_allocated() / GIB
 
     def llama(self, dtype: str) -> LoadedModel:
         """Return the language model, with the same weights for each number type."""
@@ -270,6 +280,21 @@ def precision(run: Measurement) -> dict[str, Any]:
     return {"largest": float(drift.max()), "middle": float(drift[:, middle].max()), "last": float(drift[:, -1].max())}
 
 
+def memory(run: Measurement, loaded: LoadedModel) -> dict[str, Any]:
+    """Return the memory of passes, measured and counted, and what became of a batch that does not fit."""
+    result: dict[str, Any] = {"passes": passes(run, loaded), "crowded": crowded(run, loaded)}
+    difference = result["crowded"]["largest_difference"]
+    assert difference <= DRIFT, f"states of smaller batches differ by {difference:.3f}, more than {DRIFT}"
+    with tempfile.TemporaryDirectory() as folder:
+        _save_base(Path(folder), TINY_BGE if run.tiny else BGE_M3, run.seed)
+        with quiet():
+            encoder = load_base(folder, RerankerSettings(), revision=None, device=run.device, seed=run.seed)
+        result["scores"] = scores(run, encoder)
+        del encoder
+        _free()
+    return result
+
+
 def reranker(run: Measurement) -> dict[str, Any]:
     """Return pairs per second and peak memory of training, against the plain trainer on the same pairs."""
     steps, settings = 6, RerankerSettings()
@@ -374,13 +399,20 @@ def _plain(ours: Any, encoder: Any, preferences: Sequence[Preference]) -> Any:
     return trainer
 
 
-def _printed(title: str, rows: Sequence[dict[str, Any]]) -> None:
+def _printed(title: str, result: Any) -> None:
+    """Write a part's rows to standard error, one on each line."""
+    if isinstance(result, dict) and any(isinstance(value, list) for value in result.values()):
+        for name, rows in result.items():
+            _printed(f"{title}: {name}", rows)
+        return
     sys.stderr.write(f"{title}\n")
-    for row in rows:
+    for row in result if isinstance(result, list) else [result]:
         sys.stderr.write("  " + json.dumps(row) + "\n")
 
 
-PARTS = ("states", "gate", "precision", "reranker")
+OF_ONE_MODEL: dict[str, Callable[[Measurement, LoadedModel], Any]] = {"states": states, "gate": gate, "memory": memory}
+ALONE: dict[str, Callable[[Measurement], Any]] = {"precision": precision, "reranker": reranker}
+PARTS = (*OF_ONE_MODEL, *ALONE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -402,20 +434,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = options.parts or PARTS
     result: dict[str, Any] = {"name": "gpu", "device": run.name, "tiny": run.tiny}
     try:
-        if "states" in wanted or "gate" in wanted:
-            loaded = run.llama("bfloat16" if not run.tiny else "float32")
-            if "states" in wanted:
-                result["states"] = states(run, loaded)
-                _printed(f"{run.name}: hidden states", result["states"])
-            if "gate" in wanted:
-                result["gate"] = gate(run, loaded)
-                _printed("gate", [result["gate"]])
+        of_model = [part for part in OF_ONE_MODEL if part in wanted]
+        if of_model:
+            loaded = run.llama("float32" if run.tiny else "bfloat16")
+            for part in of_model:
+                result[part] = OF_ONE_MODEL[part](run, loaded)
+                _printed(part, result[part])
             del loaded
             _free()
-        for name, measure in (("precision", precision), ("reranker", reranker)):
-            if name in wanted:
-                result[name] = measure(run)
-                _printed(name, [result[name]])
+        for part in (name for name in ALONE if name in wanted):
+            result[part] = ALONE[part](run)
+            _printed(part, result[part])
     except (SufficeError, torch.OutOfMemoryError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1

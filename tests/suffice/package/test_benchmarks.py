@@ -42,6 +42,10 @@ def test_the_benchmark_for_a_gpu_runs_with_small_models_on_the_cpu(capsys):
         "gate, and a pass of its own",
         "gate alone",
     }
+    assert [row["new_tokens"] for row in result["memory"]["passes"]] == [0, 4]
+    counted = [row["counted_gib"] for row in (*result["memory"]["passes"], *result["memory"]["scores"])]
+    assert all(0 < size < 0.01 for size in counted)
+    assert result["memory"]["crowded"]["largest_difference"] <= DRIFT
     assert result["reranker"]["settings"] == {"batch": 4, "parts": 1, "pairs": 48, "steps": 2}
     assert set(result["reranker"]["pairs_per_s"]) == {"ours", "plain"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from suffice.errors import UnsettledError
@@ -99,16 +99,19 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
         return
     # answers alone with a comma do not make a comma of gold answers the decimal point
     alike = [name for name in _ALIKE if name != "decimal_comma" or has_comma != [True, False]]
-    usual = {name: _agreeing(pairs, NORMALIZERS[name], NORMALIZERS[name]) for name in alike}
-    best = max(others, key=lambda other: _agreeing(pairs, *other[1:]))
-    before, agreed = max(usual.values()), _agreeing(pairs, *best[1:])
+    counted = _Agreement(pairs)
+    usual = {name: counted(NORMALIZERS[name], NORMALIZERS[name]) for name in alike}
+    best = max(others, key=lambda other: counted(*other[1:]))
+    before, agreed = max(usual.values()), counted(*best[1:])
     if agreed - before < _GAIN * len(pairs):
         return
     forms, of_answers, of_golds = best
     of_dates = not {MONTH_FIRST, DAY_FIRST}.isdisjoint(forms.values())
     name = max((own for own in alike if own.startswith("date") == of_dates), key=lambda own: usual[own])
     said, right = next(
-        pair for pair in pairs if _agreeing([pair], of_answers, of_golds) > _agreeing([pair], *[NORMALIZERS[name]] * 2)
+        pair
+        for pair in pairs
+        if _Agreement([pair])(of_answers, of_golds) > _Agreement([pair])(NORMALIZERS[name], NORMALIZERS[name])
     )
     meaning = " and ".join(f"in {known[ours]!r} {_MEANINGS[form]}" for ours, form in forms.items())
     question = (
@@ -122,9 +125,28 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
     raise UnsettledError(question, "options", choices)
 
 
-def _agreeing(pairs: Iterable[tuple[str, list[str]]], of_answers: Key, of_golds: Key) -> int:
-    keys = ((of_answers(said), [*map(of_golds, right)]) for said, right in pairs)
-    return sum(own is not None and own in right for own, right in keys)
+class _Agreement:
+    """Counts the answers that equal a gold answer by two keys; each key of a text is computed once.
+
+    Args:
+        pairs: Answers with their gold answers.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[str, list[str]]]) -> None:
+        self._pairs = pairs
+        self._keys: dict[tuple[Key, str], str | None] = {}
+
+    def __call__(self, of_answers: Key, of_golds: Key) -> int:
+        return sum(
+            own is not None and any(own == self._key(of_golds, gold) for gold in right)
+            for own, right in ((self._key(of_answers, said), right) for said, right in self._pairs)
+        )
+
+    def _key(self, key_of: Key, text: str) -> str | None:
+        found = (key_of, text)
+        if found not in self._keys:
+            self._keys[found] = key_of(text)
+        return self._keys[found]
 
 
 def _pairs(parts: Iterable[pa.Table]) -> list[tuple[str, list[str]]]:

@@ -129,6 +129,12 @@ _WRITTEN = (
 )
 _MONTH_FIRST = ("%m/%d/%Y", "%m-%d-%Y")
 _DAY_FIRST = ("%d/%m/%Y", "%d-%m-%Y", "%d.%m.%Y")
+_PLACES = {"%Y": r"\d{4}", "%m": r"\d\d?", "%d": r" ?\d\d?", "%B": r"\D+", "%b": r"\D+", " ": r"\s+"}
+_SHAPES = {
+    pattern: re.compile("".join(_PLACES.get(part) or re.escape(part) for part in re.split(r"(%\w| )", pattern)))
+    for pattern in (*_WRITTEN, *_MONTH_FIRST, *_DAY_FIRST)
+}
+"""What a text has at least, to be a date of a pattern: strptime is slow to find that it is none."""
 
 
 def register_normalizer(name: str) -> Callable[[_Normalizer], _Normalizer]:
@@ -316,6 +322,8 @@ def _date(answer: str, patterns: Sequence[str]) -> str | None:
     text = _WEEKDAY.sub("", " ".join(plain_text(answer[:_LONGEST]).split()).strip(" ."))
     text = _ORDINAL.sub("", text)
     for pattern in patterns:
+        if not _SHAPES[pattern].fullmatch(text):
+            continue
         try:
             return datetime.strptime(text, pattern).date().isoformat()  # noqa: DTZ007 - a date has no time zone
         except ValueError:

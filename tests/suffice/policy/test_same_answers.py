@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from datetime import datetime
 from fractions import Fraction
 
 import pytest
@@ -434,3 +435,42 @@ def test_a_letter_after_a_digit_is_no_unit(text):
 @pytest.mark.parametrize("text", ["4 h", "4 V", "4 kJ", "4kWh", "4 mW", "4 Hz"])
 def test_a_unit_leaves_a_number(text):
     assert only_number(text) == 4
+
+
+IN_WORDS = ("%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y", "%d %B %Y", "%d %b %Y", "%d %B, %Y")
+NUMERIC = {"date": ("%m/%d/%Y", "%m-%d-%Y"), "date_day_first": ("%d/%m/%Y", "%d-%m-%Y", "%d.%m.%Y")}
+FORMS = (
+    "{m} {d}, {y}",
+    "{d} {m} {y}",
+    "{y}-{n}-{d}",
+    "{n}/{d}/{y}",
+    "{d}.{n}.{y}",
+    "{y}/{n}/{d}",
+    "{m}{d}, {y}",
+    "{d} {m}, {y}",
+)
+DATES = st.builds(
+    lambda form, parts: form.format(**parts),
+    st.sampled_from(FORMS),
+    st.fixed_dictionaries(
+        {
+            "m": st.sampled_from(["May", "sep", "September", "Dec.", "x"]),
+            "d": st.sampled_from(["1", "01", "31", "32", "0", "٣"]),
+            "y": st.sampled_from(["2021", "21", "20211"]),
+            "n": st.sampled_from(["1", "05", "12", "13"]),
+        }
+    ),
+)
+
+
+@pytest.mark.parametrize("name", NUMERIC)
+@given(text=DATES)
+def test_a_date_is_what_strptime_reads(name, text):
+    expected = None
+    for pattern in ("%Y-%m-%d", *IN_WORDS, "%Y/%m/%d", *NUMERIC[name]):
+        try:
+            expected = datetime.strptime(text, pattern).date().isoformat()
+        except ValueError:
+            continue
+        break
+    assert NORMALIZERS[name](text) == expected

@@ -23,10 +23,17 @@ from suffice.importers.dialogues import (
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
+    FEEDBACK,
     GOLDS,
+    LABELS,
+    MODELS,
+    MONEY,
     OUTCOME_NAMES,
+    OWN_SIGNALS,
     QUESTIONS,
     REPLIES,
+    SYNONYMS,
+    WEAK_REPLIES,
     last_name,
     plain_name,
     round_numbers,
@@ -48,6 +55,14 @@ from suffice.importers.wide_tables import rows_of_answers, widened
 
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
+
+_USUAL = frozenset(
+    word
+    for names in (ANSWERS, WEAK_REPLIES, OUTCOME_NAMES, SYNONYMS, OWN_SIGNALS, QUESTIONS, GOLDS, FEEDBACK, MODELS, LABELS, MONEY)
+    for name in names
+    for word in name.split("_")
+)
+"""Words of usual names, whose plural names a list of them."""
 
 _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 
@@ -376,9 +391,12 @@ def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _item_name(name: str) -> str:
-    """Return the column of the items of a list of single values.
+    """Return the column of the items of a list of single values: a usual name in the singular, and any other as it is in the log.
 
-    >>> _item_name("drafts"), _item_name("scores")
-    ('answer', 'score')
+    >>> _item_name("drafts"), _item_name("judge_scores"), _item_name("cost_cents")
+    ('answer', 'judge_score', 'cost_cents')
     """
-    return "answer" if last_name(name) in ROUND_LISTS else single_name(name)
+    if last_name(name) in ROUND_LISTS:
+        return "answer"
+    single = single_name(name)
+    return single if last_name(single).rpartition("_")[2] in _USUAL else name

@@ -58,7 +58,19 @@ ROUNDS = "rounds"
 
 _USUAL = frozenset(
     word
-    for names in (ANSWERS, WEAK_REPLIES, OUTCOME_NAMES, SYNONYMS, OWN_SIGNALS, QUESTIONS, GOLDS, FEEDBACK, MODELS, LABELS, MONEY)
+    for names in (
+        ANSWERS,
+        WEAK_REPLIES,
+        OUTCOME_NAMES,
+        SYNONYMS,
+        OWN_SIGNALS,
+        QUESTIONS,
+        GOLDS,
+        FEEDBACK,
+        MODELS,
+        LABELS,
+        MONEY,
+    )
     for name in names
     for word in name.split("_")
 )

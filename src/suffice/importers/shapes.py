@@ -76,6 +76,9 @@ _USUAL = frozenset(
 )
 """Words of usual names, whose plural names a list of them."""
 
+_ENOUGH, _SHORT = 20, 40
+"""The fewest objects whose fields show whether they are answers of several systems, and the most characters of a short text on average."""
+
 _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 
 OPTION_LISTS = frozenset({"choices", "options", "answer_choices", "answer_options", "endings", "alternatives"})
@@ -283,13 +286,29 @@ def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[s
 
 
 def _is_panel(records: Sequence[Record], name: str) -> bool:
-    """Return whether a field has answers of several systems, by their names."""
+    """Return whether a field has answers of several systems, by their names, and not several fields of one answer."""
     values = [item.values.get(name) for item in records]
-    return single_name(plain_name(name)) in ANSWERS and all(
+    are_answers = single_name(plain_name(name)) in ANSWERS and all(
         isinstance(value, dict)
         and len(value) > 1
         and not any(isinstance(item, dict | list) or plain_name(key) in ANSWERS for key, item in value.items())
         for value in values
+    )
+    return are_answers and not _are_fields([value for value in values if isinstance(value, dict)])
+
+
+def _are_fields(values: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether objects have fields of one thing, such as a part and how bad it is: each has words of its own, or some are numbers."""
+    said: dict[str, list[Any]] = {}
+    for value in values:
+        for name, own in value.items():
+            said.setdefault(name, []).extend([] if own is None else [own])
+    kinds = {isinstance(own, str) for items in said.values() for own in items}
+    texts = [str(own).strip().lower() for items in said.values() for own in items]
+    if len(values) < _ENOUGH or (len(kinds) == 1 and sum(map(len, texts)) > _SHORT * len(texts)):
+        return False
+    return len(kinds) > 1 or len({*texts}) == sum(
+        len({str(own).strip().lower() for own in items}) for items in said.values()
     )
 
 

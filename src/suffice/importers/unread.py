@@ -25,7 +25,6 @@ from suffice.importers.names import (
     SYNONYMS,
     TOTAL_TOKENS,
     counts_tokens,
-    is_error_count,
     is_id_name,
     is_round_name,
     last_name,
@@ -109,7 +108,7 @@ def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
 def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
     """Note or raise that a question's rows come from several sources, of which perhaps only one gives answers."""
     ids = table.column(columns.get("question_id", ""))
-    for name in _called(table.names, _SPEAKERS)[:1]:
+    for name in _called([name for name in table.names if name != columns.get("answer")], _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]
         if not 1 < len(values) <= MOST_SPEAKERS or table.constant_in(name, ids):
             continue

@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from suffice.errors import UnsettledError
-from suffice.importers.choices import Choices, of_columns
+from suffice.importers.choices import Choices, column_options, of_columns
 from suffice.importers.likeness import are_other_questions
 from suffice.importers.names import (
+    ANSWERS,
     ARGUMENTS,
     FEEDBACK,
     GOLDS,
@@ -28,6 +29,7 @@ from suffice.importers.names import (
     words,
 )
 from suffice.importers.table_columns import TableColumns, several_rows
+from suffice.policy.metrics import normalize_answer
 
 FEW = 0.01
 """Share of the questions whose gold answers may differ between their rows: in a large log, a slip and not another meaning."""
@@ -54,6 +56,9 @@ _ONE_SESSION = re.compile(
     r"(?:\w+_)?(?:session|conversation|chat|thread|dialog|dialogue|trace)(?:_?(?:id|key|uuid|no|nr|ts))?"
 )
 
+_OFTEN, _ENOUGH_ROWS = 0.3, 20
+"""The least share of rows in which the answer is the gold answer, and the fewest rows that show it."""
+
 _CHOICES, _LISTED = 2, 4
 _ROWS_OF_ONE = 1.5
 """The fewest rows of a question in a session, on average, if they are rounds."""
@@ -70,6 +75,9 @@ _OTHER_TEXTS = words(
     "event event_type speaker sender author step_type span_type component context contexts passage "
     "passages document documents evidence retrieved search_query title titles source url stage phase"
 )
+_PARTS_OF_ANSWERS = frozenset({"component", "kind", "cluster", "node", "stage", "phase", "source", "title"})
+"""Names of who or what speaks that are what was asked for in an object called like an answer."""
+
 _OF_PASSAGES = re.compile(
     r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
     r"|page_content|titles?|sources?|urls?|(?:\w+_)?rank"
@@ -156,10 +164,11 @@ def refuse_unread_answer(
     is_scored: bool,
     is_of_tasks: bool = False,
     has_rounds: bool,
+    golds: str = "",
 ) -> None:
     """Raise if nothing is read as an answer, and texts differ between the rows of a question.
 
-    What an agent does may be its answer only if each action has a score.  Where rows are rounds without a score, texts of
+    The column of gold answers, if it is known, shows which of several texts is the answer.  What an agent does may be its answer only if each action has a score.  Where rows are rounds without a score, texts of
     numbers and lists of texts may be answers, too, unless the outcome of each task is known, as of an agent that uses tools.
     """
     several = len(several_rows(ids))
@@ -179,12 +188,26 @@ def refuse_unread_answer(
         choices: Choices = {}
         for name in names:
             choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
+        said = [name for name in names if _agrees(table, name, golds) >= _OFTEN]
+        is_told = len(said) == 1 and all(_agrees(table, name, golds) <= FEW for name in names if name not in said)
         raise UnsettledError(
             f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
             f"{'differs' if len(names) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
             "columns",
             choices | of_columns({"answer": ""}, "there is none"),
+            column_options({"answer": said[0]}) if is_told else "",
         )
+
+
+def _agrees(table: TableColumns, name: str, golds: str) -> float:
+    """Return the share of a column's texts that equal the gold answer; 0 if few have one."""
+    pairs = (
+        [pair for pair in zip(table.column(name), table.column(golds), strict=True) if None not in pair]
+        if golds
+        else []
+    )
+    equal = sum(normalize_answer(str(said)) == normalize_answer(str(gold)) for said, gold in pairs)
+    return equal / len(pairs) if len(pairs) >= _ENOUGH_ROWS else 0.0
 
 
 def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
@@ -358,6 +381,8 @@ def is_called_reply(name: str) -> bool:
 def is_model_text(name: str) -> bool:
     """Return whether a column of this name may contain what the model said."""
     plain = last_name(name).lstrip("@")
+    if plain in _PARTS_OF_ANSWERS and last_name(name.rpartition(".")[0]) in ANSWERS:
+        return True
     return not (
         plain in _NOT_SAID or plain.endswith(("_id", "_at")) or plain.startswith(_GOLD_PREFIXES) or is_round_name(plain)
     )

@@ -381,6 +381,7 @@ class _Guess(NumberGuess):
                     is_scored=scored,
                     is_of_tasks=is_of_tasks,
                     has_rounds=rounds,
+                    golds=columns.get("golds", ""),
                 )
             except UnsettledError:
                 if "question_id" not in columns:  # until it is known, nothing says which texts differ between its rows

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
@@ -14,6 +15,7 @@ from suffice.importers.grid import OWN_COLUMNS
 from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
+from suffice.importers.table_columns import TableColumns
 from suffice.importers.word_scales import EQUAL, TEMPLATE, order_of_words
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import title
@@ -131,6 +133,35 @@ def second_judge_note(read: Read) -> list[str]:
     return [
         f"answers are judged by the gold answers; {theirs!r}, from {span}, may judge them, too: {metric_option(theirs, scale)} reads it"
     ]
+
+
+def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
+    """Note a column of 0 and 1, or of two words such as Y and N, that differs between rounds, if nothing else judges answers."""
+    ids = table.column(columns.get("question_id", ""))
+    may = [name for name in unused if "answer" in columns or not is_error_count(name)]
+    in_words = {
+        name: order for name in may if (order := _order_of_two(table, name)) and not table.constant_in(name, ids)
+    }
+    for name in [name for name in may if table.judges_rounds(name, ids)][:1]:
+        is_bad = is_error_count(name)
+        yield (
+            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round{' (0 is best)' * is_bad}, judge by it with "
+            f"{metric_option(name, ':1..0' * is_bad)}"
+        )
+        return
+    for name, order in [*in_words.items()][:1]:
+        worst, best = order.split(",")
+        yield (
+            f"nothing says which answers are right: if {name!r} does, which is {best!r:.24} or {worst!r:.24} in each round, judge by it with "
+            f"{metric_option(name, f':{order}')}"
+        )
+
+
+def _order_of_two(table: TableColumns, name: str) -> str:
+    """Return the two words that are the only ones of a column, the worse first; "" if their order is not known."""
+    said = {*islice(dict.fromkeys(str(value) for value in table.column(name) if value not in (None, "")), 3)}
+    order = order_of_words(name, said) if len(said) == len(("worst", "best")) and not may_judge(name) else ""
+    return "" if EQUAL in order else order
 
 
 def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:

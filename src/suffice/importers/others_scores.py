@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import compress
 from typing import NamedTuple
 
 from suffice.common.tables import cut_list
@@ -14,6 +16,9 @@ from suffice.importers.scores import are_marks, is_score_name
 
 _HALF, _NEARLY_ALL = 0.5, 0.95
 """The least share of rows that have an answer, and of scores that have one before them."""
+
+_MARKS, _OFTEN = 2, 0.3
+"""The most different values of marks, and the least share of questions in which a row has what is right."""
 
 _APPROVING = frozenset({"approved", "accepted", "acceptable"})
 """Further words by which a critic says how good an answer is."""
@@ -55,7 +60,11 @@ def with_scores(
     """
     result, carried, unclear = [*rows], [], []
     turn = _turn(rows, kept, questions)
-    for name in _scores_of_others(rows, kept):
+    golds = _golds_of_others(rows, kept, questions) if is_one_loop else {}
+    for name, of_questions in golds.items():
+        cells = [of_questions.get(own, row.values.get(name)) for own, row in zip(questions, rows, strict=True)]
+        result = with_column(result, name, cells)
+    for name in [name for name in _scores_of_others(rows, kept) if name not in golds]:
         scores = _by_answer(rows, kept, questions, name, turn) if is_one_loop else None
         if scores is None:
             unclear.append(name)
@@ -64,6 +73,11 @@ def with_scores(
         result = with_column(result, name, cells)
         carried.append(name)
     notes = []
+    if golds:
+        notes.append(
+            f"{filtered:.80} leaves out the rows with {cut_list(map(repr, golds))}, which have one value for each question: it stands in all "
+            "rows of its question"
+        )
     if carried:
         whose = f"with the same {turn!r}" if turn else "before it in the question"
         notes.append(
@@ -91,6 +105,39 @@ def with_scores_of_dropped(
     pairs = [*zip(result, are_kept, strict=True)]
     n = sum(not is_kept and any(row.values.get(name) is not None for name in names) for row, is_kept in pairs)
     return [row for row, is_kept in pairs if is_kept], notes, n
+
+
+def _golds_of_others(
+    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable]
+) -> dict[str, dict[Hashable, object]]:
+    """Return the columns that only rows which are left out have, once for each question, and that many rows which stay equal in one column.
+
+    What is right is such a column, as the ruling of an office is; marks are none.
+    """
+    names = [name for name in column_names(rows) if not any(map(_has(name), compress(rows, kept)))]
+    result: dict[str, dict[Hashable, object]] = {}
+    for name in names:
+        pairs = [(own, row.values[name]) for own, row in zip(questions, rows, strict=True) if _has(name)(row)]
+        values = dict(pairs)
+        are_plain = all(
+            isinstance(value, str | int | float) and not isinstance(value, bool) for value in values.values()
+        )
+        texts = {str(value) for value in values.values()} if are_plain and len(values) == len({*pairs}) else set()
+        if len(texts) <= _MARKS or all(0 <= number_or_nan(text, name) <= 1 for text in texts):
+            continue
+        alike = Counter(
+            other
+            for own, row in zip(compress(questions, kept), compress(rows, kept), strict=True)
+            for other, value in row.values.items()
+            if own in values and isinstance(value, str) and value == str(values[own])
+        )
+        if alike and alike.most_common(1)[0][1] >= _OFTEN * len(values) and len(values) >= _HALF * len({*questions}):
+            result[name] = values
+    return result
+
+
+def _has(name: str) -> Callable[[Record], bool]:
+    return lambda row: row.values.get(name) not in (None, "")
 
 
 def _scores_of_others(rows: Sequence[Record], kept: Sequence[bool]) -> list[str]:

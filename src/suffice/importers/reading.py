@@ -24,6 +24,7 @@ from suffice.importers.grid import AFTER_MARK, IN_BOX, marked_part
 from suffice.importers.names import SPEAKERS, in_log, last_name
 from suffice.importers.order_alarms import orders_of
 from suffice.importers.own_columns import Part
+from suffice.importers.partial_credit import PartialCredit
 from suffice.importers.preview import Preview, preview_of
 from suffice.importers.summary import RoundMeans
 from suffice.loops.retrieval.fields import literal
@@ -62,6 +63,7 @@ class Reading:
         self._shown: Preview | None = None
         self._changes = False
         self._choice = MultipleChoice(whole=whole)
+        self._partial = PartialCredit()
 
     @property
     def preview(self) -> Preview:
@@ -76,6 +78,11 @@ class Reading:
         known = {name for (name, _), n in self._known.items() if n}
         usual = ("em",) if self._choice.note else ("f1", "em")
         return next((name for name in (MATCH, *usual) if name in known), "")
+
+    @property
+    def partial_note(self) -> str:
+        """What F1 gives to answers with some words of the gold answer, where it judges; "" if these are few."""
+        return self._partial.note if self.judge == "f1" else ""
 
     def add(self, table: pa.Table) -> None:
         """Count a part."""
@@ -154,6 +161,8 @@ class Reading:
         if "em" in part.metrics:
             every = [gold for own in golds for gold in own or ()]
             self._choice += MultipleChoice.counted(every, part.metrics["em"], part.metrics.get("f1"))
+        if "f1" in part.metrics:
+            self._partial.add(part, golds)
         known = part.has_answer & ~np.isnan(scores)
         self.facts.scored += int(known.sum())
         for name in part.metrics.keys() - SCORES:

@@ -195,7 +195,8 @@ def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledErr
             guess = _guess_of(_replies_of(table, ids, value["answer"], golds), None)
             words = f" {next(iter(guess[1]))}" if guess else ""
         choices[option + words] = (value, meaning)
-    return UnsettledError(error.question, error.parameter, choices)
+    confirmed = error.confirmed if error.confirmed in choices else ""
+    return UnsettledError(error.question, error.parameter, choices, confirmed)
 
 
 def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str) -> list[Replies]:

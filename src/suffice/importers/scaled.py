@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from suffice.common.files import quoted
 from suffice.common.tables import cut_list
-from suffice.errors import DataError
+from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import column_options
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import SECONDS
-from suffice.importers.grid import cell_number, is_cost
+from suffice.importers.grid import cell_number, is_cost, number_or_nan
 from suffice.importers.ids import ALIKE, ANY_CASE, plain_id
 from suffice.importers.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
 from suffice.importers.number_forms import (
@@ -31,7 +32,7 @@ from suffice.importers.number_forms import (
 from suffice.importers.records import Record, column_names
 from suffice.importers.shape import Shape, with_derived
 from suffice.importers.table_columns import TableColumns
-from suffice.importers.word_scales import EQUAL, PLACEHOLDERS
+from suffice.importers.word_scales import EQUAL, PLACEHOLDERS, TEMPLATE, order_of_words
 from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
 
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
@@ -44,16 +45,21 @@ _SHOWN = 6
 def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dict[str, str]]:
     """Return rows with a further column for each metric that is given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
 
-    Words with ``|`` between them are worth the same.  Words that are not listed count as unknown, and so does a share of a total of 0.  The metrics are returned with the names of these columns.
+    Words with ``|`` between them are worth the same.  Words that are not listed count as unknown, and so does a share of a total of 0.  A column of a usual scale's words needs no list of them.  The metrics are returned with the names of these columns.
 
     Raises:
-        DataError: A number is outside the range.
+        DataError: A number is outside the range, or the order of a column's words is not known.
+        UnsettledError: A column has two words, of which it is not known which is better.
     """
     result, names = dict(metrics), {*column_names(shape.rows)}
     for ours, theirs in metrics.items():
         name, _, how = theirs.rpartition(":")
         part, slash, total = theirs.partition("/")
         if theirs in names:
+            how = _order_of_column(shape, ours, theirs)
+            if how:
+                result[ours] = own = f"{theirs} ({how})"
+                shape = with_derived(shape, theirs, own, _scale(theirs, how, all_words=True))
             continue
         if name in names:
             result[ours] = own = f"{name} ({how})"
@@ -62,6 +68,45 @@ def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dic
         elif slash and {part, total} <= names:
             shape = with_derived(shape, part, theirs, partial(_share, name=part, total=total))
     return shape, result
+
+
+def _order_of_column(shape: Shape, ours: str, name: str) -> str:
+    """Return the words of a column from the worst to the best, where some are no numbers; "" if it has numbers or is no scale.
+
+    Raises:
+        DataError: It has a few words, whose order is not known.
+        UnsettledError: It has two of them.
+    """
+    values = {str(value).strip(): value for row in shape.rows if (value := row.values.get(name)) is not None}
+    said = sorted(word for word, value in values.items() if not _is_unknown(value, name))
+    is_scale = 1 < len(said) <= _SHOWN and not any(mark in word for word in said for mark in (",", EQUAL))
+    if not is_scale or not any(math.isnan(number_or_nan(values[word], name)) for word in said):
+        return ""
+    if order := order_of_words(name, said):
+        return order
+    question = (
+        f"{name!r} has the words {cut_list([f'{word:.24}' for word in said])}, and a metric has numbers in [0, 1]"
+    )
+    option = f"--metric-column {quoted(f'{ours}={name}{TEMPLATE}')}"
+    if len(said) == len(("worst", "best")):
+        ways = {f"{ours}={name}:{worst},{best}": (worst, best) for worst, best in (said, said[::-1])}
+        choices = {
+            f"--metric-column {quoted(way)}": (
+                {"metrics": {ours: way.partition("=")[2]}},
+                f"{best!r:.24} is better than {worst!r:.24}",
+            )
+            for way, (worst, best) in ways.items()
+        }
+        raise UnsettledError(f"{question}: which of them is better?", "options", choices)
+    raise DataError(f"{question}: list them from the worst to the best, with {EQUAL} between equals: {option}")
+
+
+def _is_unknown(value: Any, name: str) -> bool:
+    """Return whether a cell is empty."""
+    try:
+        return math.isnan(cell_number(value, name, ""))
+    except DataError:
+        return False
 
 
 def _refuse_template(shape: Shape, name: str, how: str) -> None:
@@ -74,8 +119,11 @@ def _refuse_template(shape: Shape, name: str, how: str) -> None:
         )
 
 
-def _scale(name: str, how: str) -> Callable[[Record], float | None]:
-    """Return a function that reads a column's value of a row on a scale, from 0 to 1."""
+def _scale(name: str, how: str, *, all_words: bool = False) -> Callable[[Record], float | None]:
+    """Return a function that reads a column's value of a row on a scale, from 0 to 1.
+
+    With `all_words`, it raises a `DataError` for words that the scale has not.
+    """
     match = _RANGE.fullmatch(how)
     words = [word.strip() for word in how.split(",")]
     if (match is None and len({*words}) < len(("worst", "best"))) or (match is not None and match[1] == match[2]):
@@ -86,7 +134,17 @@ def _scale(name: str, how: str) -> Callable[[Record], float | None]:
         return lambda row: _place(row.values.get(name), match, f"{row.where}: {name}")
     steps = [step.split(EQUAL) for step in words]
     places = {word.strip(): place / (len(steps) - 1) for place, step in enumerate(steps) for word in step}
-    return lambda row: places.get(str(row.values.get(name)).strip())
+
+    def place(row: Record) -> float | None:
+        word = str(value := row.values.get(name)).strip()
+        if all_words and word not in places and value is not None and not _is_unknown(value, name):
+            raise DataError(
+                f"{row.where}: {name} is {word!r:.40}, and earlier rows have {cut_list(sorted(places))} alone: list all words "
+                f"from the worst to the best, --metric-column NAME={name}{TEMPLATE}"
+            )
+        return places.get(word)
+
+    return place
 
 
 def _share(row: Record, name: str, total: str) -> float | None:

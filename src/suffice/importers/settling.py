@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.errors import DataError, UnsettledError
-from suffice.evaluation.replay.outcomes import WHOLE
+from suffice.evaluation.replay.outcomes import PARTIAL, WHOLE
 from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, find_alarms
 from suffice.importers.choices import with_named_runs
@@ -123,6 +123,9 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
         metadata[WHOLE] = whole
         notes.append(f"{whole} (suffice decide --metric f1 judges by it)")
     reading = run.review(comparison, whole)
+    if partial := reading.partial_note:
+        metadata[PARTIAL] = partial
+        notes.append(partial)
     read = read_of(run, reading, options)
     alarms = find_alarms(read)
     alarms = [alarm for alarm in alarms if alarm.name not in run.expected]

@@ -23,10 +23,17 @@ from suffice.importers.dialogues import (
 from suffice.importers.fields import flat, names_rounds, one_run_each, single_name
 from suffice.importers.names import (
     ANSWERS,
+    FEEDBACK,
     GOLDS,
+    LABELS,
+    MODELS,
+    MONEY,
     OUTCOME_NAMES,
+    OWN_SIGNALS,
     QUESTIONS,
     REPLIES,
+    SYNONYMS,
+    WEAK_REPLIES,
     last_name,
     plain_name,
     round_numbers,
@@ -48,6 +55,29 @@ from suffice.importers.wide_tables import rows_of_answers, widened
 
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
+
+_USUAL = frozenset(
+    word
+    for names in (
+        ANSWERS,
+        WEAK_REPLIES,
+        OUTCOME_NAMES,
+        SYNONYMS,
+        OWN_SIGNALS,
+        QUESTIONS,
+        GOLDS,
+        FEEDBACK,
+        MODELS,
+        LABELS,
+        MONEY,
+    )
+    for name in names
+    for word in name.split("_")
+)
+"""Words of usual names, whose plural names a list of them."""
+
+_ENOUGH, _SHORT = 20, 40
+"""The fewest objects whose fields show whether they are answers of several systems, and the most characters of a short text on average."""
 
 _UNORDERED = frozenset({"samples", "generations", "candidates", "choices"})
 
@@ -256,13 +286,29 @@ def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[s
 
 
 def _is_panel(records: Sequence[Record], name: str) -> bool:
-    """Return whether a field has answers of several systems, by their names."""
+    """Return whether a field has answers of several systems, by their names, and not several fields of one answer."""
     values = [item.values.get(name) for item in records]
-    return single_name(plain_name(name)) in ANSWERS and all(
+    are_answers = single_name(plain_name(name)) in ANSWERS and all(
         isinstance(value, dict)
         and len(value) > 1
         and not any(isinstance(item, dict | list) or plain_name(key) in ANSWERS for key, item in value.items())
         for value in values
+    )
+    return are_answers and not _are_fields([value for value in values if isinstance(value, dict)])
+
+
+def _are_fields(values: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether objects have fields of one thing, such as a part and how bad it is: each has words of its own, or some are numbers."""
+    said: dict[str, list[Any]] = {}
+    for value in values:
+        for name, own in value.items():
+            said.setdefault(name, []).extend([] if own is None else [own])
+    kinds = {isinstance(own, str) for items in said.values() for own in items}
+    texts = [str(own).strip().lower() for items in said.values() for own in items]
+    if len(values) < _ENOUGH or (len(kinds) == 1 and sum(map(len, texts)) > _SHORT * len(texts)):
+        return False
+    return len(kinds) > 1 or len({*texts}) == sum(
+        len({str(own).strip().lower() for own in items}) for items in said.values()
     )
 
 
@@ -376,9 +422,12 @@ def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _item_name(name: str) -> str:
-    """Return the column of the items of a list of single values.
+    """Return the column of the items of a list of single values: a usual name in the singular, and any other as it is in the log.
 
-    >>> _item_name("drafts"), _item_name("scores")
-    ('answer', 'score')
+    >>> _item_name("drafts"), _item_name("judge_scores"), _item_name("cost_cents")
+    ('answer', 'judge_score', 'cost_cents')
     """
-    return "answer" if last_name(name) in ROUND_LISTS else single_name(name)
+    if last_name(name) in ROUND_LISTS:
+        return "answer"
+    single = single_name(name)
+    return single if last_name(single).rpartition("_")[2] in _USUAL else name

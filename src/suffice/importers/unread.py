@@ -13,7 +13,7 @@ from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, o
 from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_options
 from suffice.importers.compound_ids import compound_choices
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
-from suffice.importers.judging import ONCE, metric_name, metric_option
+from suffice.importers.judging import ONCE, flag_notes, metric_name, metric_option
 from suffice.importers.names import (
     ANSWERS,
     MONEY,
@@ -25,7 +25,6 @@ from suffice.importers.names import (
     SYNONYMS,
     TOTAL_TOKENS,
     counts_tokens,
-    is_error_count,
     is_id_name,
     is_round_name,
     last_name,
@@ -98,20 +97,8 @@ def unread_notes(
         *_uncounted_rounds(table, columns, unused),
         *_costs(table, columns, shape.columns, [name for name in unused if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, unused),
-        *([] if is_judged else _flags(table, columns, [name for name in unused if name not in shape.outer])),
+        *([] if is_judged else flag_notes(table, columns, [name for name in unused if name not in shape.outer])),
     ]
-
-
-def _flags(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
-    """Note a column of 0 and 1 that differs between rounds, if nothing else judges answers."""
-    ids = table.column(columns.get("question_id", ""))
-    may = [name for name in unused if "answer" in columns or not is_error_count(name)]
-    for name in [name for name in may if table.judges_rounds(name, ids)][:1]:
-        is_bad = is_error_count(name)
-        yield (
-            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round{' (0 is best)' * is_bad}, judge by it with "
-            f"{metric_option(name, ':1..0' * is_bad)}"
-        )
 
 
 def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
@@ -121,7 +108,7 @@ def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
 def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
     """Note or raise that a question's rows come from several sources, of which perhaps only one gives answers."""
     ids = table.column(columns.get("question_id", ""))
-    for name in _called(table.names, _SPEAKERS)[:1]:
+    for name in _called([name for name in table.names if name != columns.get("answer")], _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]
         if not 1 < len(values) <= MOST_SPEAKERS or table.constant_in(name, ids):
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -27,6 +28,15 @@ _LABELS, _EACH = 20, 8
 _COMMON = 0.25
 """A word of more than this share of the gold answers does not tell them apart."""
 
+_SHORT, _WORDS = 0.95, 4
+"""The least share of gold answers that are short, and the most words of one that is."""
+
+_MOSTLY = 0.8
+"""The least share of answers with some words of another that are another value."""
+
+_CODE = re.compile(r"\w*\d\w*|[a-z]|[ivx]+")
+"""A word that tells values apart: one with digits, a letter alone, or a Roman numeral."""
+
 _END = "em is the quality, since f1 would count {} with the same words as half right"
 
 
@@ -47,7 +57,14 @@ def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
     halves = [pair for pair in pairs if _is_half(*pair)]
     if len(halves) <= _FEW * len(pairs):
         return ""
-    return _of_labels({*golds}, pairs) or _of_shared_words({*golds}, halves) or _of_own_score(run)
+    told = {*golds}
+    is_closed = 2 * len(told) <= run.ends.total()
+    return (
+        _of_labels(told, pairs)
+        or _of_shared_words(told, halves)
+        or _of_other_values(told, halves, is_closed=is_closed)
+        or _of_own_score(run)
+    )
 
 
 def _is_half(first: str, second: str) -> bool:
@@ -74,6 +91,28 @@ def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]
     counted = Counter(word for own in alike for word in own & shared)
     word = max(counted, key=lambda own: (counted[own], own))
     return f"gold answers have words in common, such as {word!r:.40}: {_END.format('another answer')}"
+
+
+def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]], *, is_closed: bool) -> str:
+    """Return the reason if answers with some words of another are mostly another value, as line 18 is beside line 11.
+
+    Of a closed set of gold answers, each of which is that of several questions, another one is another value, too.
+    """
+    if sum(len(gold.split()) <= _WORDS for gold in golds) < _SHORT * len(golds):
+        return ""
+    known = {*map(normalize_answer, golds)} if is_closed else frozenset[str]()
+    scored = [pair for pair in halves if pair[1] in golds]
+    others = [pair for pair in scored if _differ_in_code(*pair) or known.issuperset(map(normalize_answer, pair))]
+    if len(others) < max(1, _MOSTLY * len(scored)):
+        return ""
+    first, second = others[0]
+    return f"f1 would count other values as half right, such as {first!r:.40} beside {second!r:.40}: em is the quality"
+
+
+def _differ_in_code(first: str, second: str) -> bool:
+    """Return whether each of two texts has a number, a letter or a code that the other lacks."""
+    own, other = ({*re.findall(r"\w+", text.lower())} for text in (first, second))
+    return all(any(map(_CODE.fullmatch, words)) for words in (own - other, other - own))
 
 
 def _of_own_score(run: PartedRun) -> str:

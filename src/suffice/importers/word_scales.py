@@ -22,6 +22,8 @@ _SCALES = (
     "unsatisfactory, satisfactory, good, very_good, excellent",
     "bad, mixed, good",
     "fail failed, partial partially_passed, pass passed",
+    "ko nok not_ok fail failed, ok okay pass passed",
+    "✗ ✘ ❌ x, ✓ ✔ ✅",
     "wrong incorrect, partial partially_correct partly_correct, correct right",
     "reject rejected, major_revision, revise revision needs_revision, minor_revision, accept accepted approve approved",
     "wa tle mle ole re rte ce pe wrong_answer time_limit_exceeded memory_limit_exceeded runtime_error compilation_error, ac accepted",

@@ -32,6 +32,9 @@ _PAIRS = 1 << 23
 WHOLE = "whole_answers"
 """The metadata that says why an answer with some words of the gold answer is not half right."""
 
+PARTIAL = "partial_credit"
+"""The metadata that says to how many answers F1 gives part of a point."""
+
 _LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
 
 
@@ -210,9 +213,11 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics."""
-    scored = any(name.split(">", maxsplit=1)[0].strip() in ("em", "f1") for name in metrics)
-    return list(filter(None, [(choice or MultipleChoice.of(recording)).note if scored else None]))
+    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics, and on parts of a point if F1 leads them."""
+    names = [name.split(">", maxsplit=1)[0].strip() for name in metrics]
+    scored = any(name in ("em", "f1") for name in names)
+    note = (choice or MultipleChoice.of(recording)).note if scored else None
+    return list(filter(None, [note, recording.metadata.get(PARTIAL) if names[:1] == ["f1"] else None]))
 
 
 def has_outcome(recording: Recording, name: str) -> bool:

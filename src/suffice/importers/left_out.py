@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -33,6 +35,7 @@ from suffice.importers.names import (
     WEAK_REPLIES,
     is_argument,
     is_person,
+    is_round_name,
     last_name,
     words,
 )
@@ -58,11 +61,14 @@ _TOKENS = frozenset((*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS))
 COSTS = _TOKENS | {*CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS, *MONEY}
 _NO_CALLS = frozenset(
     {*words("tool function retriever retrieval retrieve search embedding rerank reranker")}
-    | {"eval", "task", "score", "chain", "workflow"}
+    | {"eval", "task", "score", "chain", "workflow", "chunk", "delta", "token", "partial", "heartbeat", "progress"}
 )
 """What is no model's call, if it has no tokens: tools, people, and spans around calls."""
 
-_CALLS, _SEVERAL, _NEARLY_ALL, _HALF = "calls", 3, 0.9, 0.5
+FAILED = re.compile(r"err|fail|exception|time_?out|timed|cancel|abort|retr[yi]|crash")
+"""In the names of calls that failed."""
+
+_CALLS, _SEVERAL, _NEARLY_ALL, _HALF, _MOST_KINDS = "calls", 3, 0.9, 0.5, 24
 
 
 def names_loops(name: str) -> bool:
@@ -112,7 +118,8 @@ def charged(
     owners = _owners(questions, kept)
     free = totals | {place for place, row in enumerate(shape.rows) if row.where in outside}
     owners = {place: [own for own in others if own not in free] for place, others in owners.items()}
-    calls = [_is_call(row, where) for row in shape.rows]
+    silent = _silent_kinds(shape.rows, kept)
+    calls = [_is_call(row, where) and silent.isdisjoint(_kinds_of(row)) for row in shape.rows]
     n = sum(calls[place] for places in owners.values() for place in places)
     if not any(owners.values()):
         return rows, notes, ""
@@ -138,10 +145,41 @@ def _is_of_one_loop(name: str, value: str) -> bool:
 
 def _is_call(row: Record, where: Mapping[str, str]) -> bool:
     """Return whether a row that a filter leaves out may be a model's call: it has tokens, or neither a tool's kind nor a person's name."""
-    if any(last_name(name) in _TOKENS and value for name, value in row.values.items()):
+    if _has_tokens(row):
         return True
+    if any(value == ANY and is_round_name(last_name(name)) for name, value in where.items()):
+        return False  # a sum or a note, which has no number of a round
     kinds = {str(value).lower() for name, value in row.values.items() if last_name(name) in CALL_KINDS}
     return kinds.isdisjoint(_NO_CALLS) and not any(map(is_person, kinds)) and PEOPLE.isdisjoint(map(last_name, where))
+
+
+def _silent_kinds(rows: Sequence[Record], kept: Sequence[bool]) -> set[tuple[str, str]]:
+    """Return the kinds of rows that never carry tokens, by column and word, if nearly all rows that stay do: no model was called for them.
+
+    A call that failed may carry none.
+    """
+    has = [*map(_has_tokens, rows)]
+    own = [paid for paid, is_kept in zip(has, kept, strict=True) if is_kept]
+    if sum(own) < _NEARLY_ALL * len(own):
+        return set()
+    costs = Counter({kind: 0 for row in rows for kind in _kinds_of(row)})
+    for row, paid in zip(rows, has, strict=True):
+        costs.update({kind: int(paid) for kind in _kinds_of(row)})
+    words_of = Counter(name for name, _ in costs)
+    return {
+        (name, kind)
+        for (name, kind), n in costs.items()
+        if not n and words_of[name] <= _MOST_KINDS and not FAILED.search(kind)
+    }
+
+
+def _kinds_of(row: Record) -> set[tuple[str, str]]:
+    names = [name for name in row.values if last_name(name) in CALL_KINDS or last_name(name) in _STEPS]
+    return {(name, value.lower()) for name in names if isinstance(value := row.values[name], str)}
+
+
+def _has_tokens(row: Record) -> bool:
+    return any(last_name(name) in _TOKENS and value for name, value in row.values.items())
 
 
 def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:

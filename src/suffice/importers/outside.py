@@ -12,7 +12,7 @@ from suffice.errors import NotFoundError, UnsettledError
 from suffice.importers.choices import of_rows
 from suffice.importers.cost_names import SECONDS
 from suffice.importers.grid import is_cost, whole_number
-from suffice.importers.left_out import COSTS, questions_of, totals_of
+from suffice.importers.left_out import COSTS, FAILED, questions_of, totals_of
 from suffice.importers.names import ANSWERS, LABELS, WEAK_REPLIES, is_id_name, is_person, is_round_name, last_name
 from suffice.importers.records import Record, column_names, places_of
 from suffice.importers.row_times import order_by_time
@@ -23,10 +23,15 @@ from suffice.recordings.runs import MODEL_NAMES
 NOT = "!"
 """The end of a column's name in a filter that leaves rows out, as in ``event!=report``."""
 
-_KINDS = frozenset(
+KINDS = frozenset(
     {"event", "event_type", "event_name", "type", "kind", "step_type", "stage", "action", "activity", "phase", "step"}
     | {"operation", "op", "purpose", "call_type", "task_type", "task_name", "step_name", "node"}
 )
+"""Names of columns that may say of what kind a row is."""
+
+_STATES = frozenset({"status", "state"})
+"""Names of columns that say so where a row has no number of a round."""
+
 _MOST_KINDS, _NEARLY_ALL = 24, 0.9
 
 _LIFE = re.compile(
@@ -43,7 +48,11 @@ _WORK = re.compile(
 )
 """Parts of words for what a loop does; where nothing says what calls cost, such rows may be calls."""
 
-_FAILED = re.compile(r"err|fail|exception|time_?out|timed|cancel|abort|retr[yi]|crash")
+_WARM = re.compile(
+    r"(?:^|[_\W])(?:warm[_-]?up|health[_-]?check|heartbeat|ping|keep[_-]?alive|smoke[_-]?test)(?:$|[_\W])",
+    re.IGNORECASE,
+)
+"""What is called so tests whether a model answers, before its loop is run."""
 
 
 class Outside(NamedTuple):
@@ -90,6 +99,12 @@ def rows_outside(
         if gone or own:
             names.append(name)
             notes.append(_note(name, sorted(gone | own), sum(kind in gone | own for kind in kinds), bool(gone)))
+    warm = {row.where: name for row in shape.rows if row.where not in rows if (name := _warming(row))}
+    if 0 < len(warm) < len(shape.rows) / 2:
+        notes.append(
+            f"{counted(len(warm), 'row')} left out that {cut_list(sorted({*map(repr, warm.values())}))} calls a warm-up or a check"
+        )
+        rows |= {*warm}
     return Outside(frozenset(rows), names, notes)
 
 
@@ -165,12 +180,32 @@ def _pays(row: Record, names: Sequence[str]) -> bool:
 
 def _may_be_outside(kind: str) -> bool:
     """Return whether a word may name what is around a loop: it has no number, as those of steps have, and no failure."""
-    return bool(re.fullmatch(r"[^\d]*[^\W\d_][^\d]*", kind)) and not _FAILED.search(kind.lower())
+    return bool(re.fullmatch(r"[^\d]*[^\W\d_][^\d]*", kind)) and not FAILED.search(kind.lower())
+
+
+def _warming(row: Record) -> str:
+    """Return the column of kinds or ids that says that a row is a warm-up; "" if none does."""
+    names = [name for name, value in row.values.items() if isinstance(value, str) and _WARM.search(value)]
+    return next((name for name in names if last_name(name) in KINDS or is_id_name(name)), "")
 
 
 def _kind_columns(shape: Shape) -> list[str]:
-    """Return the columns of words that may say of what kind a row is."""
-    names = [name for name in column_names(shape.rows) if last_name(name) in _KINDS and name not in shape.outer]
+    """Return the columns of words that may say of what kind a row is: a state does where rows without a number of a round have others."""
+    counters = [name for name in column_names(shape.rows) if is_round_name(last_name(name))]
+    states = [name for name in column_names(shape.rows) if last_name(name) in _STATES]
+    numbered = {
+        (name, _text(row.values.get(name)))
+        for row in shape.rows
+        for name in states
+        if any(row.values.get(own) is not None for own in counters)
+    }
+    bare = {(name, _text(row.values.get(name))) for row in shape.rows for name in states} - numbered
+    names = [
+        name
+        for name in column_names(shape.rows)
+        if last_name(name) in KINDS or (counters and name in {own for own, _ in bare})
+    ]
+    names = [name for name in names if name not in shape.outer]
     return [name for name in names if all(isinstance(row.values.get(name), str | None) for row in shape.rows)]
 
 

@@ -271,7 +271,9 @@ class TableSource(ABC):
                     refuse_failed_calls(table, plan.columns["answer"], [*used])
                 refuse_first_speakers(table, [*map(str, table.column(self._key))], used)
             numbers = [theirs for ours, theirs in plan.columns.items() if is_cost(ours) or ours in SIGNALS]
-            ask_about_factors(table, self._key, used, order[1] if order else "", costs=numbers)
+            ask_about_factors(
+                table, self._key, used, order[1] if order else "", costs=numbers, answer=plan.columns.get("answer", "")
+            )
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""

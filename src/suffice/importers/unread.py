@@ -13,6 +13,7 @@ from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, o
 from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_options
 from suffice.importers.compound_ids import compound_choices
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
+from suffice.importers.incomplete_rows import of_kinds
 from suffice.importers.judging import ONCE, metric_name, metric_option
 from suffice.importers.names import (
     ANSWERS,
@@ -269,6 +270,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     options = of_files(rows) | in_options(choices) | compounds
     sure = "" if options else _sure_id(table, ids, counter)
     options |= in_options(_as_ids(ids))
+    if not options and "answer" in columns:
+        options = of_kinds(rows, lambda own: bool(_may_be_ids(TableColumns(own), columns)))
     if options:
         raise UnsettledError(
             "no column is called like the id of a question"

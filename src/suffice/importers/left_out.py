@@ -68,6 +68,9 @@ _NO_CALLS = frozenset(
 FAILED = re.compile(r"err|fail|exception|time_?out|timed|cancel|abort|retr[yi]|crash")
 """In the names of calls that failed."""
 
+_MODEL = re.compile(r"llm|model|gpt|chat|generat|completion")
+"""In the names of calls of a model."""
+
 _CALLS, _SEVERAL, _NEARLY_ALL, _HALF, _MOST_KINDS = "calls", 3, 0.9, 0.5, 24
 
 
@@ -119,7 +122,11 @@ def charged(
     free = totals | {place for place, row in enumerate(shape.rows) if row.where in outside}
     owners = {place: [own for own in others if own not in free] for place, others in owners.items()}
     silent = _silent_kinds(shape.rows, kept)
-    calls = [_is_call(row, where) and silent.isdisjoint(_kinds_of(row)) for row in shape.rows]
+    kinds = [*map(_kinds_of, shape.rows)]
+    calls = [
+        _is_call(row, where) and (silent.isdisjoint(own) or any(_MODEL.search(kind) for _, kind in own))
+        for row, own in zip(shape.rows, kinds, strict=True)
+    ]
     n = sum(calls[place] for places in owners.values() for place in places)
     if not any(owners.values()):
         return rows, notes, ""

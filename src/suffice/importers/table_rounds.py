@@ -96,7 +96,7 @@ class _Rows:
         index = self._indices(ids, starts, lengths, numbers)
         firsts = starts.tolist()
         longest = int(lengths.max()) if grid.longest is None else grid.longest
-        said = self._ends(firsts)
+        said = self._ends(firsts, lengths.tolist())
         texts = {name: self._texts(name) for name in _TEXTS}
         questions = [text or "" for text in self._firsts("question", firsts)]
         clusters = [text or name for text, name in zip(self._firsts("cluster", firsts), ids, strict=True)]
@@ -247,10 +247,13 @@ class _Rows:
             f"{grid.columns['round']!r} counts from 0: does the loop begin with 0, or is 0 the model alone, asked beside the loop?",
             "first_round",
             {
-                "--first-round 1": (1, "the loop begins with it, and pays it: a first draft, attempt or evidence"),
+                "--first-round 1": (
+                    1,
+                    "a call of the loop, which pays for it: a first draft, attempt or evidence, or an answer without retrieval",
+                ),
                 "--first-round 0": (
                     0,
-                    "the model alone, without evidence (closed book): no call of the loop, which begins with 1",
+                    "the model alone, without retrieval (closed book), asked beside the loop: no call of the loop, which begins with 1",
                 ),
             },
         )
@@ -292,15 +295,17 @@ class _Rows:
         values = self._texts(ours)
         return [values[start] for start in starts]
 
-    def _ends(self, starts: Sequence[int]) -> list[End | None]:
-        """Return the reason why each question has no further round; None if its first row does not give one."""
-        result: list[End | None] = []
-        values = [value and (end_in_words(value) or value) for value in self._texts("end")]
-        for value, row in zip(values, self._rows, strict=True):
-            if value and value not in END_NAMES:
-                raise unknown_end(row.where, self._grid.columns["end"], self._texts("end"))
-        result += [values[start] or None for start in starts]  # type: ignore[misc]
-        return result
+    def _ends(self, starts: Sequence[int], lengths: Sequence[int]) -> list[End | None]:
+        """Return the reason why each question has no further round, which its last row with one gives; None if no row does."""
+        values = self._texts("end")
+        own = (range(start, start + n) for start, n in zip(starts, lengths, strict=True))
+        last = [next((place for place in reversed(places) if values[place]), None) for places in own]
+        words = {place: values[place] or "" for place in last if place is not None}
+        ends = {word: end_in_words(word) or word for word in words.values()}
+        for place, word in words.items():
+            if ends[word] not in END_NAMES:
+                raise unknown_end(self._rows[place].where, self._grid.columns["end"], [*words.values()])
+        return [None if place is None else ends[words[place]] for place in last]  # type: ignore[misc]
 
     def _label(self, name: str, theirs: str, ids: Sequence[str], codes: Positions) -> list[str | None]:
         """Return a label of each question; raise if it differs between the question's rows."""

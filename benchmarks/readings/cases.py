@@ -49,12 +49,14 @@ class Loop:
         answers: The answer of each round, None where it is missing.
         golds: The gold answers; none if the log has none.
         scores: The score of each answer, 1 or True for a right one; None if the log has neither golds nor a score.
+        calls: The calls of each round; None if they are not compared.
     """
 
     question: Any
     answers: tuple[Any, ...]
     golds: tuple[Any, ...] = ()
     scores: tuple[float | bool | None, ...] | None = None
+    calls: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

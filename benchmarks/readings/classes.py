@@ -196,8 +196,14 @@ def _values(read: _Read, questions: Mapping[Any, Sequence[Loop]], scored: str, *
         ("answers", lambda row: _key(row.get("answer")), lambda loop: [*map(_key, loop.answers)]),
         ("golds", lambda row: _golds(row.get("golds")), lambda loop: [_golds(loop.golds)] * len(loop.answers)),
         ("scores", lambda row: _score(row.get(scored)), _scores),
+        (
+            "calls",
+            lambda row: _score(row.get("cost.generator.calls")) or 1.0,
+            lambda loop: [*map(float, loop.calls or ())],
+        ),
     )
-    for what, of_row, of_loop in columns:
+    are_counted = any(loop.calls for loops in questions.values() for loop in loops)
+    for what, of_row, of_loop in columns[: None if are_counted else -1]:
         shown = _pattern if states and what == "answers" else list
         ours = _bag([shown(map(of_row, sorted(run, key=_round))) for run in runs.values()] for runs in read.values())
         theirs = _bag([shown(of_loop(loop)) for loop in loops] for loops in questions.values())

@@ -87,7 +87,9 @@ class _Reading:
     where: Annotated[
         list[str] | None,
         typer.Option(
-            "--where", metavar="COLUMN=VALUE", help="Only rows, or calls of traces, with this value; repeatable."
+            "--where",
+            metavar="COLUMN=VALUE",
+            help="Only rows, or calls of traces, with this value; event!=report leaves rows of a table out; repeatable.",
         ),
     ] = None
     log_golds: Annotated[
@@ -97,7 +99,8 @@ class _Reading:
     first_round: Annotated[
         int | None,
         typer.Option(
-            "--first-round", help="The number of the lowest round: 0 (the model alone) or 1 (first draft or evidence)."
+            "--first-round",
+            help="The number of the lowest round: 0 (the model alone, beside the loop) or 1 (the loop's first call).",
         ),
     ] = None
     ended: Annotated[

@@ -22,7 +22,9 @@ from suffice.importers.choices import Choices, in_options, of_each, of_options, 
 from suffice.importers.contained import golds_in_texts
 from suffice.importers.facts import SCORES, Facts
 from suffice.importers.fields import single_name
+from suffice.importers.left_out import FAILED
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, in_log, last_name
+from suffice.importers.outside import KINDS
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.scores import LAST_ROUND
 from suffice.importers.shape import ANY
@@ -127,15 +129,16 @@ def _one_question(read: Read) -> Iterator[Doubt]:
 
 
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
-    """Some rounds have an answer in no question, and later ones have: they are steps of a round, such as a retrieval."""
+    """Some rounds, or rounds of some kind, have an answer in no question, while others have: they are steps of a round, such as a retrieval."""
     facts = read.facts
-    last = max((r for r, n in facts.answered.items() if n), default=0)
-    empty = [r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r] and r < last]
-    if not empty or not read.is_table:  # other formats say what a round is
+    empty = [r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r]]
+    steps = [f"whose {in_log(name)!r} is {cut_list(sorted(map(repr, kinds)))}" for name, kinds in _silent_kinds(facts)]
+    if not (empty or steps) or not facts.answers or not read.is_table:  # other formats say what a round is
         return
+    rounds = f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have"
     sentence = (
-        f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have no answer in any question: they are "
-        "steps of the loop, and only steps that end with an answer are rounds"
+        f"{rounds if empty else f'rounds {steps[0]} have'} no answer in any question: they are steps of the loop, and only steps that end "
+        "with an answer are rounds"
     )
     choices: Choices = {}
     for name, (answering, others) in facts.kinds.items():
@@ -149,6 +152,19 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     answer = read.columns.get("answer", "answer")
     name = "answer" if answer.startswith("items of ") else answer
     yield sentence, choices or of_rows(name, ANY, "only rows with an answer are rounds")
+
+
+def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:
+    """Yield the columns that say of what kind rows are, with their kinds that never have an answer, other than failed calls."""
+    for name, (answering, others) in facts.kinds.items():
+        kinds = others - answering - {"None"}
+        if (
+            last_name(in_log(name)) in KINDS
+            and answering
+            and kinds
+            and not any(FAILED.search(kind.lower()) for kind in kinds)
+        ):
+            yield name, kinds
 
 
 def _copied_rounds(read: Read) -> Iterator[Doubt]:

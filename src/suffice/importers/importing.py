@@ -167,6 +167,7 @@ def import_recording(
         samples: Whether the rounds of a question are independent samples: they vote, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `NORMALIZERS`; None = as docs/explanation/same-answer.md says.
         where: Only rows with these values, by the file's column, such as those of one model; for traces, the calls that are answers.
+            ``{"event!": "report"}`` leaves rows of a table out.
         file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
         pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).

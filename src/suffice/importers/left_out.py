@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,6 +23,7 @@ from suffice.importers.cost_names import (
 from suffice.importers.dialogues import REPLY_TYPE
 from suffice.importers.grid import is_cost, number_or_nan
 from suffice.importers.names import (
+    ANSWERS,
     GOLDS,
     IDS,
     MONEY,
@@ -29,8 +32,10 @@ from suffice.importers.names import (
     RUNS,
     SPEAKERS,
     TOTAL_TOKENS,
+    WEAK_REPLIES,
     is_argument,
     is_person,
+    is_round_name,
     last_name,
     words,
 )
@@ -53,14 +58,20 @@ _OF_ONE_LOOP = frozenset(
 _STEPS = frozenset({"step", "stage", "task_name", "step_name"})
 _OTHER_LOOPS = LOOP_NAMES | {*RUNS, "file", "run_file", "split", "dataset", "data_set", "set", "subset"}
 _TOKENS = frozenset((*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS))
-_COSTS = _TOKENS | {*CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS, *MONEY}
+COSTS = _TOKENS | {*CACHED_COLUMNS, CACHE_READ, CACHE_WRITTEN, *SECONDS, *CALLS, *MONEY}
 _NO_CALLS = frozenset(
     {*words("tool function retriever retrieval retrieve search embedding rerank reranker")}
-    | {"eval", "task", "score", "chain", "workflow"}
+    | {"eval", "task", "score", "chain", "workflow", "chunk", "delta", "token", "partial", "heartbeat", "progress"}
 )
 """What is no model's call, if it has no tokens: tools, people, and spans around calls."""
 
-_CALLS, _SEVERAL, _NEARLY_ALL = "calls", 3, 0.9
+FAILED = re.compile(r"err|fail|exception|time_?out|timed|cancel|abort|retr[yi]|crash")
+"""In the names of calls that failed."""
+
+_MODEL = re.compile(r"llm|model|gpt|chat|generat|completion")
+"""In the names of calls of a model."""
+
+_CALLS, _SEVERAL, _NEARLY_ALL, _HALF, _MOST_KINDS = "calls", 3, 0.9, 0.5, 24
 
 
 def names_loops(name: str) -> bool:
@@ -79,18 +90,26 @@ def questions_of(table: TableColumns, shape: Shape, said: Mapping[str, str]) -> 
 
 
 def charged(
-    shape: Shape, kept: Sequence[bool], where: Mapping[str, str], said: Mapping[str, str]
+    shape: Shape,
+    kept: Sequence[bool],
+    where: Mapping[str, str],
+    said: Mapping[str, str],
+    outside: Collection[str] = (),
 ) -> tuple[list[Record], list[str], str]:
     """Return the rows that a filter keeps, with the cost and scores of those that it leaves out; notes on it; and a doubt about their cost.
 
-    A row is charged to the next kept one of its question, or to the one before if there is none; see `with_scores`.
+    A row is charged to the next kept one of its question, or to the one before if there is none; see `with_scores`.  Rows whose places in
+    messages are `outside` the loop are left out, too, and charged to none.
     """
+    kept = [is_kept and row.where not in outside for row, is_kept in zip(shape.rows, kept, strict=True)]
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
     if len(rows) == len(kept):
         return rows, [], ""
     table = TableColumns(shape.rows)
     questions = questions_of(table, shape, said)
-    option = " ".join(f"--where {name}={value}" for name, value in where.items())
+    option = (
+        " ".join(f"--where {name}={value}" for name, value in where.items()) or "reading the rows of the loop alone"
+    )
     notes: list[str] = []
     are_of_one_loop = all(_is_of_one_loop(name, value) for name, value in where.items())
     shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
@@ -98,10 +117,16 @@ def charged(
         scored, _, notes = with_scores(shape.rows, kept, questions, option, is_one_loop=are_of_one_loop)
         shape = replace(shape, rows=scored)
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
-    totals = _totals(shape.rows, questions, kept)
+    totals = totals_of(shape.rows, questions, kept)
     owners = _owners(questions, kept)
-    owners = {place: [own for own in others if own not in totals] for place, others in owners.items()}
-    calls = [_is_call(row, where) for row in shape.rows]
+    free = totals | {place for place, row in enumerate(shape.rows) if row.where in outside}
+    owners = {place: [own for own in others if own not in free] for place, others in owners.items()}
+    silent = _silent_kinds(shape.rows, kept)
+    kinds = [*map(_kinds_of, shape.rows)]
+    calls = [
+        _is_call(row, where) and (silent.isdisjoint(own) or any(_MODEL.search(kind) for _, kind in own))
+        for row, own in zip(shape.rows, kinds, strict=True)
+    ]
     n = sum(calls[place] for places in owners.values() for place in places)
     if not any(owners.values()):
         return rows, notes, ""
@@ -127,13 +152,44 @@ def _is_of_one_loop(name: str, value: str) -> bool:
 
 def _is_call(row: Record, where: Mapping[str, str]) -> bool:
     """Return whether a row that a filter leaves out may be a model's call: it has tokens, or neither a tool's kind nor a person's name."""
-    if any(last_name(name) in _TOKENS and value for name, value in row.values.items()):
+    if _has_tokens(row):
         return True
+    if any(value == ANY and is_round_name(last_name(name)) for name, value in where.items()):
+        return False  # a sum or a note, which has no number of a round
     kinds = {str(value).lower() for name, value in row.values.items() if last_name(name) in CALL_KINDS}
     return kinds.isdisjoint(_NO_CALLS) and not any(map(is_person, kinds)) and PEOPLE.isdisjoint(map(last_name, where))
 
 
-def _totals(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
+def _silent_kinds(rows: Sequence[Record], kept: Sequence[bool]) -> set[tuple[str, str]]:
+    """Return the kinds of rows that never carry tokens, by column and word, if nearly all rows that stay do: no model was called for them.
+
+    A call that failed may carry none.
+    """
+    has = [*map(_has_tokens, rows)]
+    own = [paid for paid, is_kept in zip(has, kept, strict=True) if is_kept]
+    if sum(own) < _NEARLY_ALL * len(own):
+        return set()
+    costs = Counter({kind: 0 for row in rows for kind in _kinds_of(row)})
+    for row, paid in zip(rows, has, strict=True):
+        costs.update({kind: int(paid) for kind in _kinds_of(row)})
+    words_of = Counter(name for name, _ in costs)
+    return {
+        (name, kind)
+        for (name, kind), n in costs.items()
+        if not n and words_of[name] <= _MOST_KINDS and not FAILED.search(kind)
+    }
+
+
+def _kinds_of(row: Record) -> set[tuple[str, str]]:
+    names = [name for name in row.values if last_name(name) in CALL_KINDS or last_name(name) in _STEPS]
+    return {(name, value.lower()) for name in names if isinstance(value := row.values[name], str)}
+
+
+def _has_tokens(row: Record) -> bool:
+    return any(last_name(name) in _TOKENS and value for name, value in row.values.items())
+
+
+def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
     """Return the places of rows that are left out and have the sums of their question's other tokens, as the span around calls has."""
     names = [name for name in column_names(rows) if last_name(name) in _TOKENS]
     numbers = {name: [number_or_nan(row.values.get(name), name) for row in rows] for name in names}
@@ -150,21 +206,49 @@ def _totals(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequenc
 def _with_facts(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
 ) -> list[Record]:
-    """Give each row the question and gold answer, which the user or their usual names tell, if only rows that are left out have them."""
+    """Give each row the question and gold answer if only rows that are left out have them.
+
+    The user or usual names tell them; any column is one of gold answers whose value in a question often equals an answer of it.
+    """
     result = [*rows]
     own_rows = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
     there = {name for row in own_rows for name, value in row.values.items() if value is not None}
+    table = TableColumns(rows)
+    golds = [name for name in table.names if last_name(name) in GOLDS and not is_argument(name)][:1]
     golds = (
-        [name for name in column_names(rows) if last_name(name) in GOLDS and not is_argument(name)]
-        if "golds" not in said
-        else []
+        golds
+        or [name for name in table.names if name not in there and _equals_answers(table, name, kept, questions, said)][
+            :1
+        ]
     )
-    for name in {said.get("question", ""), said.get("golds", ""), *golds[:1]} - there - {""}:
+    asked = [] if "question" in said else table.by_name(QUESTIONS)[:1]
+    for name in (
+        {said.get("question", ""), said.get("golds", ""), *asked, *(golds if "golds" not in said else [])}
+        - there
+        - {""}
+    ):
         known = {
             own: row.values[name] for own, row in zip(questions, rows, strict=True) if row.values.get(name) is not None
         }
         result = with_column(result, name, map(known.get, questions))
     return result
+
+
+def _equals_answers(
+    table: TableColumns, name: str, kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
+) -> bool:
+    """Return whether a column's only value in a question equals one of its answers in most questions, and in no few."""
+    answer = next(iter([said["answer"]] if "answer" in said else table.by_name((*ANSWERS, *WEAK_REPLIES))), "")
+    answers: dict[Hashable, set[str]] = {}
+    values: dict[Hashable, set[str]] = {}
+    for own, is_kept, text, value in zip(questions, kept, table.column(answer), table.column(name), strict=True):
+        if is_kept and text is not None:
+            answers.setdefault(own, set()).add(str(text))
+        if value is not None:
+            values.setdefault(own, set()).add(str(value))
+    told = [(*value, answers[own]) for own, value in values.items() if len(value) == 1 and own in answers]
+    several = len({value for value, _ in told}) >= _SEVERAL  # a score may have two, 0 and 1
+    return several and sum(value in own for value, own in told) >= _HALF * max(len(values), _SEVERAL)
 
 
 def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, list[int]]:
@@ -187,7 +271,7 @@ def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, li
 def _cost_columns(table: TableColumns, said: Mapping[str, str], questions: Sequence[Hashable]) -> list[str]:
     """Return the columns with costs of single calls: tokens that are running totals have those of all calls before."""
     mapped = {theirs for ours, theirs in said.items() if is_cost(ours)}
-    names = [name for name in table.names if name in mapped or last_name(name) in _COSTS]
+    names = [name for name in table.names if name in mapped or last_name(name) in COSTS]
     written = [name for name in names if last_name(name) in (*OUTPUT_COLUMNS, *TOTAL_TOKENS)]
     are_totals = any(_always_rises(table.column(name), questions) for name in written)
     return [name for name in names if not (are_totals and "token" in last_name(name))]

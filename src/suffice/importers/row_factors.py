@@ -59,7 +59,13 @@ _TOLD_APART = LOOP_NAMES | {*RUNS}
 
 
 def ask_about_factors(
-    table: TableColumns, key: str, used: Collection[str], lead: str = "", *, costs: Collection[str] = ()
+    table: TableColumns,
+    key: str,
+    used: Collection[str],
+    lead: str = "",
+    *,
+    costs: Collection[str] = (),
+    answer: str = "",
 ) -> None:
     """Raise if a column counts a question's rows, or rises in each question, in another order than the file's, or has the same few values.
 
@@ -67,6 +73,7 @@ def ask_about_factors(
         table: The rows, which nothing counts but their order.
         key: The column of questions.
         used: Columns whose meaning is known.
+        answer: The column of answers; "" if none is known.
         costs: Those that are costs or signals; they may be totals, which rise from round to round.
         lead: The field whose lists have the rows as their items; only settings raise doubts about them.  "" for rows of a file.
     """
@@ -88,6 +95,14 @@ def ask_about_factors(
         shown = ", ".join(values[:_SHOWN]) + (", ..." if len(values) > _SHOWN else "")
         asked = f"every question has a row for each of {len(values)} values of {name!r} ({shown}): is each value a round of one loop, or a loop of its own?"
         doubt = doubt or asked
+        said = {
+            str(own)
+            for own, text in zip(table.column(name), table.column(answer), strict=True)
+            if text not in (None, "")
+        }
+        if said and not said.issuperset(values):  # rows that never answer are no loop
+            choices |= of_each(name, [own for own in values if own in said][:_SHOWN], "rows with {!r} are rounds")
+            continue
         own_loop = f"the rows of each {name!r} are a loop of their own"
         choices |= of_options(f"{own_loop}, with its own rounds and verdict", columns={"run": name})
         if is_even and not timed and max(map(len, several)) > len(values):

@@ -64,11 +64,14 @@ class Source:
                 _settled(options, error, self.settle(error))
 
     def _tried(self, options: Mapping[str, Any], error: UnsettledError) -> UnsettledError:
-        """Return an error without the choices that lead to another error than a question, unless all do."""
+        """Return an error without the choices that lead to another error than a question, unless only `--expected` is left.
+
+        Then nothing can be stopped in the log if it was misread, and the error of the other choices says so.
+        """
         if not self.tries:
             return error
         works = {option: own for option, own in error.choices.items() if self._can_be_read(options, error, own[0])}
-        if len(works) in (0, len(error.choices)):
+        if len(works) == len(error.choices) or all(option.startswith("--expected ") for option in works):
             return error
         return UnsettledError(
             error.question, error.parameter, works, error.confirmed if error.confirmed in works else ""

@@ -25,8 +25,8 @@ _SHORT_NAME = re.compile(
 _OUTCOME = re.compile(r"(?:(?:loop|run|final|agent)_)?(?:status|state|outcome|result)")
 """Names that have reasons as often as other things: their words tell."""
 
-OF_WORDS = " (end)"
-"""The end of the name of the column with the ends that the user gives for its words; no file has it."""
+_OF_WORDS = re.compile(r"(?P<name>.+) \(end: (?P<pairs>.*)\)")
+"""The name of the column with the ends that the user gives for the words of another one; no file has it."""
 
 _MOST = 6
 """The most words of a column that says why loops ended."""
@@ -80,11 +80,11 @@ def ends_in_words(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]
         if not is_stop_name(name) and _OUTCOME.fullmatch(plain) is None:
             continue
         values = table.column(name)
-        ends = {value: end_in_words(value) for value in values if isinstance(value, str)}
+        ends = {value: end_in_words(value) for value in values if isinstance(value, str) and value}
         is_told = len(ends) > 1 or ({*ends.values()} == {"rule"} and "stopped" not in map(str.lower, ends))
         if _NAME.fullmatch(plain) is None:  # a status may be that of a call
             is_told = {*ends.values()} >= {"rule", "max_rounds"}
-        if is_told and None not in values and None not in ends.values() and table.constant_in(name, ids):
+        if is_told and None not in ends.values() and _is_one_word_each(values, ids):
             yield name, f"{name} ({', '.join(f'{word} = {end}' for word, end in ends.items())})"
             return
 
@@ -92,11 +92,20 @@ def ends_in_words(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]
 def may_end(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]) -> str:
     """Return the column that may say why loops ended, by its name and its few words, one for each question; "" without one."""
     for name in [name for name in unread if is_stop_name(name) or _OUTCOME.fullmatch(last_name(name))]:
-        words = {*table.column(name)}
-        are_words = all(isinstance(word, str) and word for word in words) and table.numbers(name) is None
-        if are_words and 1 < len(words) <= _MOST and table.constant_in(name, ids):
+        values = table.column(name)
+        if _is_one_word_each(values, ids) and 1 < len({*values} - {None, ""}) <= _MOST and table.numbers(name) is None:
             return name
     return ""
+
+
+def _is_one_word_each(values: Sequence[Any], ids: Sequence[Any]) -> bool:
+    """Return whether each question has one word, in all of its rows or in some."""
+    words: dict[Any, set[str]] = {own: set() for own in ids}
+    for own, value in zip(ids, values, strict=True):
+        if not isinstance(value, str | None):
+            return False
+        words[own] |= {value} if value else set()
+    return all(len(own) == 1 for own in words.values())
 
 
 def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
@@ -109,7 +118,7 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
     if theirs in names or name not in names:
         return shape
     ends = {word.strip(): end.strip() for word, _, end in (pair.partition("=") for pair in pairs.split(","))}
-    columns["end"] = own = f"{name}{OF_WORDS}"
+    columns["end"] = own = f"{name} (end: {pairs})"
 
     def end(row: Record) -> Any:
         value = row.values.get(name)
@@ -119,16 +128,26 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
 
 
 def unknown_end(where: str, column: str, values: Iterable[Any]) -> DataError:
-    """Return the error about words that are no usual reasons for the end of a loop, with the options that say what they mean."""
+    """Return the error about words that are no usual reasons for the end of a loop, with the options that say what the first one means.
+
+    The next word is asked about where the first one's meaning is known: different words seldom mean the same.
+    """
     unknown = [
         *dict.fromkeys(
             str(value) for value in values if value and end_in_words(value) is None and value not in _MEANINGS
         )
     ]
-    doubt = f"{where}: end is {unknown[0]!r:.80}; allowed are {', '.join(END_NAMES)}"
+    first, *others = unknown
+    match = _OF_WORDS.fullmatch(column)
+    name, pairs = (match["name"], [match["pairs"]]) if match else (column, [])
+    given = {pair.partition("=")[2].strip() for pair in ",".join(pairs).split(",")}
+    doubt = f"{where}: end is {first!r:.80}; allowed are {', '.join(END_NAMES)}"
     choices: Choices = {}
-    if len(unknown) <= _MOST and not any(mark in word for word in unknown for mark in ",=:") and OF_WORDS not in column:
+    if len(unknown) <= _MOST and not any(mark in first for mark in ",=:") and first not in given:
+        if others:
+            doubt += f". {cut_list(map(repr, others))} will be asked about next, or are given in the same option, after commas"
         for end, meaning in _MEANINGS.items():
-            said = ",".join(f"{word}={end}" for word in unknown)
-            choices |= of_columns({"end": f"{column}:{said}"}, f"where it is {cut_list(map(repr, unknown))}, {meaning}")
+            choices |= of_columns(
+                {"end": f"{name}:{','.join([*pairs, f'{first}={end}'])}"}, f"where it is {first!r}, {meaning}"
+            )
     return UnsettledError(doubt, "columns", choices) if choices else DataError(doubt)

@@ -183,6 +183,8 @@ class PartedTable(TableSource):
         super()._guess(shape)
         if self.calls_tools:
             raise UnevenError("messages that call tools are charged to the next answer")
+        if self.lacks_rows:
+            raise UnevenError("some rows are around the loop")
         self._refuse_calls(bool(self._answering))
 
     @staticmethod

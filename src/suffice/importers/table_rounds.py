@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.choices import Choices, in_options, of_columns, of_each, of_rows
+from suffice.importers.choices import Choices, in_options, of_columns
 from suffice.importers.compound_ids import compound_choices, has_decimals
 from suffice.importers.gaps import counting_columns, gap_error
 from suffice.importers.grid import (
@@ -27,9 +26,10 @@ from suffice.importers.grid import (
     only_text,
     signal_cell,
 )
-from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
+from suffice.importers.incomplete_rows import empty_ids, unnumbered
+from suffice.importers.names import is_id_name
 from suffice.importers.parallel_files import of_files
-from suffice.importers.records import Record, column_names, empty_parameter
+from suffice.importers.records import Record, column_names
 from suffice.importers.repeated_rounds import (
     begins_again,
     begins_each,
@@ -39,7 +39,6 @@ from suffice.importers.repeated_rounds import (
     refuse_other_calls,
 )
 from suffice.importers.round_columns import RoundColumns
-from suffice.importers.shape import ANY
 from suffice.importers.stages import NUMBERED
 from suffice.importers.stop_words import end_in_words, unknown_end
 from suffice.importers.table_columns import TableColumns
@@ -97,7 +96,7 @@ class _Rows:
         index = self._indices(ids, starts, lengths, numbers)
         firsts = starts.tolist()
         longest = int(lengths.max()) if grid.longest is None else grid.longest
-        said = self._ends(firsts)
+        said = self._ends(firsts, lengths.tolist())
         texts = {name: self._texts(name) for name in _TEXTS}
         questions = [text or "" for text in self._firsts("question", firsts)]
         clusters = [text or name for text, name in zip(self._firsts("cluster", firsts), ids, strict=True)]
@@ -163,12 +162,7 @@ class _Rows:
         with np.errstate(invalid="ignore"):
             usable = (numbers >= 0) & (numbers % 1 == 0) & (numbers <= _MOST_ROUNDS)
         if not usable.all():
-            i = int(np.argmin(usable))
-            value = self._cells(columns["round"])[i]
-            why = empty_parameter(self._rows[i].where, columns["round"])
-            raise DataError(
-                f"{self._rows[i].where}: round is {value!r:.80}; expected a whole number of at least 0{why}"
-            )
+            raise unnumbered(self._rows, usable.tolist(), columns["round"])
         places: dict[str | None, int] = {}
         codes = np.array([places.setdefault(name, len(places)) for name in own], dtype=np.int64)
         order = np.lexsort((numbers, codes))
@@ -253,10 +247,13 @@ class _Rows:
             f"{grid.columns['round']!r} counts from 0: does the loop begin with 0, or is 0 the model alone, asked beside the loop?",
             "first_round",
             {
-                "--first-round 1": (1, "the loop begins with it, and pays it: a first draft, attempt or evidence"),
+                "--first-round 1": (
+                    1,
+                    "a call of the loop, which pays for it: a first draft, attempt or evidence, or an answer without retrieval",
+                ),
                 "--first-round 0": (
                     0,
-                    "the model alone, without evidence (closed book): no call of the loop, which begins with 1",
+                    "the model alone, without retrieval (closed book), asked beside the loop: no call of the loop, which begins with 1",
                 ),
             },
         )
@@ -298,15 +295,17 @@ class _Rows:
         values = self._texts(ours)
         return [values[start] for start in starts]
 
-    def _ends(self, starts: Sequence[int]) -> list[End | None]:
-        """Return the reason why each question has no further round; None if its first row does not give one."""
-        result: list[End | None] = []
-        values = [value and (end_in_words(value) or value) for value in self._texts("end")]
-        for value, row in zip(values, self._rows, strict=True):
-            if value and value not in END_NAMES:
-                raise unknown_end(row.where, self._grid.columns["end"], self._texts("end"))
-        result += [values[start] or None for start in starts]  # type: ignore[misc]
-        return result
+    def _ends(self, starts: Sequence[int], lengths: Sequence[int]) -> list[End | None]:
+        """Return the reason why each question has no further round, which its last row with one gives; None if no row does."""
+        values = self._texts("end")
+        own = (range(start, start + n) for start, n in zip(starts, lengths, strict=True))
+        last = [next((place for place in reversed(places) if values[place]), None) for places in own]
+        words = {place: values[place] or "" for place in last if place is not None}
+        ends = {word: end_in_words(word) or word for word in words.values()}
+        for place, word in words.items():
+            if ends[word] not in END_NAMES:
+                raise unknown_end(self._rows[place].where, self._grid.columns["end"], [*words.values()])
+        return [None if place is None else ends[words[place]] for place in last]  # type: ignore[misc]
 
     def _label(self, name: str, theirs: str, ids: Sequence[str], codes: Positions) -> list[str | None]:
         """Return a label of each question; raise if it differs between the question's rows."""
@@ -396,9 +395,6 @@ class _Rows:
         return result
 
 
-_SHOWN, _FEW = 6, 0.1
-
-
 def _in_words(name: str, ids: Collection[str]) -> str:
     """Return what an id names, which for a further run of a question has the run after an @.
 
@@ -408,40 +404,3 @@ def _in_words(name: str, ids: Collection[str]) -> str:
     question, at, run = name.rpartition("@")
     is_run = at and any(own != name and question in (own, own.rpartition("@")[0]) for own in ids)
     return f"run {run!r:.40} of question {question!r:.80}" if is_run else f"question {name!r:.80}"
-
-
-def empty_ids(
-    rows: Sequence[Record], ids: Sequence[str | None], theirs: str, answer: str = ""
-) -> UnsettledError | DataError:
-    """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them."""
-    row = next(row for row, name in zip(rows, ids, strict=True) if not name)
-    message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
-    if why := empty_parameter(row.where, theirs):
-        return DataError(f"{message}{why}")
-    for name in column_names(rows):
-        if plain_name(name).rpartition(".")[2] not in SPEAKERS:
-            continue
-        said = [(bool(own), str(item.values.get(name) or "")) for item, own in zip(rows, ids, strict=True)]
-        kinds = sorted(
-            {kind for has_id, kind in said if has_id and kind} - {kind for has_id, kind in said if not has_id}
-        )
-        if 0 < len(kinds) <= MOST_SPEAKERS:
-            counts = Counter((kind, own) for (_, kind), own in zip(said, ids, strict=True))
-            several = {kind for (kind, _), n in counts.items() if n > 1}
-            # one row of a question is not all of its rounds
-            kinds = [kind for kind in kinds if kind in several] or kinds
-            question = f"{message}. Which rows have the answers?"
-            return UnsettledError(question, "options", of_each(name, kinds[:_SHOWN], f"those with {name} {{!r}}"))
-    # As in blank rows and sums of a sheet; where cells are merged, such rows are most.
-    pairs = [*zip(rows, ids, strict=True)]
-    columns = [
-        name for name in ("question", theirs) if all(bool(item.values.get(name)) == bool(own) for item, own in pairs)
-    ]
-    column = next(iter(columns), None)
-    are_few = sum(not name for name in ids) <= _FEW * len(ids)
-    if column is not None and (
-        are_few or (answer and not any(item.values.get(answer) for item, own in pairs if not own))
-    ):
-        left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
-        return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
-    return DataError(message)

@@ -22,6 +22,7 @@ from suffice.importers.compound_ids import compound_choices, with_compound_ids
 from suffice.importers.cost_names import OF_CALLS, add_up, dollars_note, running_totals, subtract_totals, totals_note
 from suffice.importers.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.file_names import refuse_other_files
+from suffice.importers.filters import chosen_rows
 from suffice.importers.grid import Grid, is_cost
 from suffice.importers.guesses import guess_columns, is_long
 from suffice.importers.ids import refuse_alike_ids
@@ -30,6 +31,7 @@ from suffice.importers.names import last_name
 from suffice.importers.numbering import in_order, with_ids
 from suffice.importers.options import answers_in_one_form, golds_as_answers
 from suffice.importers.others_scores import with_scores_of_dropped
+from suffice.importers.outside import NOT
 from suffice.importers.parsed_columns import refuse_other_parses
 from suffice.importers.prefixes import Prefixes
 from suffice.importers.records import Record, column_names, records_of
@@ -45,7 +47,6 @@ from suffice.importers.runs import (
     Passes,
     Run,
     RunColumns,
-    chosen_rows,
     declared_runs,
     ignored_names,
     order_notes,
@@ -58,7 +59,7 @@ from suffice.importers.scaled import scaled_metrics, with_forms, with_whole_thou
 from suffice.importers.scores import keep_at_ends
 from suffice.importers.shape import Shape
 from suffice.importers.shapes import ROUNDS, unfold
-from suffice.importers.speakers import numbered_again, refuse_first_speakers, refuse_several_speakers
+from suffice.importers.speakers import refuse_first_speakers, refuse_several_speakers
 from suffice.importers.stages import ordered_stages, with_numbers_of_ids
 from suffice.importers.stop_words import said_ends
 from suffice.importers.table_columns import ColumnMap, TableColumns
@@ -83,6 +84,7 @@ class TableSource(ABC):
         texts: Columns with any value that is not a number, if not all rows are read at once.
         doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
         calls_tools: Whether messages of an assistant call tools.
+        lacks_rows: Whether a filter, or rows around the loop, leave rows out.
         tally: Counts over the trajectories; complete once all rounds are read.
     """
 
@@ -95,10 +97,14 @@ class TableSource(ABC):
     texts: Collection[str] = ()
     doubt: str = ""
     calls_tools: bool = False
+    lacks_rows: bool = False
     _without_copies = staticmethod(without_copies)
 
     def __init__(self, path: Path, options: TableOptions) -> None:
-        self._path, self._options = path, options
+        named = {name: value for name, value in options.where.items() if name.endswith(NOT)}
+        self._left_out = {name.removesuffix(NOT): value for name, value in named.items()}
+        rest = {name: value for name, value in options.where.items() if name not in named}
+        self._path, self._options = path, replace(options, where=rest)
         self.tally, self.prefixes = Tally(), Prefixes(options.trial_cost)
         self._several = 0
         self._again = ""
@@ -140,8 +146,9 @@ class TableSource(ABC):
         alone, of_tools = answers_alone(shape, options.where)
         self.calls_tools, shape_before = bool(of_tools), shape.rows
         where = {**options.where, **alone, **self._answering}
-        shape, of_costs, self.doubt = chosen_rows(marked_nodes(shape, columns), ignored, where, columns)
-        self.shape = numbered_again(refuse_inner_nodes(shape, options.where), where)
+        shape, of_costs, self.doubt = chosen_rows(marked_nodes(shape, columns), ignored, where, columns, self._left_out)
+        self.lacks_rows = len(shape.rows) < len(shape_before)
+        self.shape = refuse_inner_nodes(shape, options.where)
         if of_tools:
             lost = {(row.file, row.number) for row in shape_before} - {(row.file, row.number) for row in shape.rows}
             of_costs, self.shape = of_tools, replace(self.shape, skipped=self.shape.skipped + len(lost))
@@ -264,7 +271,9 @@ class TableSource(ABC):
                     refuse_failed_calls(table, plan.columns["answer"], [*used])
                 refuse_first_speakers(table, [*map(str, table.column(self._key))], used)
             numbers = [theirs for ours, theirs in plan.columns.items() if is_cost(ours) or ours in SIGNALS]
-            ask_about_factors(table, self._key, used, order[1] if order else "", costs=numbers)
+            ask_about_factors(
+                table, self._key, used, order[1] if order else "", costs=numbers, answer=plan.columns.get("answer", "")
+            )
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
         """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""

@@ -8,11 +8,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from suffice.errors import DataError, UnsettledError
+from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
-from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_options
+from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_each, of_options
 from suffice.importers.compound_ids import compound_choices
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
+from suffice.importers.incomplete_rows import of_kinds
 from suffice.importers.judging import ONCE, flag_notes, metric_name, metric_option
 from suffice.importers.names import (
     ANSWERS,
@@ -113,10 +114,12 @@ def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
         if not 1 < len(values) <= MOST_SPEAKERS or table.constant_in(name, ids):
             continue
         shown = ", ".join(values[:4])
-        if {"user", "human", "system", "tool"} & {value.lower() for value in values}:
-            raise DataError(
-                f"the rows are messages of several speakers ({name!r}: {shown}), and only a model's are answers: import one record "
-                "for each question with its messages in a list ('messages'), or the rows of the model alone"
+        others = [value for value in values if value.lower() not in {"user", "human", "system", "tool"}]
+        if len(others) < len(values):
+            raise UnsettledError(
+                f"the rows are messages of several speakers ({name!r}: {shown}), and only a model's are answers: whose texts are the rounds?",
+                "options",
+                of_each(name, others[:_OFFERED], "those of {!r}"),
             )
         yield (
             f"each row is read as a round, although they differ in {name!r} ({shown}): import those alone that answer (--where "
@@ -256,6 +259,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     options = of_files(rows) | in_options(choices) | compounds
     sure = "" if options else _sure_id(table, ids, counter)
     options |= in_options(_as_ids(ids))
+    if not options and "answer" in columns:
+        options = of_kinds(rows, lambda own: bool(_may_be_ids(TableColumns(own), columns)))
     if options:
         raise UnsettledError(
             "no column is called like the id of a question"

@@ -255,3 +255,33 @@ def test_a_boolean_column_of_the_log_can_decide(tmp_path, mapped):
     assert any("confidence" in item.policy for item in advice.figures)
     text = cli("decide", tmp_path / "log.parquet", "--signal", "question", "-o", tmp_path / "d.json").error
     assert "--column question=COLUMN" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("first_round", "saved"),
+    [
+        (0, {"fixed_k(1)": 2 / 3, "fixed_k(2)": 1 / 3, "closed_book": 2 / 3}),
+        (1, {"fixed_k(1)": 3 / 4, "fixed_k(2)": 2 / 4, "fixed_k(3)": 1 / 4}),
+    ],
+)
+def test_a_round_without_retrieval_is_paid_as_the_user_says(tmp_path, first_round, saved):
+    log = [
+        {
+            "id": row["id"],
+            "round": r,
+            "answer": row[name],
+            "gold": "Oslo",
+            "prompt_tokens": 100,
+            "completion_tokens": 10,
+        }
+        for row in rows(lambda known: known, lambda known: known, rounds=3)
+        for r, name in enumerate(("own", "evidence_1", "evidence_2", "evidence_3"))
+    ]
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
+    asked = cli("import", tmp_path / "log.jsonl", code=2)
+    assert "an answer without retrieval" in " ".join(asked.err.split())
+    option = ("--first-round", first_round)
+    assert cli("import", tmp_path / "log.jsonl", "-o", tmp_path / "log.parquet", *option).code == 0
+    figures = {item.policy: item.saving for item in decide(read_recording(tmp_path / "log.parquet")).figures}
+    fixed = {policy: saving for policy, saving in figures.items() if policy.startswith(("fixed", "closed"))}
+    assert fixed == pytest.approx(saved)

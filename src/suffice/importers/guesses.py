@@ -13,6 +13,7 @@ from suffice.importers.block_ids import block_id
 from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
+from suffice.importers.counted_ids import counted_id
 from suffice.importers.gold_names import is_in_golds
 from suffice.importers.golds import mark_of
 from suffice.importers.grid import AFTER_MARK, OWN_COLUMNS, is_cost
@@ -191,6 +192,8 @@ class _Guess(NumberGuess):
         repeated = [name for name in top if self.table.repeats(name) and not names_runs(self.table, name, questions)]
         if repeated:
             self.read("question_id", repeated[0])
+        elif (own := None if one_per_record or questions else counted_id(self.table, self._unread())) is not None:
+            self.read("question_id", own[0], f"its rows have all rounds by {own[1]!r}")
         elif top and not (questions and not one_per_record and "round" in self.result.columns):
             self.read("question_id", top[0])
         elif one_per_record:

@@ -72,7 +72,7 @@ def are_counted(table: TableColumns, name: str, counter: str) -> bool:
 def have_golds(table: TableColumns, golds: str, ids: Sequence[str]) -> bool:
     """Return whether all rows of each id have one gold answer, which is not so by chance."""
     values = Counter(map(str, filter(None, table.column(golds))))
-    if len(values) < 2 or not table.constant_in(golds, ids):
+    if len({*values}) in {0, 1} or not table.constant_in(golds, ids):
         return False
     same = sum((n / values.total()) ** 2 for n in values.values())
     return (len(ids) - len({*ids})) * math.log(same) < _BY_CHANCE

@@ -47,7 +47,7 @@ from suffice.importers.records import Record
 from suffice.importers.scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words, may_end
-from suffice.importers.table_columns import ColumnMap, TableColumns
+from suffice.importers.table_columns import RECORD_NUMBER, ColumnMap, TableColumns
 from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import names_runs, refuse_unread_rounds, unread_notes
 from suffice.policy.metrics import METRICS
@@ -198,7 +198,7 @@ class _Guess(NumberGuess):
             self.read("question_id", top[0])
         elif one_per_record:
             self.result.formulas["question_id"] = lambda row: row.number
-            self.result.read("question_id", "question_id", "no column has an id", "number of the record")
+            self.result.read("question_id", "question_id", "no column has an id", RECORD_NUMBER)
         elif (session := doubts.session_of(self.table, text := next(iter(questions or asked), ""))) is not None:
             changing = ", in which the text of the question changes" if text else ""
             self.read("question_id", session, f"name of a session{changing}")

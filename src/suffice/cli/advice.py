@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -14,25 +15,16 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
+from suffice.cli.plain_words import in_plain_words, in_range, limit, limited, plain_cell, plain_rules
 from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
-from suffice.common.tables import Table, counted
+from suffice.common.tables import Table
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
-from suffice.policy.normalizers import MATCH, title
+from suffice.policy.normalizers import short_title
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
-
-_FIXED = re.compile(r"\bfixed_k\((\d+)\)")
-_LOWERED = re.compile(r"\b([Ll])ower the cap(?: from (\d+))? to (\d+)")
-_CAP = re.compile(r"\bfixed_k\((\d+)\)|\ba cap of (\d+)\b")
-_PLAIN_RULES = {
-    "answer_stable": "answer repeats",
-    "stable_twice": "answer repeats twice",
-    "similar": "answer hardly changes",
-}
-"""Rules that a first decision nearly always tries, in words."""
 
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
@@ -203,126 +195,51 @@ def decide_command(
     then = _next_step(
         advice, recording, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
     )
+    names = recording.table.column_names
     screen = Screen(
-        sentences=[f"{again}{in_plain_words(advice.lead, advice.trial.metric)}"],
-        tables=_tables(advice, details=output.details),
+        sentences=[f"{again}{in_plain_words(advice.lead, advice.trial.metric, names)}"],
+        tables=_tables(advice, names, details=output.details),
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss), advice.trial.cost, advice.trial.metric},
-        quiet=re.compile(r"rules whose signals|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"),
+        quiet=re.compile(
+            r"rules whose signals|not tried: |losses are means over|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"
+        ),
         files={**({} if quoted(target) in then else {"decision": target}), **sheet},
         then=then,
     )
     output.show({**advice.to_dict(), "file": str(target)} if output.as_json else {}, screen)
 
 
-def _tables(advice: Advice, *, details: bool) -> list[Table]:
+def _tables(advice: Advice, names: Collection[str], *, details: bool) -> list[Table]:
     """Return the tables of a decision, in the words of its sentence unless details are asked for."""
-    return [(_with_limits if details else _in_words)(table, advice.trial) for table in advice.tables()]
+    if details:
+        return [_with_limits(table, advice.trial) for table in advice.tables()]
+    return [_in_words(table, advice.trial, names) for table in advice.tables()]
 
 
 def _with_limits(table: Table, trial: Trial) -> Table:
     """Return a table of the decision that says how many rounds may be taken; other policies and metrics have the names that options take."""
     noun = "sample" if trial.loop.samples else "round"
-    rows = tuple(tuple(_limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
+    rows = tuple(tuple(limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
     return replace(table, rows=rows)
 
 
-def _in_words(table: Table, trial: Trial) -> Table:
+def _in_words(table: Table, trial: Trial, names: Collection[str]) -> Table:
     """Return a table of the decision in the words of its sentence; its title says how the questions were divided if few of them judge."""
-    rows, score = [*_with_limits(table, trial).rows], title(trial.metric)
+    rows, score = [*_with_limits(table, trial).rows], short_title(trial.metric, names)
     names = {"policy": "what you could do", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
     places = [place for place, column in enumerate(columns) if column.interval]
     for at, row in enumerate(rows):
-        cells = [_plain_cell(cell) if isinstance(cell, str) else cell for cell in row]
+        cells = [plain_cell(cell) if isinstance(cell, str) else cell for cell in row]
         for place in places:
-            cells[place] = _range(columns[place].text(cells[place]))
+            cells[place] = in_range(columns[place].text(cells[place]))
         rows[at] = tuple(cells)
-    notes = tuple(_plain_rules(_limited(note)) for note in table.notes)
+    notes = tuple(plain_rules(limited(note)) for note in table.notes)
     head, _, divided = table.title.partition(": ")
     heading = head if not divided else "" if trial.n_tune < trial.totals.n else divided
     heading = heading.replace("fitted the candidates", "chose what to try")
     return replace(table, title=heading, columns=tuple(columns), rows=tuple(rows), notes=notes)
-
-
-def in_plain_words(text: str, metric: str) -> str:
-    """Write a sentence of an advice without names of rules and metrics, and without brackets of intervals.
-
-    >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
-    'to stop once the answer repeats would change the score (F1) by +5.6 (-10.6 to +25.9) points'
-    """
-    text = _limited(text)
-    for name, words in _PLAIN_RULES.items():
-        text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
-    text = _plain_rules(text)
-    score = "share of right answers" if metric == MATCH else title(metric)
-    if score != metric:
-        text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {score}", text)
-    return _range(text.replace(" on tune questions", " on the questions that chose what to try"))
-
-
-def _plain_cell(text: str) -> str:
-    """Write a cell in words; how many more questions a proof takes is in the sentence.
-
-    >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more"), _plain_cell("loses more")
-    ('stop once the answer repeats twice', 'not enough data', 'loses too much')
-    """
-    if text in _PLAIN_RULES:
-        return f"stop once the {_PLAIN_RULES[text]}"
-    if text.startswith(("not proved yet", "waits for ")):
-        return "not enough data"
-    return {"loses more": "loses too much", "closed_book": "never retrieve"}.get(text) or _plain_rules(text)
-
-
-def _plain_rules(text: str) -> str:
-    """Write rules in words wherever they are named alone, if the name is no English word.
-
-    >>> _plain_rules("stable_twice"), _plain_rules("waits for stable_twice"), _plain_rules("answer_stable >= 1")
-    ('answer repeats twice', 'waits for answer repeats twice', 'answer_stable >= 1')
-    """
-    for name, words in _PLAIN_RULES.items():
-        if "_" in name:
-            text = re.sub(rf"(?<![\w'\"`=]){name}(?![\w'\"`]| [<>=])", words, text)
-    return text
-
-
-def _range(text: str) -> str:
-    """Write intervals in words.
-
-    >>> _range("+5.6 [-10.6, +25.9]")
-    '+5.6 (-10.6 to +25.9)'
-    """
-    return re.sub(r"\[([-+][\d.]+), ([-+][\d.]+)\]", r"(\1 to \2)", text)
-
-
-def _limited(text: str) -> str:
-    """Say how many rounds a loop may take, not what its cap is.
-
-    >>> _limited("Lower the cap from 5 to 2"), _limited("to lower the cap to 3"), _limited("fixed_k(2) waits for a cap of 2")
-    ('Allow at most 2 rounds instead of 5', 'to allow at most 3 rounds', 'a limit of 2 rounds waits for a limit of 2 rounds')
-    """
-
-    def allowed(match: re.Match[str]) -> str:
-        instead = f" instead of {match[2]}" if match[2] else ""
-        return f"{'A' if match[1] == 'L' else 'a'}llow at most {counted(int(match[3]), 'round')}{instead}"
-
-    text = _CAP.sub(
-        lambda match: f"a limit of {counted(int(match[1] or match[2]), 'round')}", _LOWERED.sub(allowed, text)
-    )
-    return re.sub(r"\bcaps of (\d+ and \d+)\b", r"limits of \1 rounds", text)
-
-
-def _limit(text: str, noun: str) -> str:
-    """Write a cell that is a fixed number of rounds, or what the loop does now, in words.
-
-    >>> [_limit(text, "round") for text in ("fixed_k(1)", "now: cap 5", "now", "waits for fixed_k(2)")]
-    ['at most 1 round', 'keep 5 rounds', 'keep what you have', 'waits for a limit of 2 rounds']
-    """
-    if fixed := _FIXED.fullmatch(text):
-        return f"at most {counted(int(fixed[1]), noun)}"
-    what, _, have = text.partition(": ")
-    kept = re.sub(r"^cap (\d+)$", lambda cap: counted(int(cap[1]), noun), have)
-    return f"keep {kept or 'what you have'}" if what == "now" else _limited(text)
 
 
 def _labels_of(ask: Path, path: Path, target: Path) -> Labels:

@@ -18,19 +18,19 @@ from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
+from suffice.cli.plain_words import plain_note
 from suffice.cli.runs import ASK, where_pairs, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
-from suffice.importers.guesses import OF_ITS_OWN
 from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
 from suffice.importers.judging import ONCE
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.preview import cut, rounds_table
 from suffice.importers.summary import plain_words
-from suffice.importers.table_columns import WITHIN
+from suffice.importers.table_columns import RECORD_NUMBER, WITHIN
 from suffice.importers.tally import UNSAID
 from suffice.importers.traces import explain_trace
 from suffice.importers.trajectories import ColumnReading
@@ -45,12 +45,8 @@ _ENDS = {
     "failed": "failed",
 }
 
-_PLAIN = {"its own name", "usual name", "usual names", "shape", "option", "usual name, all in [0, 1]", OF_ITS_OWN}
-_PLAIN |= {"a number: a signal of your own", "a confidence by its name: a signal of your own"}
-"""Reasons for a reading that the names of the two columns show."""
-
 _QUIET = re.compile(
-    r"columns that are kept|answers are compared as|every question has \d+ rounds|policies fitted on|"
+    r"columns that are kept|answers are compared as|the rounds of a question are independent samples|no column has .* tokens: |every question has \d+ rounds|policies fitted on|"
     r"each record is a question, and an item in"
 )
 """Notes that nobody needs before a first decision."""
@@ -287,7 +283,7 @@ def _confirm(run: PartedRun) -> bool:
         print_table(table, errors)
     for note in run.notes:
         if not _QUIET.match(note):
-            warn(f"note: {note}")
+            warn(f"note: {plain_note(note)}")
     return typer.confirm("Import it like this?", default=True, err=True)
 
 
@@ -368,7 +364,7 @@ def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = Fal
         sentences=["\n".join(sentences)],
         tables=tables,
         shown=0 if is_seen else 1,
-        notes=[*summary.notes, *nulled],
+        notes=[*(summary.notes if details else map(plain_note, summary.notes)), *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},
         then=_next_step(summary),
@@ -376,20 +372,19 @@ def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = Fal
 
 
 def _columns_read(readings: Sequence[ColumnReading]) -> str:
-    """Return the files' columns and what each is read as, with the reason where the names do not show it.
+    """Return the files' columns and what each is read as; a column that is the question is not named as its id as well.
 
     >>> _columns_read([ColumnReading(ours="round", theirs="order in 'steps'", how="shape")])
     "Columns read: order in 'steps' as round"
     """
     texts: list[str] = []
+    question = next((item.theirs for item in readings if item.ours == "question"), None)
     tokens: list[str] = []
     for item in readings:
         theirs, words = cut(item.theirs), plain_words(item.ours)
-        if item.how == WITHIN:
+        if item.how == WITHIN or (item.ours == "question_id" and item.theirs in (question, RECORD_NUMBER)):
             continue
-        if item.how not in _PLAIN:
-            texts.append(f"{theirs} as {words} ({item.how})")
-        elif words.endswith(" tokens"):
+        if words.endswith(" tokens"):
             tokens.append(theirs)
         elif theirs.replace("_", " ") in (words, item.ours.replace("_", " ")):
             texts.append(theirs)

@@ -8,12 +8,12 @@ from itertools import groupby
 from typing import Any
 
 from suffice.errors import UnsettledError
-from suffice.importers.answer_or_gold import is_of_passages, is_step_name
 from suffice.importers.choices import Choices, column_options, of_columns, of_options
-from suffice.importers.names import RUNS, TIMES, is_id_name, is_of_person, last_name
+from suffice.importers.compound_ids import compound_choices
+from suffice.importers.counted_ids import have_golds, means_no_question
+from suffice.importers.names import is_id_name
 from suffice.importers.records import Record, places_of
 from suffice.importers.table_columns import ColumnMap, TableColumns
-from suffice.recordings.runs import LOOP_NAMES
 
 _QUESTIONS, _ROWS_OF_ONE = 5, 1.5
 """The fewest ids, and the fewest rows of one on average."""
@@ -66,25 +66,29 @@ def id_choices(table: TableColumns, plan: ColumnMap, *, golds_differ: bool = Fal
 
 
 def refuse_ids_of_rows(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if each row has an id of its own, while the rows of each value of another column have all rounds from the first on, as in tables with a primary key."""
+    """Raise if each row has an id of its own, while the rows of each value of other columns have all rounds from the first on, as in tables with a primary key."""
     table, number, golds = TableColumns(rows), columns["round"], columns.get("golds", "")
     if table.repeats(columns["question_id"]) or not table.counts(number):
         return
+    doubt = f"each row has a {columns['question_id']!r:.60} of its own, while those of one {{}} have all rounds by {number!r:.60}: what names the question?"
     free = [name for name in table.names if name not in {columns["question_id"], number, golds, columns.get("answer")}]
     names = [name for name in free if table.repeats(name) and _has_all_rounds(table, name, number)]
     names = [name for name in names if not golds or table.constant_in(golds, table.column(name))]
+    if not names and (parts := compound_choices(table, columns.values(), counter=number)):
+        several = [own["columns"]["question_id"] for own, _ in parts.values()]
+        raise UnsettledError(doubt.format(" and ".join(map(repr, several[0].split(",")))), "options", parts)
     names.sort(key=lambda name: not is_id_name(name))
     alike = [name for name in names if table.constant_in(names[0], table.column(name))]
     if names:
+        is_sure = is_id_name(names[0]) or have_golds(table, golds, [*map(str, table.column(names[0]))])
         choices: Choices = {}
         for name in names[:_OFFERED]:
             choices |= of_columns({"question_id": name}, f"{name!r} names the question of each row")
         raise UnsettledError(
-            f"each row has a {columns['question_id']!r:.60} of its own, while those of one {names[0]!r:.60} have all rounds by {number!r:.60}: what "
-            "names the question?",
+            doubt.format(f"{names[0]!r:.60}"),
             "columns",
             choices,
-            column_options({"question_id": names[0]}) if names == alike and is_id_name(names[0]) else "",
+            column_options({"question_id": names[0]}) if names == alike and is_sure else "",
         )
 
 
@@ -103,7 +107,7 @@ def _is_asked_again(table: TableColumns, question: str) -> bool:
 def _tells_apart(table: TableColumns, question: str, name: str) -> bool:
     """Return whether a column has short values, each in some rows with one text, and several for some text."""
     values: list[Any] = table.column(name)
-    if name == question or not all(map(_may_be_id, values)) or _means_something_else(name):
+    if name == question or not all(map(_may_be_id, values)) or means_no_question(name):
         return False
     pairs = {*zip(map(str, values), map(str, table.column(question)), strict=True)}
     is_one = len(pairs) == len({own for own, _ in pairs})
@@ -112,11 +116,6 @@ def _tells_apart(table: TableColumns, question: str, name: str) -> bool:
         and len({text for _, text in pairs}) < len(pairs)
         and _QUESTIONS <= len(pairs) <= len(values) / _ROWS_OF_ONE
     )
-
-
-def _means_something_else(name: str) -> bool:
-    plain = last_name(name)
-    return plain in {*LOOP_NAMES, *RUNS, *TIMES} or is_of_passages(name) or is_step_name(name) or is_of_person(name)
 
 
 def _may_be_id(value: Any) -> bool:

@@ -13,6 +13,7 @@ from suffice.importers.block_ids import block_id
 from suffice.importers.choices import Choices, of_columns
 from suffice.importers.cost_guesses import COST_NAMES
 from suffice.importers.cost_names import OF_CALLS
+from suffice.importers.counted_ids import counted_id
 from suffice.importers.gold_names import is_in_golds
 from suffice.importers.golds import mark_of
 from suffice.importers.grid import AFTER_MARK, OWN_COLUMNS, is_cost
@@ -46,7 +47,7 @@ from suffice.importers.records import Record
 from suffice.importers.scores import are_marks, refuse_single_scores
 from suffice.importers.shape import Shape
 from suffice.importers.stop_words import end_of_row, ends_in_words, may_end
-from suffice.importers.table_columns import ColumnMap, TableColumns
+from suffice.importers.table_columns import RECORD_NUMBER, ColumnMap, TableColumns
 from suffice.importers.trajectories import ColumnReading
 from suffice.importers.unread import names_runs, refuse_unread_rounds, unread_notes
 from suffice.policy.metrics import METRICS
@@ -191,11 +192,13 @@ class _Guess(NumberGuess):
         repeated = [name for name in top if self.table.repeats(name) and not names_runs(self.table, name, questions)]
         if repeated:
             self.read("question_id", repeated[0])
+        elif (own := None if one_per_record or questions else counted_id(self.table, self._unread())) is not None:
+            self.read("question_id", own[0], f"its rows have all rounds by {own[1]!r}")
         elif top and not (questions and not one_per_record and "round" in self.result.columns):
             self.read("question_id", top[0])
         elif one_per_record:
             self.result.formulas["question_id"] = lambda row: row.number
-            self.result.read("question_id", "question_id", "no column has an id", "number of the record")
+            self.result.read("question_id", "question_id", "no column has an id", RECORD_NUMBER)
         elif (session := doubts.session_of(self.table, text := next(iter(questions or asked), ""))) is not None:
             changing = ", in which the text of the question changes" if text else ""
             self.read("question_id", session, f"name of a session{changing}")

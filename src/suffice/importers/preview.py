@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.common.tables import Column, Table
 from suffice.importers.summary import RoundMeans
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, title
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, short_title, title
 from suffice.policy.rounds import COST_KINDS
 
 _LONGEST = 80
@@ -107,15 +107,17 @@ def rounds_table(preview: Preview, by_round: Sequence[RoundMeans], *, details: b
     own = {item.round: item for item in preview.rounds}
     rounds = [own.get(item.round, nothing) for item in by_round]
     metrics = shown_metrics((name for item in rounds for name in item.metrics), preview.judge)
+    means = _means(by_round, preview.judge)
+    titles = {name: title(name) if details else short_title(name, means) for name in (*metrics, *means)}
     columns: dict[Column, list[Any]] = {Column("round", "d"): [item.round for item in by_round]}
     columns[Column("answer")] = [None if item.answer is None else cut(item.answer) for item in rounds]
     if any(item.reply is not None for item in rounds):
         columns[Column("reply")] = [None if item.reply is None else cut(item.reply) for item in rounds]
     for name in metrics:
-        column = Column("right", ".0f") if name == MATCH else Column(title(name), ".2f")
+        column = Column("right", ".0f") if name == MATCH else Column(titles[name], ".2f")
         columns[column] = [item.metrics.get(name, math.nan) for item in rounds]
-    for name, means in _means(by_round, preview.judge).items():
-        columns[Column(f"{'' if name == MATCH else 'mean '}{title(name)}, %", ".1f", scale=100)] = means
+    for name, values in means.items():
+        columns[Column(f"{'' if name == MATCH else 'mean '}{titles[name]}, %", ".1f", scale=100)] = values
     if details or len({item.n for item in by_round}) > 1:
         columns[Column("n", "d")] = [item.n for item in by_round]
     if any(item.answered != 1 for item in by_round):

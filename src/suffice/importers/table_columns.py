@@ -195,6 +195,9 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int | float) and value >= 0 and value % 1 == 0
 
 
+RECORD_NUMBER = "number of the record"
+"""The reading of ids where each record is a question without one."""
+
 WITHIN = "no column has them"
 """The reading of a count that another count contains."""
 

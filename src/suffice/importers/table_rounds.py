@@ -13,6 +13,7 @@ from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, in_options, of_columns
 from suffice.importers.compound_ids import compound_choices, has_decimals
+from suffice.importers.counted_ids import ROWS_OF_ONE, sure_among
 from suffice.importers.gaps import counting_columns, gap_error
 from suffice.importers.grid import (
     END_NAMES,
@@ -225,19 +226,20 @@ class _Rows:
             meaning = f"another run of the question begins where {number!r} begins again"
             runs |= of_columns({"run": number}, meaning)
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
+        sure = sure_among(TableColumns(self._rows), ids, columns)
         ids = dict([*(named or ids).items()][:_OFFERED])
         choices = of_files(self._rows, self._grid.numbered) | kinds | parts | in_options(ids | runs)
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
             choices = of_repeats() | choices
         doubt = f"{has_it}; each pair must be unique. If a column such as run_id or seed tells several runs apart, --column run=COLUMN names it, and run=ONE,OTHER several"
-        raise UnsettledError(doubt, "options", choices) if choices else DataError(doubt)
+        raise UnsettledError(doubt, "options", choices, sure) if choices else DataError(doubt)
 
     def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:
         """Return whether a column has one value for the rows of a question each, and other ones where its text is asked again."""
         numbers = [*map(str, self._cells(self._grid.columns["round"]))]
         owners = {*zip(cells, codes.tolist(), strict=True)}
         is_unique = len({*zip(cells, numbers, strict=True)}) == len(cells)
-        return is_unique and len(owners) == len({*cells}) <= len(cells) / 2
+        return is_unique and len(owners) == len({*cells}) <= len(cells) / ROWS_OF_ONE
 
     def _settle_first_round(self, lowest: int) -> None:
         grid = self._grid

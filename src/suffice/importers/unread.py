@@ -12,6 +12,7 @@ from suffice.errors import UnsettledError
 from suffice.importers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.choices import Choices, column_options, in_options, of_columns, of_each, of_options
 from suffice.importers.compound_ids import compound_choices
+from suffice.importers.counted_ids import are_groups, sure_id
 from suffice.importers.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.incomplete_rows import of_kinds
 from suffice.importers.judging import ONCE, flag_notes, metric_name, metric_option
@@ -257,7 +258,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices |= of_columns({"rounds": joined}, meaning)
     options = of_files(rows) | in_options(choices) | compounds
-    sure = "" if options else _sure_id(table, ids, counter)
+    sure = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
     options |= in_options(_as_ids(ids))
     if not options and "answer" in columns:
         options = of_kinds(rows, lambda own: bool(_may_be_ids(TableColumns(own), columns)))
@@ -276,13 +277,6 @@ def _divides(table: TableColumns, name: str) -> bool:
     """Return whether a column has several values, each in several rows."""
     counts = Counter(map(str, table.column(name)))
     return len(counts) > 1 < min(counts.values())
-
-
-def _sure_id(table: TableColumns, ids: Sequence[str], counter: str) -> str:
-    """Return the first of some columns that may be ids if they divide rows alike, and each value has all rounds from the first on; else ""."""
-    if not ids or not counter or not table.counts_in(counter, ids[0]):
-        return ""
-    return ids[0] if all(table.constant_in(ids[0], table.column(name)) for name in ids[1:]) else ""
 
 
 def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
@@ -364,7 +358,7 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
     for name in without_steps(table.names):
         values = [*map(str, table.column(name))]
         pairs = {*zip(values, map(str, table.column(columns.get("round", ""))), strict=True)}
-        is_id = len(pairs) == len(values) if "round" in columns else min(Counter(values).values()) > 1
+        is_id = len(pairs) == len(values) if "round" in columns else are_groups(table, name, values)
         is_usable = name not in columns.values() and table.repeats(name) and is_id
         golds = columns.get("golds", "")
         is_usable = is_usable and table.column(name) != table.column(golds) and not any(map(_DECIMAL.fullmatch, values))

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import MappingProxyType
@@ -70,6 +70,9 @@ ANSWER_ID = "answer_id"
 
 MATCH = "match"
 """The metric that compares answers with gold answers by the recording's normalizer, if that is not the default."""
+
+SCORE = "score"
+"""A metric that compares answers with gold answers, in the words of first screens."""
 
 _TITLES = {"em": "score (EM)", "f1": "score (F1)", MATCH: "right answers"}
 
@@ -376,3 +379,12 @@ def title(metric: str) -> str:
     ('score (F1)', 'rouge1')
     """
     return _TITLES.get(metric, metric)
+
+
+def short_title(metric: str, others: Collection[str] = ()) -> str:
+    """Return a metric in the words of first screens, which call F1 and EM the score unless one of the `others` has that name.
+
+    >>> short_title("f1"), short_title("f1", ["score"]), short_title("rouge1")
+    ('score', 'score (F1)', 'rouge1')
+    """
+    return SCORE if metric in ("em", "f1") and SCORE not in others else title(metric)

@@ -11,6 +11,7 @@ import pytest
 
 from suffice.cli.console import fits
 from suffice.cli.output import Screen
+from suffice.cli.plain_words import in_plain_words
 from suffice.cli.tree import commands
 from suffice.common.tables import Column, Table
 from suffice.recordings import bundled_recording, write_recording
@@ -19,6 +20,7 @@ from suffice_gates.gates import answered_recording, load_answered
 from tests.support.cli_tools import cli, corpus, dataset, question, reply
 from tests.support.endpoint import Endpoint
 
+CITIES = ("Oslo", "Rome", "Lima", "Bern")
 ALL = dict(commands())
 QUICK = "--set resamples=50"
 CALLS = [
@@ -197,6 +199,9 @@ JARGON = (
     "fitted",
     "policy",
     "f1",
+    "F1",
+    "selected here",
+    "prices",
     "normalizer",
     "traject",
     "censored",
@@ -214,9 +219,9 @@ def test_a_first_decision_is_said_in_plain_words(tmp_path, monkeypatch):
     Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     words = cli("import", "log.jsonl", "--yes").out + cli("decide", "log.parquet").out
     assert "answer repeats" in words
-    assert "score (F1)" in words
+    assert "changes the score by" in words or "change the score by" in words
     header = next(line for line in words.splitlines() if line.startswith("what you could do "))
-    assert re.split(r"  +", header.strip()) == ["what you could do", "calls saved, %", "score (F1): change", "verdict"]
+    assert re.split(r"  +", header.strip()) == ["what you could do", "calls saved, %", "score: change", "verdict"]
     assert not [word for word in JARGON if word in words]
     assert re.search(r"\[[-+]", words) is None
     assert "answer_stable" in cli("decide", "log.parquet", "--details").out
@@ -250,6 +255,46 @@ def test_the_first_screens_have_one_table_each_and_few_words(tmp_path, monkeypat
         assert name in whole
         assert name not in screens[0]
     assert "questions judge, " in cli("decide", "log.parquet", "--details").out
+
+
+def test_the_screens_of_an_easy_log_name_no_tokens_prices_or_ids(tmp_path, monkeypatch):
+    """Its terms are question, round, answer, right answer, score and calls saved."""
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"question": f"Where is tower {q}?", "gold": CITIES[q % 4], "round": r, "cost": 0.001 * r}
+        | {"answer": CITIES[(q + (q % 7 == 0 or (r < 2 and q % 3 == 0))) % 4]}
+        for q in range(120)
+        for r in (1, 2, 3)
+        if r < 3 or q % 2
+    ]
+    Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    plain, whole = (cli("import", "log.jsonl", *more).words for more in ((), ("--details",)))
+    assert "Columns read: question, round, answer, gold as right answer Question" in plain
+    assert "if each row has its own dollars, --column spend=cost:each more: --details" in plain
+    assert "60 of 120 questions have fewer than 3 rounds, for a reason that the log does not give." in plain
+    for hidden in ("tokens", "as no column has its id", "suffice decide --prices", "lost rows", "score (F1)"):
+        assert hidden in whole
+        assert hidden not in plain
+    cli("import", "log.jsonl", "--ended", "rule", "--yes")
+    shown = cli("decide", "log.parquet").words
+    assert not [word for word in (*JARGON, "tokens", "ended") if word in shown]
+
+
+def test_sentences_that_were_read_twice_are_said_otherwise():
+    nothing = "Not enough data: nothing that saved calls on tune questions seems to stay within 2 points of f1, and {} not rule it out either."
+    plain = in_plain_words(nothing.format("45 questions do"), "f1")
+    assert plain == (
+        "Not enough data: nothing tested that saves calls lost less than 2 points of the score on these 45 questions, but they are too few to settle it."
+    )
+    keep = "Keep what you have: nothing that would save 5 % of the money or more seems to stay within 2 points of resolved on these 350 questions."
+    assert (
+        "nothing tested that would save 5 % of the money or more lost less than 2 points of resolved on"
+        in in_plain_words(keep, "resolved")
+    )
+    unsaid = (
+        "import the log again with --ended rule (ended='rule'; exhausted or max_rounds for other reasons); if rounds"
+    )
+    assert in_plain_words(unsaid, "f1") == "import the log again with --ended rule; if rounds"
 
 
 def test_a_decision_that_few_questions_judge_says_so(tmp_path, monkeypatch):

@@ -394,7 +394,7 @@ def test_a_preview_shows_a_question_whose_answer_changes(tmp_path):
     shown = cli(
         "import", source, "-o", tmp_path / "r.parquet", "--yes", "--column", "answer=answer", "--column", "text=output"
     )
-    for text in ("'q1'", "Right answer: Lima", "more characters", "score (F1)"):
+    for text in ("'q1'", "Right answer: Lima", "more characters", "reply", " score"):
         assert text in shown.words
     assert "are compared" not in shown.words
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from suffice.errors import UnsettledError
 from tests.support.logs import asked, imported, offered, written
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
@@ -146,3 +147,62 @@ def test_a_list_in_which_a_model_is_asked_twice_is_asked_about(tmp_path):
     source = written(tmp_path, [{"id": q, "gold": CITIES[q % 5], "calls": calls(q)} for q in range(N)])
     assert offered(source, "asked in turn") == ["--column model=", "--column run=model"]
     assert shape_of(source, columns={"model": ""}) == (N, ROUNDS)
+
+
+def with_stops(key, *, counter="attempt", gold=lambda q: CITIES[q % 5], n=N, **more):
+    """Return rows of loops of one to three rounds, each row with an id of its own in front."""
+    made = [
+        {
+            key: f"N-{7 * q + 100}",
+            **({counter: r + 1} if counter else {}),
+            "answer": CITIES[(q + (r == 0)) % 5],
+            "gold": gold(q),
+            **{name: own(q, r) for name, own in more.items()},
+        }
+        for q in range(n)
+        for r in range(1 + q % ROUNDS)
+    ]
+    return [{"id": number, **row} for number, row in enumerate(made)]
+
+
+@pytest.mark.parametrize("key", ["txn_id", "case_no", "ordernr", "ticket_ref", "sku"])
+def test_an_id_whose_rows_are_counted_is_read_beside_ids_of_rows(key, tmp_path):
+    made = with_stops(key, booked=lambda q, r: f"{q // 6}/1/2026")
+    source = written(tmp_path / "log.csv", sorted(made, key=lambda row: row["attempt"]))
+    assert shape_of(source) == (N, ROUNDS)
+    assert next(item.theirs for item in imported(source).readings if item.ours == "question_id") == key
+
+
+@pytest.mark.parametrize("key", ["run_no", "batch_no", "worker_id", "seed_no"])
+def test_a_number_of_runs_is_not_read_as_the_question(key, tmp_path):
+    made = with_stops(key, item=lambda q, r: f"i{q // 3}", gold=lambda q: CITIES[q // 3 % 5])
+    source = written(tmp_path / "log.csv", [{k: v for k, v in row.items() if k != "id"} for row in made])
+    with pytest.raises(UnsettledError):
+        imported(source)
+    summary = imported(source, columns={"question_id": "item", "run": key})
+    assert (summary.clusters, summary.trajectories) == (N // 3, N)
+
+
+def test_a_counted_name_of_rows_with_one_gold_by_chance_is_asked_about(tmp_path):
+    made = with_stops("sku", gold=lambda q: "Oslo")
+    assert offered(written(tmp_path / "log.csv", made), "of its own") == ["--column question_id=sku"]
+
+
+def test_rows_together_are_offered_where_loops_stop_early(tmp_path):
+    made = with_stops("ordernr", counter="")
+    assert offered(written(tmp_path / "log.csv", made), "of its own")[0] == "--column question_id=ordernr"
+
+
+def test_several_columns_are_offered_beside_an_id_of_each_row(tmp_path):
+    made = with_stops("name", batch=lambda q, r: f"b{q // 10}", item=lambda q, r: q % 10)
+    rows_of_items = [{k: v for k, v in row.items() if k != "name"} for row in made]
+    assert offered(written(tmp_path / "log.csv", rows_of_items), "of its own")[0] == "--column question_id=batch,item"
+
+
+def test_other_golds_show_that_a_name_tells_one_text_apart(tmp_path):
+    made = [{**row, "question": f"Where is tower {i % 2}?"} for i, row in enumerate(with_stops("mrn"))]
+    for row in made:
+        row["question"] = f"Where is tower {int(row['mrn'][2:]) // 7 % 4}?"
+    assert shape_of(written(tmp_path / "log.csv", made)) == (N, ROUNDS)
+    same = [{**row, "gold": CITIES[int(row["question"][-2])]} for row in made]
+    assert "--column question_id=mrn" in offered(written(tmp_path / "same.csv", same), "already")

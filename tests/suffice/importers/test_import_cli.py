@@ -381,7 +381,7 @@ def test_the_rounds_show_only_columns_that_tell_something(tmp_path):
         shown = cli("import", source, "-o", tmp_path / "s.parquet", "--yes").out
         return next(re.split(r"  +", line.strip()) for line in shown.splitlines() if line.startswith("round  "))
 
-    plain = ["round", "answer", "score (F1)", "mean score (F1), %"]
+    plain = ["round", "answer", "score", "mean score, %"]
     assert header(lambda q, r: "Old Oslo" if r == 2 else "Rome") == plain
     assert header(lambda q, r: "Oslo" if q + r > 1 else None) == [*plain, "answered %"]
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from suffice.common.tables import CAUTION
+from suffice.common.tables import CAUTION, counted
 from suffice.importers.importers import log_reader
 from suffice.importers.parted_run import PartedRun
 from suffice.policy.comparisons import Comparison, chosen_normalizer, merged_by_words
-from suffice.policy.doubts import FEW
+from suffice.policy.doubts import FEW, Pairs
 from suffice.policy.expressions import is_available, looks_mathematical
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, NORMALIZERS, Grouping, normalizer_of
 
 _PAIRS = 20_000
 """The most pairs of answers that are compared to see whether two normalizers differ."""
@@ -71,15 +71,31 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
         notes.append(f"the log's own score {MATCH!r} is replaced by this comparison with the gold answers")
     if "normalizer" in options:
         notes += _unread_golds(name, golds)
-    if options.get("normalizer") == DEFAULT_NORMALIZER:
+    if name == DEFAULT_NORMALIZER and any(True for _ in golds):
         pairs = run.pairs(_PAIRS)
         merged = merged_by_words(pairs)
-        if merged > FEW * len(pairs):
+        if "normalizer" not in options:
+            notes += _other_numbers(pairs)
+        elif merged > FEW * len(pairs):
             notes.append(
                 f"{merged:,} of {len(pairs):,} pairs of answers are the same as {name!r}, though their signs, decimal points or "
                 "brackets differ; --set normalizer=mixed tells them apart"
             )
     return notes
+
+
+def _other_numbers(pairs: Pairs) -> list[str]:
+    """Note pairs of different numbers that count as the same, since only their points or signs differ: too few to choose another normalizer."""
+    key_of, number = NORMALIZERS[DEFAULT_NORMALIZER], NORMALIZERS["number"]
+    same = [pair for pair in pairs if pair[0] != pair[1] and key_of(pair[0]) == key_of(pair[1])]
+    apart = [pair for pair in same if None not in (own := [*map(number, pair)]) and own[0] != own[1]]
+    if not apart:
+        return []
+    first, second = apart[0]
+    examples = f"such as {first!r:.40} and {second!r:.40}"
+    return [
+        f"{counted(len(apart), 'pair')} of answers, {examples}, count as the same, as their digits do: --set normalizer=mixed tells them apart"
+    ]
 
 
 def _unread_golds(name: str, golds: Iterable[str]) -> list[str]:

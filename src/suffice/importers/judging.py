@@ -12,7 +12,16 @@ from suffice.common.tables import cut_list
 from suffice.importers.alarm import Read, used_columns
 from suffice.importers.gold_alarms import possible_golds
 from suffice.importers.grid import OWN_COLUMNS
-from suffice.importers.names import OVERLAPS, in_log, is_error_count, plain_name, words, words_in
+from suffice.importers.names import (
+    OVERLAPS,
+    OWN_SIGNALS,
+    in_log,
+    is_error_count,
+    last_name,
+    plain_name,
+    words,
+    words_in,
+)
 from suffice.importers.number_forms import written_number
 from suffice.importers.own_columns import MANY_VALUES, OwnColumn
 from suffice.importers.table_columns import TableColumns
@@ -109,6 +118,7 @@ def judge_notes(read: Read, judge: str) -> list[str]:
         judge: The metric of gold answers by which a decision judges; "" without gold answers.
     """
     names = [ours.removesuffix(_METRIC) for ours in read.columns if ours in METRICS or ours.endswith(_METRIC)]
+    names = [*dict.fromkeys([*names, *(read.options.get("metrics") or {})])]
     others = [name for name in names if name != judge]
     if not judge or not names:
         return []
@@ -121,8 +131,10 @@ def judge_notes(read: Read, judge: str) -> list[str]:
 
 
 def second_judge_note(read: Read) -> list[str]:
-    """Return a note on a column of scores that is not read, where gold answers judge."""
-    columns, used = read.facts.own.columns, used_columns(read)
+    """Return a note on a column of scores that judges nothing, where gold answers judge."""
+    columns = read.facts.own.columns
+    said = {*(read.options.get("metrics") or {}).values(), *(read.options.get("columns") or {}).values()}
+    used = {name for name in used_columns(read) if last_name(name) not in OWN_SIGNALS} | said
     known = {name: own for name, own in columns.items() if name not in used and own.varying and may_judge(name)}
     scales = {name: scale_of(name, own) for name, own in known.items() if "self" not in _words(name)}
     usable = {name: scale for name, scale in scales.items() if scale is not None and scale in _SECOND}
@@ -130,8 +142,10 @@ def second_judge_note(read: Read) -> list[str]:
         return []
     name, scale = next(iter(usable.items()))
     theirs, span = in_log(name), (scale.removeprefix(":") or "0..1").replace("..", " to ")
+    option = metric_option(theirs, scale)
+    ours = option.rpartition(" ")[2].strip("'").partition("=")[0]
     return [
-        f"answers are judged by the gold answers; {theirs!r}, from {span}, may judge them, too: {metric_option(theirs, scale)} reads it"
+        f"the gold answers judge, and not the log's own {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {ours}`"
     ]
 
 

@@ -21,6 +21,7 @@ from suffice.importers.own_alarms import unread_note
 from suffice.importers.parted_run import PartedRun
 from suffice.importers.readers import read_run
 from suffice.importers.reading import Reading
+from suffice.importers.two_judges import refuse_two_judges
 from suffice.importers.whole_answers import whole_reason
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
@@ -119,6 +120,7 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
     Returns:
         The metadata of the recording, without its notes, the figures of the run, and its alarms.
     """
+    refuse_two_judges(run, options)
     notes, comparison = [*run.notes], comparison_of(run, options)
     metadata = _metadata(run, options, comparison, notes)
     whole = whole_reason(run, options) if comparison.normalizer == DEFAULT_NORMALIZER else ""

@@ -7,7 +7,7 @@ import numpy as np
 from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
 from suffice.evaluation.replay.cost_gaps import ASKED_NOTE
-from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement
+from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement, measured_metrics
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
@@ -20,12 +20,17 @@ from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, unkno
 
 
 def metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
-    """Return notes on a metric that is defined outside this library."""
+    """Return notes on a metric that is defined outside this library, or on such a one that does not judge, if no metric was `stated`."""
     name = base_name(metric)
     notes = []
     if name in selector.signals:
         notes.append(f"the selector reads {name}, which also judges: a live loop must measure it in every round")
     if name in METRICS or name in (MATCH, PREFERENCE) or is_agreement(name):
+        by_golds = (*METRICS, MATCH)
+        own = [other for other in measured_metrics(recording) if other not in by_golds]
+        if name in by_golds and own and not stated:
+            listed = ", ".join(map(repr, own))
+            notes.append(f"gold answers judge, and not the log's own {listed}: --metric {own[0]} judges by it")
         return notes
     notes.append(f"a higher {name} counts as better")
     others = [other for other in recording.names("metric") if other != name]

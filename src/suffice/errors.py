@@ -75,6 +75,10 @@ class UnsettledError(DataError):
         parameter: The parameter of the reader that settles it.
         choices: For each option of the command line, the parameter's value and its meaning.
         confirmed: The option that the data themselves confirm; "" if only their owner knows.
+
+    Attributes:
+        then: The question that is asked next, whichever choice settles this one, so that both can be settled together; None if there is none, or
+            it is not known.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class UnsettledError(DataError):
         self.parameter = parameter
         self.choices = choices
         self.confirmed = confirmed
+        self.then: UnsettledError | None = None
 
 
 class CensoredError(DataError):

@@ -26,7 +26,15 @@ def with_commands(error: UnsettledError, words: Sequence[str]) -> str:
         kept, replaced = without_replaced(words, option)
         instead = f" (instead of {' '.join(replaced)})" if replaced else ""
         lines.append(f"  {meaning}{instead}:\n    {' '.join(['suffice', *map(quoted, kept)])} {option}")
-    return "\n".join([f"{error.question.rstrip('.')}{'' if error.question.endswith('?') else '.'} Say which:", *lines])
+    lines = [f"{_asked(error)} Say which:", *lines]
+    if error.then:
+        lines.append(f"The next question can be answered in the same command. {_asked(error.then)} Add one of:")
+        lines += [f"  {meaning}:\n    {option}" for option, (_, meaning) in error.then.choices.items()]
+    return "\n".join(lines)
+
+
+def _asked(error: UnsettledError) -> str:
+    return f"{error.question.rstrip('.')}{'' if error.question.endswith('?') else '.'}"
 
 
 def without_replaced(words: Sequence[str], option: str) -> tuple[list[str], list[str]]:

@@ -129,17 +129,21 @@ def _one_question(read: Read) -> Iterator[Doubt]:
 
 
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
-    """Some rounds, or rounds of some kind, have an answer in no question, while others have: they are steps of a round, such as a retrieval."""
+    """Some rounds, rounds of some kind, or last rounds have an answer in no question: they are steps of a round, such as a retrieval."""
     facts = read.facts
     empty = [r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r]]
-    steps = [f"whose {in_log(name)!r} is {cut_list(sorted(map(repr, kinds)))}" for name, kinds in _silent_kinds(facts)]
-    if not (empty or steps) or not facts.answers or not read.is_table:  # other formats say what a round is
+    which = [
+        f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have no answer in any question"
+    ] * bool(empty)
+    for name, kinds in _silent_kinds(facts):
+        which.append(
+            f"rounds whose {in_log(name)!r} is {cut_list(sorted(map(repr, kinds)))} have no answer in any question"
+        )
+    if facts.silent_ends >= max(_FEW, _NEARLY_ALL * facts.trajectories):
+        which.append(f"the last round of {facts.silent_ends:,} of {facts.trajectories:,} trajectories has no answer")
+    if not which or not facts.answers or not read.is_table:  # other formats say what a round is
         return
-    rounds = f"{counted(len(empty), 'round')} ({cut_list(map(str, empty))}) of {len(facts.rows)} have"
-    sentence = (
-        f"{rounds if empty else f'rounds {steps[0]} have'} no answer in any question: they are steps of the loop, and only steps that end "
-        "with an answer are rounds"
-    )
+    sentence = f"{which[0]}: they are steps of the loop, and only steps that end with an answer are rounds"
     choices: Choices = {}
     for name, (answering, others) in facts.kinds.items():
         if len(answering) == 1 and answering.isdisjoint(others) and answering != {"None"}:

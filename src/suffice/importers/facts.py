@@ -84,6 +84,7 @@ class Facts:
         errors: Answers that are the message of a call that failed.
         error: Such an answer.
         unanswered: Trajectories without any answer.
+        silent_ends: Trajectories with answers whose last round has none.
         without_golds: Trajectories without gold answers.
         golds: Different gold answers, at most five.
         several: Trajectories with several answers.
@@ -150,6 +151,7 @@ class Facts:
     errors: int = 0
     error: str = ""
     unanswered: int = 0
+    silent_ends: int = 0
     without_golds: int = 0
     golds: set[str] = field(default_factory=set)
     several: int = 0

@@ -65,7 +65,7 @@ _NO_CALLS = frozenset(
 )
 """What is no model's call, if it has no tokens: tools, people, and spans around calls."""
 
-FAILED = re.compile(r"err|fail|exception|time_?out|timed|cancel|abort|retr[yi]|crash")
+FAILED = re.compile(r"(?<![a-z])err(?:or|ed)?(?![a-z])|fail|exception|timed?_?out|cancel|abort|retr(?:y|ies|ied)|crash")
 """In the names of calls that failed."""
 
 _MODEL = re.compile(r"llm|model|gpt|chat|generat|completion")

@@ -48,6 +48,9 @@ _WORK = re.compile(
 )
 """Parts of words for what a loop does; where nothing says what calls cost, such rows may be calls."""
 
+_MISSING = re.compile(r"abst[ae]in|no_answer|unanswered|g[ai]ve_?n?_?up|skip|refus|empty|unknown|invalid|unpars")
+"""Parts of words for rounds without an answer."""
+
 _WARM = re.compile(
     r"(?:^|[_\W])(?:warm[_-]?up|health[_-]?check|heartbeat|ping|keep[_-]?alive|smoke[_-]?test)(?:$|[_\W])",
     re.IGNORECASE,
@@ -179,8 +182,9 @@ def _pays(row: Record, names: Sequence[str]) -> bool:
 
 
 def _may_be_outside(kind: str) -> bool:
-    """Return whether a word may name what is around a loop: it has no number, as those of steps have, and no failure."""
-    return bool(re.fullmatch(r"[^\d]*[^\W\d_][^\d]*", kind)) and not FAILED.search(kind.lower())
+    """Return whether a word may name what is around a loop: it has no number, as those of steps have, and names no round without an answer."""
+    is_word = bool(re.fullmatch(r"[^\d]*[^\W\d_][^\d]*", kind))
+    return is_word and not FAILED.search(kind.lower()) and not _MISSING.search(kind.lower())
 
 
 def _warming(row: Record) -> str:
@@ -212,11 +216,12 @@ def _kind_columns(shape: Shape) -> list[str]:
 def _answering(shape: Shape, kept: Sequence[bool], is_kind: bool, said: Mapping[str, str]) -> list[bool]:
     """Return which rows answer: those that a filter of kinds keeps, or of those kept the ones with an answer; none if that is not known."""
     table = TableColumns(shape.rows)
-    names = [said["answer"]] if "answer" in said else table.by_name((*ANSWERS, *WEAK_REPLIES, *LABELS))[:1]
+    names = table.by_name(ANSWERS) or table.by_name((*WEAK_REPLIES, *LABELS))[:1]
+    names = [said["answer"]] if "answer" in said else names
     if is_kind:
         return [*kept]
-    values = table.column(names[0]) if names and names[0] in table.names else [None] * len(kept)
-    return [own and value not in (None, "", []) for own, value in zip(kept, values, strict=True)]
+    pairs = zip(kept, shape.rows, strict=True)
+    return [own and any(row.values.get(name) not in (None, "", []) for name in names) for own, row in pairs]
 
 
 def _questions(shape: Shape, said: Mapping[str, str]) -> Sequence[Hashable]:

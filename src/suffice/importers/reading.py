@@ -185,6 +185,7 @@ class Reading:
         facts.errors += len(errors)
         facts.error = facts.error or next(iter(errors), "")
         facts.unanswered += not said
+        facts.silent_ends += bool(said) and answers[-1] is None
         if not golds:
             self._count_case(said, n_distinct)
         facts.without_golds += not golds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -71,21 +71,35 @@ class Source:
         """
         if not self.tries:
             return error
-        works = {option: own for option, own in error.choices.items() if self._can_be_read(options, error, own[0])}
-        if len(works) == len(error.choices) or all(option.startswith("--expected ") for option in works):
-            return error
-        return UnsettledError(
-            error.question, error.parameter, works, error.confirmed if error.confirmed in works else ""
-        )
+        after = {option: self._after(options, error, own[0]) for option, own in error.choices.items()}
+        works = {option: own for option, own in error.choices.items() if after[option] is not False}
+        if not (len(works) == len(error.choices) or all(option.startswith("--expected ") for option in works)):
+            confirmed = error.confirmed if error.confirmed in works else ""
+            error = UnsettledError(error.question, error.parameter, works, confirmed)
+        error.then = self._then(options, error, [after[option] for option in works])
+        return error
 
-    def _can_be_read(self, options: Mapping[str, Any], error: UnsettledError, choice: Any) -> bool:
-        """Return whether a choice leads to a recording, or to another question."""
+    def _then(
+        self, options: Mapping[str, Any], error: UnsettledError, after: Sequence[object]
+    ) -> UnsettledError | None:
+        """Return the question that is asked after each choice, with those of its choices that can be read; None if it depends on the choice."""
+        asked = [item for item in after if isinstance(item, UnsettledError)]
+        if not asked or len(asked) < len(after) or len({(item.question, *item.choices) for item in asked}) > 1:
+            return None
+        trial = dict(options)
+        _settled(trial, error, next(iter(error.choices.values()))[0])
+        then = asked[0]
+        works = {option: own for option, own in then.choices.items() if self._after(trial, then, own[0]) is not False}
+        return UnsettledError(then.question, then.parameter, works) if works else None
+
+    def _after(self, options: Mapping[str, Any], error: UnsettledError, choice: Any) -> UnsettledError | bool:
+        """Return the question that follows a choice; else whether the source can then be read."""
         trial = dict(options)
         _settled(trial, error, choice)
         try:
             self._read_alone(trial)
-        except UnsettledError:
-            return True
+        except UnsettledError as then:
+            return then
         except DataError:
             return False
         return True

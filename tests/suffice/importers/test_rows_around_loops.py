@@ -67,7 +67,7 @@ def test_a_filter_of_answers_charges_no_event_after_the_loop(tmp_path):
     assert calls_of(recording) == [1] * ROUNDS
 
 
-@pytest.mark.parametrize("kind", ["verify", "llm_call", "rewrite", "timeout", "error"])
+@pytest.mark.parametrize("kind", ["verify", "rewrite", "abstained", "timeout", "error"])
 def test_work_and_failed_calls_stay_calls_where_nothing_has_costs(tmp_path, kind):
     _, recording = recorded(tmp_path, stream(after=(kind,)), where={"event": "classified"})
     assert calls_of(recording) == [1, 1, 2]
@@ -245,6 +245,19 @@ def test_a_kind_names_the_rows_that_have_ids_of_questions(tmp_path):
     source = written(tmp_path, log)
     assert offered(source)[0] == "--where event=classified"
     assert imported(source, where={"event": "classified"}, columns={"question_id": "declaration"}).clusters == N
+
+
+def test_last_rows_without_an_answer_are_asked_about(tmp_path):
+    answered = {q: 1 + q % 3 for q in range(1, 2 * N)} | {0: 4}
+    log = [
+        {"id": q, "answer": said(q, r) if r <= answered[q] else None, "gold": CITIES[q % 4]}
+        for q in answered
+        for r in range(1, answered[q] + 1 + (q > 0))
+    ]
+    assert offered(written(tmp_path, log), match="the last round of 59") == [
+        "--where 'answer=*'",
+        "--expected empty-rounds",
+    ]
 
 
 @pytest.mark.parametrize("kind", ["tool", "user"])

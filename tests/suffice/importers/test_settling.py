@@ -11,6 +11,7 @@ import pytest
 
 from suffice.errors import DataError
 from suffice.importers import import_recording, settling
+from tests.support.cli_tools import cli
 from tests.support.logs import asked, imported, written
 
 N = 20
@@ -79,3 +80,30 @@ def test_a_nested_score_is_offered_under_its_own_name(tmp_path):
     notes = " ".join(imported(source).notes)
     assert "--metric-column judge_score=judge.score:0..10" in notes
     assert "judge_score" in imported(source, metrics={"judge_score": "judge.score:0..10"}).judged_by
+
+
+def two_doubts(falls=True):
+    """Return rounds that count from 0, and may be in reverse order if the score `falls`."""
+    return [
+        {"id": q, "round": r, "answer": f"{q}{r}"[-1], "gold": f"{q}1"[-1], "score": 1 - r / 4 if falls else r / 4}
+        for q in range(2 * N)
+        for r in range(4)
+    ]
+
+
+def test_a_question_that_any_choice_leads_to_is_asked_at_once(tmp_path):
+    source = written(tmp_path, two_doubts())
+    error = asked(source, match="counts from 0")
+    assert [*error.choices] == ["--first-round 1", "--first-round 0"]
+    assert "--expected falling-scores" in error.then.choices
+    assert all("--column" not in option for option in error.then.choices)
+    assert imported(source, first_round=1, expected=["falling-scores"]).rounds == 4
+    refused = cli("import", source, "--yes", code=2).err
+    assert "in the same command" in refused
+    assert refused.endswith("    --expected falling-scores\n")
+
+
+def test_a_question_that_follows_one_choice_alone_is_not_printed(tmp_path):
+    assert asked(written(tmp_path, two_doubts(falls=False)), match="counts from 0").then is None
+    error = asked(written(tmp_path, [{**row, "round": row["round"] + 1} for row in two_doubts()]))
+    assert error.then is None

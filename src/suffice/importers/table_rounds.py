@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
@@ -12,9 +11,9 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.choices import Choices, in_options, of_columns, of_each, of_rows
+from suffice.importers.choices import Choices, in_options, of_columns
 from suffice.importers.compound_ids import compound_choices, has_decimals
-from suffice.importers.counted_ids import ROWS_OF_ONE, sure_among
+from suffice.importers.counted_ids import ROWS_OF_ONE, of_judges, sure_among
 from suffice.importers.gaps import counting_columns, gap_error
 from suffice.importers.grid import (
     END_NAMES,
@@ -28,7 +27,8 @@ from suffice.importers.grid import (
     only_text,
     signal_cell,
 )
-from suffice.importers.names import MOST_SPEAKERS, SPEAKERS, is_id_name, plain_name
+from suffice.importers.missing_ids import empty_ids
+from suffice.importers.names import is_id_name
 from suffice.importers.parallel_files import of_files
 from suffice.importers.records import Record, column_names, empty_parameter
 from suffice.importers.repeated_rounds import (
@@ -40,7 +40,6 @@ from suffice.importers.repeated_rounds import (
     refuse_other_calls,
 )
 from suffice.importers.round_columns import RoundColumns
-from suffice.importers.shape import ANY
 from suffice.importers.stages import NUMBERED
 from suffice.importers.stop_words import end_in_words, unknown_end
 from suffice.importers.table_columns import TableColumns
@@ -159,7 +158,7 @@ class _Rows:
         columns = self._grid.columns
         own = self._texts("question_id")
         if not all(own):
-            raise empty_ids(self._rows, own, columns["question_id"], columns.get("answer", ""))
+            raise empty_ids(self._rows, own, columns)
         numbers = self._numbers("round", columns["round"])
         with np.errstate(invalid="ignore"):
             usable = (numbers >= 0) & (numbers % 1 == 0) & (numbers <= _MOST_ROUNDS)
@@ -232,7 +231,7 @@ class _Rows:
             meaning = f"another run of the question begins where {number!r} begins again"
             runs |= of_columns({"run": number}, meaning)
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
-        sure = sure_among(TableColumns(self._rows), ids, columns)
+        sure = sure_among(TableColumns(self._rows), ids, columns) or (of_judges(runs) if is_same else "")
         ids = dict([*(named or ids).items()][:_OFFERED])
         choices = of_files(self._rows, self._grid.numbered) | kinds | parts | in_options(ids | runs)
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):
@@ -398,9 +397,6 @@ class _Rows:
         return result
 
 
-_SHOWN, _FEW = 6, 0.1
-
-
 def _in_words(name: str, ids: Collection[str]) -> str:
     """Return what an id names, which for a further run of a question has the run after an @.
 
@@ -410,40 +406,3 @@ def _in_words(name: str, ids: Collection[str]) -> str:
     question, at, run = name.rpartition("@")
     is_run = at and any(own != name and question in (own, own.rpartition("@")[0]) for own in ids)
     return f"run {run!r:.40} of question {question!r:.80}" if is_run else f"question {name!r:.80}"
-
-
-def empty_ids(
-    rows: Sequence[Record], ids: Sequence[str | None], theirs: str, answer: str = ""
-) -> UnsettledError | DataError:
-    """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them."""
-    row = next(row for row, name in zip(rows, ids, strict=True) if not name)
-    message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
-    if why := empty_parameter(row.where, theirs):
-        return DataError(f"{message}{why}")
-    for name in column_names(rows):
-        if plain_name(name).rpartition(".")[2] not in SPEAKERS:
-            continue
-        said = [(bool(own), str(item.values.get(name) or "")) for item, own in zip(rows, ids, strict=True)]
-        kinds = sorted(
-            {kind for has_id, kind in said if has_id and kind} - {kind for has_id, kind in said if not has_id}
-        )
-        if 0 < len(kinds) <= MOST_SPEAKERS:
-            counts = Counter((kind, own) for (_, kind), own in zip(said, ids, strict=True))
-            several = {kind for (kind, _), n in counts.items() if n > 1}
-            # one row of a question is not all of its rounds
-            kinds = [kind for kind in kinds if kind in several] or kinds
-            question = f"{message}. Which rows have the answers?"
-            return UnsettledError(question, "options", of_each(name, kinds[:_SHOWN], f"those with {name} {{!r}}"))
-    # As in blank rows and sums of a sheet; where cells are merged, such rows are most.
-    pairs = [*zip(rows, ids, strict=True)]
-    columns = [
-        name for name in ("question", theirs) if all(bool(item.values.get(name)) == bool(own) for item, own in pairs)
-    ]
-    column = next(iter(columns), None)
-    are_few = sum(not name for name in ids) <= _FEW * len(ids)
-    if column is not None and (
-        are_few or (answer and not any(item.values.get(answer) for item, own in pairs if not own))
-    ):
-        left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
-        return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
-    return DataError(message)

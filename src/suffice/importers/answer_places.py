@@ -16,6 +16,7 @@ from suffice.policy.signals.text import strip_thinking
 
 _FORMS: tuple[PositionKind, ...] = ("boxed", "code-block", "letter", "last-number")
 _PHRASES = ("Answer:", "answer is:", "answer is", "####")
+_ANSWER_FIELD = re.compile(r"(?:\^\(\?s:\.\*\))?(?:<(?:final_)?answer>|\\\[\\\[ ## (?:final_)?answer ## )")
 _LABEL = re.compile(r"^[\W_]{0,8}([A-Za-z][A-Za-z ]{0,30}?)[*_`]{0,3}:", re.MULTILINE)
 _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 """The heads of fields in replies of DSPy."""
@@ -51,6 +52,16 @@ def is_mark(position: AnswerPosition) -> bool:
     """Return whether a position is a mark that a model writes to say where its answer is."""
     is_usual = position.kind in ("marker", "json", "boxed", "letter") or position == FIRST_LETTER
     return is_usual or position.text.startswith(("<", _TO_THE_LAST, _IN_HEADS))
+
+
+def is_answer_field(position: AnswerPosition) -> bool:
+    r"""Return whether a position is a tag or the head of a field that is called the answer.
+
+    >>> tag, head, other = r"<answer>\s*((?s:.*?))\s*</answer>", r"\[\[ ## answer ## \]\]\s*(.+)", r"<value>\s*((?s:.*?))\s*</value>"
+    >>> [is_answer_field(AnswerPosition("regex", text)) for text in (tag, head, other)]
+    [True, True, False]
+    """
+    return _ANSWER_FIELD.match(position.text) is not None
 
 
 def candidates(replies: Sequence[tuple[str, Sequence[str]]], *, has_golds: bool) -> list[AnswerPosition]:

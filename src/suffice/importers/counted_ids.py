@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
@@ -10,6 +9,7 @@ from itertools import groupby
 from suffice.importers.answer_or_gold import is_of_passages, is_step_name
 from suffice.importers.choices import Choices
 from suffice.importers.compound_ids import counts_once
+from suffice.importers.likeness import is_by_chance
 from suffice.importers.names import (
     QUESTIONS,
     RUNS,
@@ -22,16 +22,13 @@ from suffice.importers.names import (
     words_in,
 )
 from suffice.importers.table_columns import TableColumns
-from suffice.recordings.runs import LOOP_NAMES
+from suffice.recordings.runs import LOOP_NAMES, is_of_judge
 
 ROWS_OF_ONE = 1.5
 """The fewest rows of an id on average."""
 
 _QUESTIONS, _MOST_ROUNDS = 5, 20
 """The fewest ids, and the most rows of one."""
-
-_BY_CHANCE = math.log(1e-6)
-"""The logarithm of the probability below which golds are not the same in all rows of each id by chance."""
 
 _OF_LOOPS = frozenset({*RUNS, *LOOP_NAMES, "batch", "job", "rep", "session", "worker", "user"})
 """Words of names of columns that tell runs, workers or parts of a file apart, and not questions."""
@@ -72,10 +69,7 @@ def are_counted(table: TableColumns, name: str, counter: str) -> bool:
 def have_golds(table: TableColumns, golds: str, ids: Sequence[str]) -> bool:
     """Return whether all rows of each id have one gold answer, which is not so by chance."""
     values = Counter(map(str, filter(None, table.column(golds))))
-    if len({*values}) in {0, 1} or not table.constant_in(golds, ids):
-        return False
-    same = sum((n / values.total()) ** 2 for n in values.values())
-    return (len(ids) - len({*ids})) * math.log(same) < _BY_CHANCE
+    return table.constant_in(golds, ids) and not is_by_chance(values, len(ids) - len({*ids}))
 
 
 def sure_id(table: TableColumns, ids: Sequence[str], counter: str, golds: str) -> str:
@@ -103,6 +97,11 @@ def sure_among(table: TableColumns, choices: Choices, columns: Mapping[str, str]
     ((option, (own, _)),) = choices.items()
     ids = [*map(str, table.column(own["question_id"]))]
     return option if table.counts_in(columns["round"], own["question_id"]) and have_golds(table, golds, ids) else ""
+
+
+def of_judges(choices: Choices) -> str:
+    """Return the option that reads each judge of the same answers as a run; "" if there is none."""
+    return next((option for option, (own, _) in choices.items() if is_of_judge(f"{own.get('run', '')}.name")), "")
 
 
 def are_groups(table: TableColumns, name: str, values: Sequence[str]) -> bool:

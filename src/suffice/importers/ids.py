@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.choices import of_columns
+from suffice.importers.likeness import is_by_chance
 from suffice.importers.records import Record
 from suffice.policy.metrics import normalize_answer
 
@@ -73,9 +75,19 @@ def refuse_alike_ids(rows: Sequence[Record], key: str, question: str, golds: str
                 f"{counted(len(pairs), 'pair')} of ids in {key!r} differ in {what} alone, such as {one!r:.40} and {other!r:.40}: do they "
                 "name one question each?",
                 "columns",
-                of_columns({"question_id": f"{key}:{form}"}, "they do, and their rows belong together")
+                (joined := of_columns({"question_id": f"{key}:{form}"}, "they do, and their rows belong together"))
                 | of_columns({"question_id": key}, "each is a question of its own"),
+                next(iter(joined))
+                if form == ALIKE and _are_same([(facts[one], facts[other]) for one, other in pairs])
+                else "",
             )
+
+
+def _are_same(pairs: Sequence[tuple[tuple[str, str], tuple[str, str]]]) -> bool:
+    """Return whether the questions, or else the gold answers, of each pair of ids are known and the same, which is not so by chance."""
+    known = [next((two for two in zip(*pair, strict=True) if all(two)), ("", "")) for pair in pairs]
+    are_same = all(one and one == other for one, other in known)
+    return are_same and not is_by_chance(Counter(one for one, _ in known), len(known))
 
 
 def _differ(one: tuple[str, str], other: tuple[str, str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, in_options, of_columns, of_each, of_rows
@@ -48,10 +48,12 @@ def unnumbered(rows: Sequence[Record], usable: Sequence[bool], theirs: str) -> U
     return UnsettledError(f"{message}. Which rows are rounds?", "options", choices)
 
 
-def empty_ids(
-    rows: Sequence[Record], ids: Sequence[str | None], theirs: str, answer: str = ""
-) -> UnsettledError | DataError:
-    """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them."""
+def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], read: Mapping[str, str]) -> UnsettledError | DataError:
+    """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them.
+
+    Rows without any value that is read say nothing of a question.
+    """
+    theirs, answer = read["question_id"], read.get("answer", "")
     row = next(row for row, name in zip(rows, ids, strict=True) if not name)
     message = f"{row.where}: {theirs} is empty; every row needs the id of its question"
     if why := empty_parameter(row.where, theirs):
@@ -83,5 +85,14 @@ def empty_ids(
         are_few or (answer and not any(item.values.get(answer) for item, own in pairs if not own))
     ):
         left_out = f"they are left out, as sums and blank rows: those with {column!r} remain"
-        return UnsettledError(f"{message}. Are such rows no answers?", "options", of_rows(column, ANY, left_out))
+        choices = of_rows(column, ANY, left_out)
+        are_empty = answer and all(
+            item.values.get(name) is None
+            for item, own in pairs
+            if not own
+            for ours, name in read.items()
+            if ours != "round"
+        )
+        sure = next(iter(choices)) if are_empty else ""
+        return UnsettledError(f"{message}. Are such rows no answers?", "options", choices, sure)
     return DataError(message)

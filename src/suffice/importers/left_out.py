@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from suffice.common.tables import counted
 from suffice.importers.answer_or_gold import session_of
+from suffice.importers.counted_ids import means_no_question
 from suffice.importers.cost_names import (
     CACHE_READ,
     CACHE_WRITTEN,
@@ -34,6 +35,7 @@ from suffice.importers.names import (
     TOTAL_TOKENS,
     WEAK_REPLIES,
     is_argument,
+    is_id_name,
     is_person,
     is_round_name,
     last_name,
@@ -85,6 +87,9 @@ def questions_of(table: TableColumns, shape: Shape, said: Mapping[str, str]) -> 
         return [(row.file, row.number) for row in shape.rows]
     own = said.get("question_id", "")
     names = [own] if own in table.names else [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
+    names = names or [
+        name for name in table.names if is_id_name(name) and not means_no_question(name) and table.repeats(name)
+    ]
     name = names[0] if names else session_of(table, "")
     return [*map(str, table.column(name))] if name else [""] * len(table.rows)
 

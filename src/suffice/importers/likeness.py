@@ -13,6 +13,9 @@ from suffice.policy.metrics import normalize_answer
 _ALIKE = 0.2
 """By how much more the texts of one id have words in common than those of different ids if they are about one question."""
 
+_BY_CHANCE = math.log(1e-6)
+"""The logarithm of the probability below which values are not equal by chance."""
+
 _Words = dict[str, list[set[str]]]
 _Pairs = Sequence[tuple[set[str], set[str]]]
 
@@ -62,3 +65,13 @@ def _in_common(pairs: _Pairs, weights: Mapping[str, float]) -> float:
     """Return the share of their words that pairs of texts have in common, by the weights of words."""
     sums = [[sum(map(weights.__getitem__, own)) for own in (one & other, one | other)] for one, other in pairs]
     return sum(same / whole for same, whole in sums if whole) / len(pairs)
+
+
+def is_by_chance(values: Counter[str], n: int) -> bool:
+    """Return whether `n` pairs of values, drawn from those that are counted, may all be equal by chance.
+
+    >>> is_by_chance(Counter(a=50, b=50), 10), is_by_chance(Counter(a=50, b=50), 30), is_by_chance(Counter(a=100), 30)
+    (True, False, True)
+    """
+    same = sum((own / values.total()) ** 2 for own in values.values())
+    return not values or n * math.log(same) >= _BY_CHANCE

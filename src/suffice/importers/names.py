@@ -357,6 +357,15 @@ def ends_with_round(name: str) -> bool:
     return plain_name(name).rpartition("_")[2] in ROUND_WORDS
 
 
+def is_in_order(name: str) -> bool:
+    """Return whether a column's name has a word that means rounds in an order.
+
+    >>> is_in_order("model_round_2"), is_in_order("sample_2")
+    (True, False)
+    """
+    return not {*ORDER_WORDS}.isdisjoint(words_in(name))
+
+
 def in_log(name: str) -> str:
     """Return the log's name of a column that a recording keeps, which it calls `imported_NAME` if the name is ours.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.statistics.units import hash_places
-from suffice.importers.answer_places import candidates, is_mark, marks_in
+from suffice.importers.answer_places import candidates, is_answer_field, is_mark, marks_in
 from suffice.importers.choices import Choices, in_options
 from suffice.importers.grid import only_text
 from suffice.importers.names import GOLDS, IDS
@@ -279,7 +279,9 @@ def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Ch
         best[:1] if has_golds else [*dict.fromkeys([position, *(own for own in best if own.kind == "json")])][:_SHOWN]
     )
     choices = _choices(shown)
-    is_sure = has_golds and max(before) <= HARDLY_EVER and agreed >= OFTEN and compare.is_sure(best, halves[1])
+    is_sure = max(before) <= HARDLY_EVER and agreed >= OFTEN
+    # without gold answers, only a field called so is the answer beyond doubt
+    is_sure = is_sure and (compare.is_sure(best, halves[1]) if has_golds else read == 1 and is_answer_field(position))
     return question, choices, next(iter(choices)) if is_sure else ""
 
 

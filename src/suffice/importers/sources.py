@@ -227,6 +227,14 @@ def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
     return _one_row(database, f"count(*) FROM {many} WHERE {name} NOT IN (SELECT {name} FROM {one})") == (0,)  # noqa: S608
 
 
+def _adds_columns(database: Any, query: str) -> bool:
+    """Return whether a join has each row of its first table once, and of its second one several times at the most usual."""
+    joined = query.partition(" FROM ")[2]
+    many, one = joined.partition(" ON ")[0].split(" JOIN ")
+    sizes = [_one_row(database, f"count(*) FROM {name}")[0] for name in (many, one, joined)]
+    return sizes[2] == sizes[0] > sizes[1]
+
+
 def _one_row(database: Any, query: str) -> tuple[int, ...]:
     (row,) = database.execute(f"SELECT {query}").fetchall()
     return tuple(row)
@@ -256,16 +264,17 @@ def _only_table(path: Path, database: Any, listing: str, declared: Collection[tu
         raise DataError(f"{path} has no tables")
     if len(names) > 1:
         joined = [*_joined(database, quoted_names[:_SHOWN], declared)][:_SHOWN]
+        choices = {
+            f"--query {quoted(query)}": (query, f"the rows of {what}")
+            for query, what in [*joined, *zip(queries, map(repr, names[:_SHOWN]), strict=False)]
+        }
+        # a join of two tables that keeps each row of one once only adds columns
+        is_sure = len(names) == len(("rows", "facts")) and len(joined) == 1 and _adds_columns(database, joined[0][0])
         raise UnsettledError(
             f"{path} has the tables {', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}",
             "query",
-            {
-                **{f"--query {quoted(query)}": (query, f"the rows of {both}") for query, both in joined},
-                **{
-                    f"--query {quoted(query)}": (query, f"the rows of {name!r}")
-                    for name, query in zip(names[:_SHOWN], queries, strict=False)
-                },
-            },
+            choices,
+            next(iter(choices)) if is_sure else "",
         )
     return queries[0]
 

@@ -13,7 +13,7 @@ from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.choices import Choices, in_options, of_columns
 from suffice.importers.compound_ids import compound_choices, has_decimals
-from suffice.importers.counted_ids import ROWS_OF_ONE, sure_among
+from suffice.importers.counted_ids import ROWS_OF_ONE, of_judges, sure_among
 from suffice.importers.gaps import counting_columns, gap_error
 from suffice.importers.grid import (
     END_NAMES,
@@ -158,7 +158,7 @@ class _Rows:
         columns = self._grid.columns
         own = self._texts("question_id")
         if not all(own):
-            raise empty_ids(self._rows, own, columns["question_id"], columns.get("answer", ""))
+            raise empty_ids(self._rows, own, columns)
         numbers = self._numbers("round", columns["round"])
         with np.errstate(invalid="ignore"):
             usable = (numbers >= 0) & (numbers % 1 == 0) & (numbers <= _MOST_ROUNDS)
@@ -226,7 +226,7 @@ class _Rows:
             meaning = f"another run of the question begins where {number!r} begins again"
             runs |= of_columns({"run": number}, meaning)
         named = {option: own for option, own in ids.items() if is_id_name(own[0]["question_id"])}
-        sure = sure_among(TableColumns(self._rows), ids, columns)
+        sure = sure_among(TableColumns(self._rows), ids, columns) or (of_judges(runs) if is_same else "")
         ids = dict([*(named or ids).items()][:_OFFERED])
         choices = of_files(self._rows, self._grid.numbered) | kinds | parts | in_options(ids | runs)
         if is_ordered or len(copies) <= _FEW_COPIES * len(codes):

@@ -28,6 +28,7 @@ from suffice.importers.names import (
     TOTAL_TOKENS,
     counts_tokens,
     is_id_name,
+    is_in_order,
     is_round_name,
     last_name,
     numbered,
@@ -258,7 +259,10 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
         choices |= of_columns({"rounds": joined}, meaning)
     options = of_files(rows) | in_options(choices) | compounds
-    sure = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
+    own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
+    sure = own and column_options({"question_id": own})
+    if len(options) == 1 and not ids and all(numbered(name) and is_in_order(name) for name in answers or [""]):
+        sure = next(iter(options))
     options |= in_options(_as_ids(ids))
     if not options and "answer" in columns:
         options = of_kinds(rows, lambda own: bool(_may_be_ids(TableColumns(own), columns)))
@@ -269,7 +273,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
             else "no list, and no column, is called like the rounds of a question: if the log has only last answers, there is nothing to stop",
             "options",
             options,
-            sure and column_options({"question_id": sure}),
+            sure,
         )
 
 
@@ -305,7 +309,13 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
             f"each row has a {columns['question_id']!r:.60} of its own, so it does not name a question with several rounds: what does?",
             "options",
             options,
+            next(iter(options)) if _are_alike(table, names) and len(options) == len(names[:_OFFERED]) else "",
         )
+
+
+def _are_alike(table: TableColumns, names: Sequence[str]) -> bool:
+    """Return whether several columns divide the rows alike, so that it does not matter which of them names questions."""
+    return len(names) > 1 and all(table.constant_in(names[0], table.column(name)) for name in names[1:])
 
 
 def refuse_one_id(rows: Sequence[Record], columns: Mapping[str, str], computed: Collection[str]) -> None:

@@ -83,6 +83,11 @@ def families_beside(answers: Sequence[str], names: Iterable[str]) -> dict[str, d
 OPTION_STEMS = frozenset({"option", "choice", "alternative", "ending", "distractor", "note", "comment", "tag"})
 """Names of numbered texts that are no rounds: options of a multiple choice, and notes."""
 
+_PREDICTED = re.compile(
+    r"--column '?rounds=(?:pred|predicted|prediction|predictions|answer|response)[_. ]", re.IGNORECASE
+)
+"""The option that reads columns called after what a model predicts."""
+
 _OFFERED, _LONGEST_OPTION = 4, 120
 """The most families of texts that are asked about, and the most letters of an option that a message makes up."""
 
@@ -130,6 +135,7 @@ def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int
             "no column is called like an answer, and numbered columns have texts: are these what the model said in each round?",
             "columns",
             choices,
+            next(iter(choices)) if len(choices) == 1 and _PREDICTED.match(next(iter(choices))) else "",
         )
 
 

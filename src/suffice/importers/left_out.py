@@ -11,7 +11,6 @@ from itertools import pairwise
 
 from suffice.common.tables import counted
 from suffice.importers.answer_or_gold import session_of
-from suffice.importers.counted_ids import means_no_question
 from suffice.importers.cost_names import (
     CACHE_READ,
     CACHE_WRITTEN,
@@ -21,6 +20,7 @@ from suffice.importers.cost_names import (
     OUTPUT_COLUMNS,
     SECONDS,
 )
+from suffice.importers.counted_ids import means_no_question
 from suffice.importers.dialogues import REPLY_TYPE
 from suffice.importers.grid import is_cost, number_or_nan
 from suffice.importers.names import (

@@ -24,7 +24,6 @@ from suffice.importers.counted_ids import means_no_question
 from suffice.importers.dialogues import REPLY_TYPE
 from suffice.importers.grid import is_cost, number_or_nan
 from suffice.importers.names import (
-    ANSWERS,
     GOLDS,
     IDS,
     MONEY,
@@ -33,7 +32,6 @@ from suffice.importers.names import (
     RUNS,
     SPEAKERS,
     TOTAL_TOKENS,
-    WEAK_REPLIES,
     is_argument,
     is_id_name,
     is_person,
@@ -213,19 +211,13 @@ def _with_facts(
 ) -> list[Record]:
     """Give each row the question and gold answer if only rows that are left out have them.
 
-    The user or usual names tell them; any column is one of gold answers whose value in a question often equals an answer of it.
+    The user or usual names tell them.
     """
     result = [*rows]
     own_rows = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
     there = {name for row in own_rows for name, value in row.values.items() if value is not None}
     table = TableColumns(rows)
     golds = [name for name in table.names if last_name(name) in GOLDS and not is_argument(name)][:1]
-    golds = (
-        golds
-        or [name for name in table.names if name not in there and _equals_answers(table, name, kept, questions, said)][
-            :1
-        ]
-    )
     asked = [] if "question" in said else table.by_name(QUESTIONS)[:1]
     for name in (
         {said.get("question", ""), said.get("golds", ""), *asked, *(golds if "golds" not in said else [])}
@@ -237,23 +229,6 @@ def _with_facts(
         }
         result = with_column(result, name, map(known.get, questions))
     return result
-
-
-def _equals_answers(
-    table: TableColumns, name: str, kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
-) -> bool:
-    """Return whether a column's only value in a question equals one of its answers in most questions, and in no few."""
-    answer = next(iter([said["answer"]] if "answer" in said else table.by_name((*ANSWERS, *WEAK_REPLIES))), "")
-    answers: dict[Hashable, set[str]] = {}
-    values: dict[Hashable, set[str]] = {}
-    for own, is_kept, text, value in zip(questions, kept, table.column(answer), table.column(name), strict=True):
-        if is_kept and text is not None:
-            answers.setdefault(own, set()).add(str(text))
-        if value is not None:
-            values.setdefault(own, set()).add(str(value))
-    told = [(*value, answers[own]) for own, value in values.items() if len(value) == 1 and own in answers]
-    several = len({value for value, _ in told}) >= _SEVERAL  # a score may have two, 0 and 1
-    return several and sum(value in own for value, own in told) >= _HALF * max(len(values), _SEVERAL)
 
 
 def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, list[int]]:

@@ -104,7 +104,8 @@ def missing(screen, printed):
     texts, without_blanks = [*screen.sentences, *screen.notes], bare(printed)
     for table in screen.tables:
         names = (column.name for column in table.columns)
-        cells = (cell for row in table.texts() for cell in row if len(cell) < 28 and fits(table, 200))
+        is_whole = fits(table, 200)
+        cells = (cell for row in table.texts() for cell in row if is_whole and len(cell) < 28)
         texts += [table.title, *table.notes, *names, *cells]
     return [text for text in texts if bare(text) not in without_blanks and not all(w in printed for w in text.split())]
 

@@ -149,7 +149,7 @@ def test_answers_of_people_are_asked_about(tmp_path):
         for own in [{**row, "answer": row.get("answer", "Oslo")}]
     ]
     source = written(tmp_path, log)
-    assert offered(source, match="may be a person's") == ["--where 'event!=human_answer'", "--where 'event!='"]
+    assert offered(source, match="person's") == ["--where 'event!=human_answer'", "--where 'event!='"]
     assert imported(source, where={"event!": "human_answer"}).rounds == ROUNDS
     assert imported(source, where={"event!": ""}, expected=["other-speakers"]).rounds == ROUNDS + 1
 
@@ -282,7 +282,7 @@ def test_rows_of_a_kind_that_never_answers_are_asked_about(tmp_path, most):
         for q in range(N)
         for place, kind in enumerate(kinds[q])
     ]
-    assert offered(written(tmp_path, log), match="no answer in any") == [
+    assert offered(written(tmp_path, log), match="no answer in") == [
         "--where event=answered",
         "--expected empty-rounds",
     ]
@@ -306,7 +306,7 @@ def test_a_warm_up_is_no_question(tmp_path):
 def test_totals_at_the_end_of_a_file_are_asked_about(tmp_path):
     log = [*stream(), {"id": "TOTAL", "round": None, "answer": None}]
     source = written(tmp_path, [{name: value for name, value in row.items() if name != "event"} for row in log])
-    assert offered(source, match="Which rows are rounds") == ["--where 'round=*'", "--column round="]
+    assert offered(source, match="Which rows") == ["--where 'round=*'", "--column round="]
     assert imported(source, where={"round": "*"}).clusters == N
 
 
@@ -344,7 +344,7 @@ def test_last_rows_without_an_answer_are_asked_about(tmp_path):
         for q in answered
         for r in range(1, answered[q] + 1 + (q > 0))
     ]
-    assert offered(written(tmp_path, log), match="the last round of 59") == [
+    assert offered(written(tmp_path, log), match="round of 59") == [
         "--where 'answer=*'",
         "--expected empty-rounds",
     ]

@@ -46,7 +46,7 @@ def _calls(asked: Sequence[Asked], *calls: int) -> list[Any]:
 def rulings_and_payments_after_the_loop(draw: Draw) -> Log:
     """A lookup and a code in each round; what people rule and pay afterwards is no call, and only the ruling has the right code."""
     asked = draw.asked(80, 3, "whole")
-    after = [{"event": "customs_ruling", "correct_hs_code": None}, {"event": "duty_paid"}, {"event": "released"}]
+    after: list[_Row] = [{"event": "customs_ruling", "correct_hs_code": None}, {"event": "duty_paid"}, {"event": "released"}]
     made = _stream(
         draw,
         asked,

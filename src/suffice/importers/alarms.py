@@ -22,9 +22,8 @@ from suffice.importers.choices import Choices, in_options, of_each, of_options, 
 from suffice.importers.contained import golds_in_texts
 from suffice.importers.facts import SCORES, Facts
 from suffice.importers.fields import single_name
-from suffice.importers.left_out import FAILED
 from suffice.importers.names import MOST_SPEAKERS, REPEATS, in_log, last_name
-from suffice.importers.outside import KINDS
+from suffice.importers.outside import KINDS, may_be_outside
 from suffice.importers.repeated_rounds import COPIED_ROUNDS
 from suffice.importers.scores import LAST_ROUND
 from suffice.importers.shape import ANY
@@ -162,12 +161,7 @@ def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:
     """Yield the columns that say of what kind rows are, with their kinds that never have an answer, other than failed calls."""
     for name, (answering, others) in facts.kinds.items():
         kinds = others - answering - {"None"}
-        if (
-            last_name(in_log(name)) in KINDS
-            and answering
-            and kinds
-            and not any(FAILED.search(kind.lower()) for kind in kinds)
-        ):
+        if last_name(in_log(name)) in KINDS and answering and kinds and all(map(may_be_outside, kinds)):
             yield name, kinds
 
 

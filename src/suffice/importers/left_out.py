@@ -193,16 +193,25 @@ def _has_tokens(row: Record) -> bool:
 
 
 def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
-    """Return the places of rows that are left out and have the sums of their question's other tokens, as the span around calls has."""
-    names = [name for name in column_names(rows) if last_name(name) in _TOKENS]
+    """Return the places of rows that are left out and have the sums of their question's other tokens or money, as the span around calls has.
+
+    A number that only these rows have may be the sum of all kinds of tokens.
+    """
+    names = [name for name in column_names(rows) if last_name(name) in _TOKENS or last_name(name) in MONEY]
     numbers = {name: [number_or_nan(row.values.get(name), name) for row in rows] for name in names}
+    tokens = [name for name in names if last_name(name) in _TOKENS]
     result, asked = set[int](), 0
     for own in places_of(questions).values():
         left = [place for place in own if not kept[place] and any(numbers[name][place] > 0 for name in names)]
         asked += bool(left) and len(own) > _SEVERAL - 1
         for place in left if len(own) >= _SEVERAL else ():
-            sums = [(numbers[name][place], sum(numbers[name][i] for i in own if i != place)) for name in names]
-            result |= {place} if all(total == others for total, others in sums if not math.isnan(total)) else set()
+            others = {name: [numbers[name][i] for i in own if i != place] for name in names}
+            sums = {name: sum(values) for name, values in others.items()}
+            for name in tokens:
+                if all(map(math.isnan, others[name])):
+                    sums[name] = sum(n for other in tokens for n in others[other] if not math.isnan(n))
+            known = [name for name in names if not math.isnan(numbers[name][place])]
+            result |= {place} if all(math.isclose(numbers[name][place], sums[name]) for name in known) else set()
     return result if len(result) >= _NEARLY_ALL * asked else set()
 
 

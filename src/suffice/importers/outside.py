@@ -12,7 +12,7 @@ from suffice.errors import NotFoundError, UnsettledError
 from suffice.importers.choices import of_rows
 from suffice.importers.cost_names import SECONDS
 from suffice.importers.grid import is_cost, whole_number
-from suffice.importers.left_out import COSTS, FAILED, questions_of, totals_of
+from suffice.importers.left_out import COSTS, FAILED, names_loops, questions_of, totals_of
 from suffice.importers.names import ANSWERS, LABELS, WEAK_REPLIES, is_id_name, is_person, is_round_name, last_name
 from suffice.importers.records import Record, column_names, places_of
 from suffice.importers.row_times import order_by_time
@@ -47,6 +47,10 @@ _WORK = re.compile(
     r"test|pars|extract|classif|translat|rout|agent|step|sampl|debate|vote|select|rewrit|improv|repair|fix|compos|creat(?:e|ing)$|analy"
 )
 """Parts of words for what a loop does; where nothing says what calls cost, such rows may be calls."""
+
+_BY_HAND = re.compile(r"(?:^|_)(?:human|manual|officer|clerk|staff|person|supervisor)(?:_|$)")
+_NOT_RUN = frozenset({"skipped", "skip", "not_run", "not run", "not_reached", "unused", "pruned"})
+"""The states of rounds after the one at which a loop stopped."""
 
 _MISSING = re.compile(r"abst[ae]in|no_answer|unanswered|g[ai]ve_?n?_?up|skip|refus|empty|unknown|invalid|unpars")
 """Parts of words for rounds without an answer."""
@@ -93,7 +97,10 @@ def rows_outside(
         kinds = [_text(row.values.get(name)) for row in shape.rows]
         gone = _named(left_out.get(name, ""), name, kinds)
         rows |= {row.where for row, kind in zip(shape.rows, kinds, strict=True) if kind in gone}
-        around = _Around(shape, kinds, _answering(shape, kept, name in where, said), said)
+        answering = _answering(shape, kept, name in where, said)
+        if name not in where and name not in left_out:
+            _refuse_people(name, kinds, answering)
+        around = _Around(shape, kinds, answering, said)
         paid = [kind for kind in around.after if kind not in gone and around.costs(kind)]
         if paid and name not in left_out:
             raise _doubt(name, paid, sum(kind in paid for kind in kinds))
@@ -108,7 +115,47 @@ def rows_outside(
             f"{counted(len(warm), 'row')} left out that {cut_list(sorted({*map(repr, warm.values())}))} calls a warm-up or a check"
         )
         rows |= {*warm}
+    for state, places in _not_run(shape, _answering(shape, kept, bool(where), said), said).items():
+        notes.append(
+            f"{counted(len(places), 'row')} left out whose {state!r} says that they were not run, after the last answer of their question"
+        )
+        rows |= places
     return Outside(frozenset(rows), names, notes)
+
+
+def _refuse_people(name: str, kinds: Sequence[str], answering: Sequence[bool]) -> None:
+    """Raise if answers of some kinds are said by people, and others are not."""
+    answers = [kind for kind, own in zip(kinds, answering, strict=True) if own]
+    people = [kind for kind in dict.fromkeys(answers) if _BY_HAND.search(last_name(kind))]
+    if people and len(people) < len({*answers}):
+        words = ",".join(people)
+        raise UnsettledError(
+            f"{counted(sum(kind in people for kind in answers), 'answer')} whose {name!r} is {cut_list([*map(repr, people)])} may be a person's: are "
+            "they rounds of the loop?",
+            "options",
+            {
+                **of_rows(f"{name}{NOT}", words, "no: they are left out"),
+                **of_rows(f"{name}{NOT}", "", "yes: they are rounds like the others"),
+            },
+        )
+
+
+def _not_run(shape: Shape, answering: Sequence[bool], said: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return the places in messages of rows after the last answers of questions that were not run, by the column that says so."""
+    names = [name for name in column_names(shape.rows) if last_name(name) in KINDS | _STATES]
+    result: dict[str, set[str]] = {}
+    states = {
+        place: name
+        for place, row in enumerate(shape.rows)
+        for name in names
+        if not answering[place] and _text(row.values.get(name)).lower() in _NOT_RUN
+    }
+    questions = _questions(shape, said) if states and any(answering) else ()
+    for own in places_of(questions).values():
+        for place in own[1 + max((i for i, place in enumerate(own) if answering[place]), default=len(own)) :]:
+            if place in states:
+                result.setdefault(states[place], set()).add(shape.rows[place].where)
+    return result
 
 
 class _Around:
@@ -124,7 +171,7 @@ class _Around:
         self._table = TableColumns(shape.rows)
         self.before, self.after = list[str](), list[str]()
         answers = {kind for kind, own in zip(kinds, answering, strict=True) if own}
-        silent = [kind for kind in dict.fromkeys(kinds) if kind not in answers and _may_be_outside(kind)]
+        silent = [kind for kind in dict.fromkeys(kinds) if kind not in answers and may_be_outside(kind)]
         if not silent or not answers or len({*kinds}) > _MOST_KINDS:
             return
         self._questions = _questions(shape, said)
@@ -135,8 +182,12 @@ class _Around:
             self.before = [kind for kind in around if kind not in self.after]
         self._sums = totals_of(shape.rows, self._questions, answering) if self.after else set[int]()
         costs = {theirs for ours, theirs in said.items() if is_cost(ours)}
-        names = [name for name in self._table.names if name in costs or last_name(name) in COSTS | MODEL_NAMES]
+        names = [name for name in self._table.names if name in costs or last_name(name) in COSTS]
         usual = [name for name in names if last_name(name) not in SECONDS]
+        # A model that each row names, such as those of one run, says nothing of calls.
+        names += [
+            name for name in self._table.names if last_name(name) in MODEL_NAMES and not all(self._table.column(name))
+        ]
         self._paying = usual if self._pay(usual) else names
 
     def _pay(self, names: Sequence[str]) -> bool:
@@ -181,7 +232,7 @@ def _pays(row: Record, names: Sequence[str]) -> bool:
     return any(row.values.get(name) not in (None, "", 0, "0", False) for name in names)
 
 
-def _may_be_outside(kind: str) -> bool:
+def may_be_outside(kind: str) -> bool:
     """Return whether a word may name what is around a loop: it has no number, as those of steps have, and names no round without an answer."""
     is_word = bool(re.fullmatch(r"[^\d]*[^\W\d_][^\d]*", kind))
     return is_word and not FAILED.search(kind.lower()) and not _MISSING.search(kind.lower())
@@ -225,17 +276,18 @@ def _answering(shape: Shape, kept: Sequence[bool], is_kind: bool, said: Mapping[
 
 
 def _questions(shape: Shape, said: Mapping[str, str]) -> Sequence[Hashable]:
-    """Return what tells the questions of rows apart; nothing if no column is known to."""
+    """Return what tells the questions of rows apart, and their runs; nothing if no column is known to."""
     table = TableColumns(shape.rows)
-    result = questions_of(table, shape, said)
-    if len({*result}) > 1:
-        return result
-    names = [
-        name for name in table.names if is_id_name(name) and table.repeats(name) and not is_round_name(last_name(name))
-    ]
-    names = [name for name in names if None not in table.column(name)]
-    alike = bool(names) and all(table.constant_in(names[0], table.column(name)) for name in names)
-    return [*map(str, table.column(names[0]))] if alike else ()
+    ids: Sequence[Hashable] = questions_of(table, shape, said)
+    if len({*ids}) == 1:
+        names = [name for name in table.names if is_id_name(name) and table.repeats(name)]
+        names = [name for name in names if not is_round_name(last_name(name)) and None not in table.column(name)]
+        if not names or not all(table.constant_in(names[0], table.column(name)) for name in names):
+            return ()
+        ids = [*map(str, table.column(names[0]))]
+    loops = [name for name in table.names if names_loops(name) and None not in table.column(name)]
+    runs = zip(*(map(str, table.column(name)) for name in loops), strict=True) if loops else [()] * len(ids)
+    return [*zip(ids, runs, strict=True)]
 
 
 def _rises(before: int | None, after: int | None) -> bool:

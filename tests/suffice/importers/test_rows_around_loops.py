@@ -8,6 +8,7 @@ import random
 import pytest
 
 from suffice.errors import NotFoundError
+from suffice.importers import table_parts
 from suffice.recordings import read_recording
 from tests.support.logs import asked, by_command, imported, offered, recorded, written
 
@@ -119,6 +120,95 @@ def test_a_sum_of_tokens_after_the_loop_is_left_out(tmp_path):
     assert any("'summary' are around the loop" in note for note in summary.notes)
 
 
+@pytest.mark.parametrize(
+    ("paid", "total"), [(TOKENS, {"total_tokens": 309 * ROUNDS}), ({"cost_usd": 0.01}, {"cost_usd": 0.03})]
+)
+def test_sums_of_other_kinds_are_no_calls(tmp_path, paid, total):
+    log = [
+        {**row, **(total if row["event"] == "metrics" else {})}
+        for row in stream(after=("metrics",), numbered=False, paid=paid)
+    ]
+    _, recording = recorded(tmp_path, log)
+    assert recording.shape == (N, ROUNDS)
+
+
+def test_runs_of_a_question_each_have_events_around_them(tmp_path):
+    log = [
+        {**row, "model": model}
+        for model in ("big", "small")
+        for row in stream(before=("received",), after=("archived",))
+    ]
+    summary = imported(written(tmp_path, log))
+    assert (summary.trajectories, summary.rounds) == (2 * N, ROUNDS)
+
+
+def test_answers_of_people_are_asked_about(tmp_path):
+    log = [
+        own
+        for row in stream(after=("human_answer",), numbered=False)
+        for own in [{**row, "answer": row.get("answer", "Oslo")}]
+    ]
+    source = written(tmp_path, log)
+    assert offered(source, match="person's") == ["--where 'event!=human_answer'", "--where 'event!='"]
+    assert imported(source, where={"event!": "human_answer"}).rounds == ROUNDS
+    assert imported(source, where={"event!": ""}, expected=["other-speakers"]).rounds == ROUNDS + 1
+
+
+@pytest.mark.parametrize("name", ["status", "event"])
+def test_rounds_that_were_not_run_are_left_out(tmp_path, name):
+    log = [
+        {
+            "id": q,
+            "round": r,
+            name: "ok" if r <= 1 + q % 3 else "skipped",
+            "answer": said(q, r) if r <= 1 + q % 3 else None,
+            "gold": CITIES[q % 4],
+        }
+        for q in range(N)
+        for r in (1, 2, 3)
+    ]
+    summary = imported(written(tmp_path, log))
+    assert [means.n for means in summary.by_round] == [N, 2 * N // 3, N // 3]
+    assert any("30 rows left out whose" in note for note in summary.notes)
+
+
+def test_a_skipped_round_between_answers_stays(tmp_path):
+    log = [
+        {
+            "id": q,
+            "round": r,
+            "status": "skipped" if (q % 2, r) == (1, 2) else "ok",
+            "answer": None if (q % 2, r) == (1, 2) else said(q, r),
+            "gold": CITIES[q % 4],
+        }
+        for q in range(N)
+        for r in (1, 2, 3)
+    ]
+    assert [means.n for means in imported(written(tmp_path, log)).by_round] == [N, N, N]
+
+
+def test_rounds_without_an_answer_are_no_steps(tmp_path):
+    log = [
+        {
+            "id": q,
+            "round": r,
+            "event": "abstained" if (q % 2, r) == (1, 3) else "answered",
+            "answer": None if (q % 2, r) == (1, 3) else said(q, r),
+            "gold": CITIES[q % 4],
+        }
+        for q in range(N)
+        for r in (1, 2, 3)
+    ]
+    assert [means.n for means in imported(written(tmp_path, log)).by_round] == [N, N, N]
+
+
+def test_large_logs_lose_the_events_around_their_loops(tmp_path, monkeypatch):
+    monkeypatch.setattr(table_parts, "LARGE", 0)
+    summary, recording = recorded(tmp_path, stream(before=("submitted",), after=RULED))
+    assert recording.shape == (N, ROUNDS)
+    assert any("some rows are around the loop" in note for note in summary.notes)
+
+
 def test_an_unknown_event_cannot_be_left_out(tmp_path):
     with pytest.raises(NotFoundError, match="event 'paid'"):
         imported(written(tmp_path, stream(after=RULED)), where={"event!": "paid,released"})
@@ -192,7 +282,7 @@ def test_rows_of_a_kind_that_never_answers_are_asked_about(tmp_path, most):
         for q in range(N)
         for place, kind in enumerate(kinds[q])
     ]
-    assert offered(written(tmp_path, log), match="no answer in any") == [
+    assert offered(written(tmp_path, log), match="no answer in") == [
         "--where event=answered",
         "--expected empty-rounds",
     ]
@@ -216,7 +306,7 @@ def test_a_warm_up_is_no_question(tmp_path):
 def test_totals_at_the_end_of_a_file_are_asked_about(tmp_path):
     log = [*stream(), {"id": "TOTAL", "round": None, "answer": None}]
     source = written(tmp_path, [{name: value for name, value in row.items() if name != "event"} for row in log])
-    assert offered(source, match="Which rows are rounds") == ["--where 'round=*'", "--column round="]
+    assert offered(source, match="Which rows") == ["--where 'round=*'", "--column round="]
     assert imported(source, where={"round": "*"}).clusters == N
 
 
@@ -254,7 +344,7 @@ def test_last_rows_without_an_answer_are_asked_about(tmp_path):
         for q in answered
         for r in range(1, answered[q] + 1 + (q > 0))
     ]
-    assert offered(written(tmp_path, log), match="the last round of 59") == [
+    assert offered(written(tmp_path, log), match="round of 59") == [
         "--where 'answer=*'",
         "--expected empty-rounds",
     ]

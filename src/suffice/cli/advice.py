@@ -15,16 +15,42 @@ from suffice.cli import options
 from suffice.cli.console import status
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting, is_from_file
-from suffice.cli.plain_words import in_plain_words, in_range, limit, limited, plain_cell, plain_rules
 from suffice.cli.runs import ASK, Where, chosen_loop, tune_of_loop, where_words
 from suffice.common.files import quoted
-from suffice.common.tables import Table
+from suffice.common.tables import Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
-from suffice.policy.normalizers import short_title
+from suffice.policy.normalizers import MATCH, short_title
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
+
+_FIXED = re.compile(r"\bfixed_k\((\d+)\)")
+_LOWERED = re.compile(r"\b([Ll])ower the cap(?: from (\d+))? to (\d+)")
+_CAP = re.compile(r"\bfixed_k\((\d+)\)|\ba cap of (\d+)\b")
+_PLAIN_RULES = {
+    "answer_stable": "answer repeats",
+    "stable_twice": "answer repeats twice",
+    "similar": "answer hardly changes",
+}
+"""Rules that a first decision nearly always tries, in words."""
+
+_LEAD = re.compile(r"lead\((\d+)\)")
+_SENTENCES = (
+    (
+        re.compile(
+            r"nothing that saved (.+) on tune questions seems to stay within (\S+ points?) of (.+?), and (\S+) questions? (?:do|does) not rule it out either"
+        ),
+        r"nothing tested that saves \1 lost less than \2 of \3 on these \4 questions, but they are too few to settle it",
+    ),
+    (
+        re.compile(r"nothing that would save (.+) seems to stay within (\S+ points)"),
+        r"nothing tested that would save \1 lost less than \2",
+    ),
+    (re.compile(r"\(selected here: (these questions also chose it)\)"), r"(\1)"),
+    (re.compile(r" \(ended='rule'; exhausted or max_rounds for other reasons\)"), ""),
+)
+"""Sentences of an advice with terms that a first screen leaves to ``--details``, and what it says instead."""
 
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
@@ -220,7 +246,7 @@ def _tables(advice: Advice, names: Collection[str], *, details: bool) -> list[Ta
 def _with_limits(table: Table, trial: Trial) -> Table:
     """Return a table of the decision that says how many rounds may be taken; other policies and metrics have the names that options take."""
     noun = "sample" if trial.loop.samples else "round"
-    rows = tuple(tuple(limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
+    rows = tuple(tuple(_limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
     return replace(table, rows=rows)
 
 
@@ -231,15 +257,106 @@ def _in_words(table: Table, trial: Trial, names: Collection[str]) -> Table:
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
     places = [place for place, column in enumerate(columns) if column.interval]
     for at, row in enumerate(rows):
-        cells = [plain_cell(cell) if isinstance(cell, str) else cell for cell in row]
+        cells = [_plain_cell(cell) if isinstance(cell, str) else cell for cell in row]
         for place in places:
-            cells[place] = in_range(columns[place].text(cells[place]))
+            cells[place] = _range(columns[place].text(cells[place]))
         rows[at] = tuple(cells)
-    notes = tuple(plain_rules(limited(note)) for note in table.notes)
+    notes = tuple(_plain_rules(_limited(note)) for note in table.notes)
     head, _, divided = table.title.partition(": ")
     heading = head if not divided else "" if trial.n_tune < trial.totals.n else divided
     heading = heading.replace("fitted the candidates", "chose what to try")
     return replace(table, title=heading, columns=tuple(columns), rows=tuple(rows), notes=notes)
+
+
+def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
+    """Write a sentence of an advice without names of rules and metrics, and without brackets of intervals.
+
+    Args:
+        text: The sentence.
+        metric: The metric by which the decision judges.
+        others: Names of other columns, one of which may be a score.
+
+    >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
+    'to stop once the answer repeats would change the score by +5.6 (-10.6 to +25.9) points'
+    >>> in_plain_words("it changes f1 by +1.0 points (selected here: these questions also chose it)", "f1", ["score"])
+    'it changes the score (F1) by +1.0 points (these questions also chose it)'
+    """
+    for pattern, words in _SENTENCES:
+        text = pattern.sub(words, text)
+    text = _limited(text)
+    for name, words in _PLAIN_RULES.items():
+        text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
+    text = _plain_rules(text)
+    score = "share of right answers" if metric == MATCH else short_title(metric, others)
+    if score != metric:
+        text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {score}", text)
+    return _range(text.replace(" on tune questions", " on the questions that chose what to try"))
+
+
+def _plain_cell(text: str) -> str:
+    """Write a cell in words; how many more questions a proof takes is in the sentence.
+
+    >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more"), _plain_cell("loses more")
+    ('stop once the answer repeats twice', 'not enough data', 'loses too much')
+    """
+    if text in _PLAIN_RULES:
+        return f"stop once the {_PLAIN_RULES[text]}"
+    if lead := _LEAD.fullmatch(text):
+        return f"stop when one answer leads by {lead[1]}"
+    if text.startswith(("not proved yet", "waits for ")):
+        return "not enough data"
+    return {"loses more": "loses too much", "closed_book": "never retrieve"}.get(text) or _plain_rules(text)
+
+
+def _plain_rules(text: str) -> str:
+    """Write rules in words wherever they are named alone, if the name is no English word.
+
+    >>> _plain_rules("stable_twice"), _plain_rules("waits for stable_twice"), _plain_rules("answer_stable >= 1")
+    ('answer repeats twice', 'waits for answer repeats twice', 'answer_stable >= 1')
+    """
+    for name, words in _PLAIN_RULES.items():
+        if "_" in name:
+            text = re.sub(rf"(?<![\w'\"`=]){name}(?![\w'\"`]| [<>=])", words, text)
+    return text
+
+
+def _range(text: str) -> str:
+    """Write intervals in words.
+
+    >>> _range("+5.6 [-10.6, +25.9]")
+    '+5.6 (-10.6 to +25.9)'
+    """
+    return re.sub(r"\[([-+][\d.]+), ([-+][\d.]+)\]", r"(\1 to \2)", text)
+
+
+def _limited(text: str) -> str:
+    """Say how many rounds a loop may take, not what its cap is.
+
+    >>> _limited("Lower the cap from 5 to 2"), _limited("to lower the cap to 3"), _limited("fixed_k(2) waits for a cap of 2")
+    ('Allow at most 2 rounds instead of 5', 'to allow at most 3 rounds', 'a limit of 2 rounds waits for a limit of 2 rounds')
+    """
+
+    def allowed(match: re.Match[str]) -> str:
+        instead = f" instead of {match[2]}" if match[2] else ""
+        return f"{'A' if match[1] == 'L' else 'a'}llow at most {counted(int(match[3]), 'round')}{instead}"
+
+    text = _CAP.sub(
+        lambda match: f"a limit of {counted(int(match[1] or match[2]), 'round')}", _LOWERED.sub(allowed, text)
+    )
+    return re.sub(r"\bcaps of (\d+ and \d+)\b", r"limits of \1 rounds", text)
+
+
+def _limit(text: str, noun: str) -> str:
+    """Write a cell that is a fixed number of rounds, or what the loop does now, in words.
+
+    >>> [_limit(text, "round") for text in ("fixed_k(1)", "now: cap 5", "now", "waits for fixed_k(2)")]
+    ['at most 1 round', 'keep 5 rounds', 'keep what you have', 'waits for a limit of 2 rounds']
+    """
+    if fixed := _FIXED.fullmatch(text):
+        return f"at most {counted(int(fixed[1]), noun)}"
+    what, _, have = text.partition(": ")
+    kept = re.sub(r"^cap (\d+)$", lambda cap: counted(int(cap[1]), noun), have)
+    return f"keep {kept or 'what you have'}" if what == "now" else _limited(text)
 
 
 def _labels_of(ask: Path, path: Path, target: Path) -> Labels:

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 
 from suffice.cli import models, options, runs
+from suffice.cli.advice import in_plain_words
 from suffice.cli.console import say
 from suffice.cli.options import POLICY
 from suffice.cli.output import Output, Screen
-from suffice.cli.plain_words import in_plain_words
 from suffice.common.files import quoted
 from suffice.errors import DataError, NotFoundError
 from suffice.hosts import frameworks, snippet

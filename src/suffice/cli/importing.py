@@ -18,7 +18,6 @@ from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
-from suffice.cli.plain_words import plain_note
 from suffice.cli.runs import ASK, where_pairs, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import counted
@@ -50,6 +49,12 @@ _QUIET = re.compile(
     r"each record is a question, and an item in"
 )
 """Notes that nobody needs before a first decision."""
+
+_ENDED = re.compile(
+    r"read as the loop's own stops, with what comes later unknown\. (.+?), and lost rows would look the same: --ended rule confirms it, "
+    r"--ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` assumes the worst of their missing rounds"
+)
+"""The end of the note on trajectories that end early for a reason that is not known."""
 
 _MOST_READINGS = 30
 """The most columns that the first screen names."""
@@ -283,7 +288,7 @@ def _confirm(run: PartedRun) -> bool:
         print_table(table, errors)
     for note in run.notes:
         if not _QUIET.match(note):
-            warn(f"note: {plain_note(note)}")
+            warn(f"note: {_plain_note(note)}")
     return typer.confirm("Import it like this?", default=True, err=True)
 
 
@@ -364,7 +369,7 @@ def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = Fal
         sentences=["\n".join(sentences)],
         tables=tables,
         shown=0 if is_seen else 1,
-        notes=[*(summary.notes if details else map(plain_note, summary.notes)), *nulled],
+        notes=[*(summary.notes if details else map(_plain_note, summary.notes)), *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},
         then=_next_step(summary),
@@ -393,6 +398,21 @@ def _columns_read(readings: Sequence[ColumnReading]) -> str:
     texts += [f"{' and '.join(tokens)} as tokens"] if tokens else []
     more = f" and {len(texts) - _MOST_READINGS} more" if len(texts) > _MOST_READINGS else ""
     return f"Columns read: {', '.join(texts[:_MOST_READINGS])}{more}"
+
+
+def _plain_note(text: str) -> str:
+    """Write a note of an import in fewer words, if a newcomer meets it often.
+
+    >>> _plain_note("'cost' is not counted: if each row has its own dollars, --column spend=cost:each; else prices of tokens say what is paid")
+    "'cost' is not counted: if each row has its own dollars, --column spend=cost:each"
+    """
+    if (match := _ENDED.search(text)) is not None:
+        may_say = f" {match[1]}." if "may say why" in match[1] else ""
+        return (
+            f"{text[: match.start()].rstrip(': ')}, for a reason that the log does not give.{may_say} If the loop stopped there by itself, --ended rule says so "
+            "(--ended exhausted or --ended max_rounds: other reasons); until then `suffice decide` assumes the worst of what is missing"
+        )
+    return re.sub(r"(is not counted: .+); else prices of tokens say what is paid.*", r"\1", text)
 
 
 def _next_step(summary: ImportSummary) -> str:

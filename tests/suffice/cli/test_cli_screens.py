@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from suffice.cli.advice import in_plain_words
 from suffice.cli.console import fits
 from suffice.cli.output import Screen
-from suffice.cli.plain_words import in_plain_words
 from suffice.cli.tree import commands
 from suffice.common.tables import Column, Table
 from suffice.recordings import bundled_recording, write_recording

@@ -183,7 +183,7 @@ def test_a_number_of_runs_is_not_read_as_the_question(key, tmp_path):
     assert (summary.clusters, summary.trajectories) == (N // 3, N)
 
 
-def test_a_counted_name_of_rows_with_one_gold_by_chance_is_asked_about(tmp_path):
+def test_an_odd_name_is_asked_about_where_all_golds_are_one(tmp_path):
     made = with_stops("sku", gold=lambda q: "Oslo")
     assert offered(written(tmp_path / "log.csv", made), "of its own") == ["--column question_id=sku"]
 

@@ -46,7 +46,11 @@ def _calls(asked: Sequence[Asked], *calls: int) -> list[Any]:
 def rulings_and_payments_after_the_loop(draw: Draw) -> Log:
     """A lookup and a code in each round; what people rule and pay afterwards is no call, and only the ruling has the right code."""
     asked = draw.asked(80, 3, "whole")
-    after: list[_Row] = [{"event": "customs_ruling", "correct_hs_code": None}, {"event": "duty_paid"}, {"event": "released"}]
+    after: list[_Row] = [
+        {"event": "customs_ruling", "correct_hs_code": None},
+        {"event": "duty_paid"},
+        {"event": "released"},
+    ]
     made = _stream(
         draw,
         asked,
@@ -225,4 +229,36 @@ def an_answer_without_retrieval_that_the_loop_pays(draw: Draw) -> Log:
     rows = _stream(draw, asked, "answer", paid=True)
     gold = {f"C-{1000 + a.number}": a.gold for a in asked}
     made = [{**row, "round": row["round"] - 1, "gold": gold[row["id"]]} for row in rows]
+    return Log(made, loops(asked))
+
+
+@shape("skipped.jsonl")
+def rounds_that_were_not_run(draw: Draw) -> Log:
+    """Each question has three rows, of which those after the stop were skipped."""
+    asked = draw.asked(60, 3)
+    lengths = [1 + a.number % 3 for a in asked]
+    made = [
+        {
+            "id": a.number,
+            "round": r,
+            "status": "ok" if r <= n else "skipped",
+            "answer": text if r <= n else None,
+            "gold": a.gold,
+        }
+        for a, n in zip(asked, lengths, strict=True)
+        for r, text in enumerate(a.answers, start=1)
+    ]
+    return Log(made, [a.loop(answers=a.answers[:n], scores=a.right[:n]) for a, n in zip(asked, lengths, strict=True)])
+
+
+@shape("escalated.jsonl")
+def answers_of_people_after_the_loop(draw: Draw) -> Log:
+    """A person answers every third ticket after the loop, in the column of the loop's answers."""
+    asked = draw.asked(60, 3)
+    made: list[dict[str, Any]] = []
+    for a in asked:
+        lead = {"ticket_id": f"T{a.number}", "gold": a.gold}
+        made += [{**lead, "event": "bot_answer", "answer": text, "prompt_tokens": draw.tokens()} for text in a.answers]
+        made += [{**lead, "event": "human_answer", "answer": a.gold}] * (a.number % 3 == 0)
+        made.append({**lead, "event": "resolved"})
     return Log(made, loops(asked))

@@ -20,7 +20,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import Table, counted
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreement, outcome
-from suffice.policy.normalizers import MATCH, short_title
+from suffice.policy.normalizers import MATCH, title
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
 from suffice.verdicts.decisions.figures import bar_heading
@@ -252,7 +252,7 @@ def _with_limits(table: Table, trial: Trial) -> Table:
 
 def _in_words(table: Table, trial: Trial, names: Collection[str]) -> Table:
     """Return a table of the decision in the words of its sentence; its title says how the questions were divided if few of them judge."""
-    rows, score = [*_with_limits(table, trial).rows], short_title(trial.metric, names)
+    rows, score = [*_with_limits(table, trial).rows], title(trial.metric, names)
     names = {"policy": "what you could do", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
     places = [place for place, column in enumerate(columns) if column.interval]
@@ -287,7 +287,7 @@ def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
     for name, words in _PLAIN_RULES.items():
         text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
     text = _plain_rules(text)
-    score = "share of right answers" if metric == MATCH else short_title(metric, others)
+    score = "share of right answers" if metric == MATCH else title(metric, others)
     if score != metric:
         text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {score}", text)
     return _range(text.replace(" on tune questions", " on the questions that chose what to try"))

@@ -9,7 +9,7 @@ from typing import Any
 
 from suffice.common.tables import Column, Table
 from suffice.importers.summary import RoundMeans
-from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, short_title, title
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, title
 from suffice.policy.rounds import COST_KINDS
 
 _LONGEST = 80
@@ -108,7 +108,7 @@ def rounds_table(preview: Preview, by_round: Sequence[RoundMeans], *, details: b
     rounds = [own.get(item.round, nothing) for item in by_round]
     metrics = shown_metrics((name for item in rounds for name in item.metrics), preview.judge)
     means = _means(by_round, preview.judge)
-    titles = {name: title(name) if details else short_title(name, means) for name in (*metrics, *means)}
+    titles = {name: title(name, None if details else means) for name in (*metrics, *means)}
     columns: dict[Column, list[Any]] = {Column("round", "d"): [item.round for item in by_round]}
     columns[Column("answer")] = [None if item.answer is None else cut(item.answer) for item in rounds]
     if any(item.reply is not None for item in rounds):

@@ -372,19 +372,15 @@ def is_structured(text: str) -> bool:
     )
 
 
-def title(metric: str) -> str:
+def title(metric: str, others: Collection[str] | None = None) -> str:
     """Return a metric in the words of screens.
 
-    >>> title("f1"), title("rouge1")
-    ('score (F1)', 'rouge1')
+    Args:
+        metric: Its name.
+        others: On a first screen, which calls F1 and EM the score: names of other columns, unless one of them has that name.
+
+    >>> title("f1"), title("f1", ()), title("f1", ["score"]), title("rouge1", ())
+    ('score (F1)', 'score', 'score (F1)', 'rouge1')
     """
-    return _TITLES.get(metric, metric)
-
-
-def short_title(metric: str, others: Collection[str] = ()) -> str:
-    """Return a metric in the words of first screens, which call F1 and EM the score unless one of the `others` has that name.
-
-    >>> short_title("f1"), short_title("f1", ["score"]), short_title("rouge1")
-    ('score', 'score (F1)', 'rouge1')
-    """
-    return SCORE if metric in ("em", "f1") and SCORE not in others else title(metric)
+    is_short = others is not None and metric in ("em", "f1") and SCORE not in others
+    return SCORE if is_short else _TITLES.get(metric, metric)

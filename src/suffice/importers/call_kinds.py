@@ -9,10 +9,11 @@ from typing import NamedTuple
 from suffice.common.tables import counted, cut_list
 from suffice.importers.choices import of_rows
 from suffice.importers.grid import whole_number
-from suffice.importers.left_out import CALL_KINDS
+from suffice.importers.left_out import CALL_KINDS, named_questions
 from suffice.importers.names import MOST_SPEAKERS, last_name
 from suffice.importers.records import Record, column_names, places_of
 from suffice.importers.shape import ANY
+from suffice.importers.table_columns import TableColumns
 
 _JUDGING = re.compile(r"judg|eval|grad|scor|rating|review|label")
 """In the names of rows that say how good an answer is; see `with_scores`."""
@@ -51,12 +52,16 @@ def answering_rows(
         columns: The meaning of their columns.
         said: Columns by which the user chooses rows or tells runs apart.
     """
-    key, number, answer = (columns.get(name, "") for name in ("question_id", "round", "answer"))
+    number, answer = columns.get("round", ""), columns.get("answer", "")
     has_answer = [row.values.get(answer) not in (None, "") for row in rows]
     if not answer or all(has_answer):
         return None
+    questions = named_questions(TableColumns(rows), columns)
+    if not any(questions):
+        return None
     owners: dict[int, int] = {}
-    for own in places_of((str(row.values.get(key)), _number(row.values.get(number))) for row in rows).values():
+    numbers = [_number(row.values.get(number)) for row in rows]
+    for own in places_of(zip(questions, numbers, strict=True)).values():
         answers = [place for place in own if has_answer[place]]
         owners.update({place: answers[0] for place in own if answers and not has_answer[place]})
     used = {*said, *columns.values()}

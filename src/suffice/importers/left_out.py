@@ -83,6 +83,11 @@ def questions_of(table: TableColumns, shape: Shape, said: Mapping[str, str]) -> 
     """Return what tells the questions of rows apart: their record, a column of ids or texts that repeat, or one of sessions."""
     if shape.how:
         return [(row.file, row.number) for row in shape.rows]
+    return named_questions(table, said)
+
+
+def named_questions(table: TableColumns, said: Mapping[str, str]) -> Sequence[str]:
+    """Return what tells the questions of rows apart, by a column that is named or called so; empty texts if there is none."""
     own = said.get("question_id", "")
     names = [own] if own in table.names else [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
     names = names or [

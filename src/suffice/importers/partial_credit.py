@@ -53,7 +53,7 @@ class PartialCredit:
 
     @property
     def note(self) -> str:
-        """What F1 gives to how many answers, with an example; "" if these are few."""
+        """The note on these answers, with an example; "" if they are few."""
         if self.partly <= _FEW * self.answers or not self.kinds:
             return ""
         answer, gold, score = self.first[max(self.kinds, key=self.kinds.__getitem__)]

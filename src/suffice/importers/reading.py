@@ -81,7 +81,7 @@ class Reading:
 
     @property
     def partial_note(self) -> str:
-        """What F1 gives to answers with some words of the gold answer, where it judges; "" if these are few."""
+        """The note on answers to which F1 gives part of a point, where it judges; "" if these are few."""
         return self._partial.note if self.judge == "f1" else ""
 
     def add(self, table: pa.Table) -> None:

@@ -195,8 +195,9 @@ def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledErr
             guess = _guess_of(_replies_of(table, ids, value["answer"], golds), None)
             words = f" {next(iter(guess[1]))}" if guess else ""
         choices[option + words] = (value, meaning)
-    confirmed = error.confirmed if error.confirmed in choices else ""
-    return UnsettledError(error.question, error.parameter, choices, confirmed)
+    value, _ = choices.get(error.confirmed, ({}, ""))
+    is_answer = isinstance(value, Mapping) and "answer" in value  # whole: no part of a reply was found above
+    return UnsettledError(error.question, error.parameter, choices, error.confirmed if is_answer else "")
 
 
 def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str) -> list[Replies]:

@@ -142,7 +142,7 @@ def test_samples_are_asked_about_though_the_answer_is_named(tmp_path):
     records = [
         {"id": q, "gold": gold, "solutions": said, "rewards": [1] * 4} for q, gold, said in drawn(shares=(0.6,) * 4)
     ]
-    assert "--samples" in offered(written(tmp_path, records), columns={"answer": "solution"})
+    assert "--samples" in offered(written(tmp_path, records), columns={"answer": "solutions"})
 
 
 def scored(score):

@@ -114,7 +114,7 @@ def test_scores_of_the_log_beside_golds_are_named(tmp_path):
 )
 def test_sentences_beside_an_own_score_are_asked_about(tmp_path, name, option):
     rows = rows_of(SENTENCE.format, lambda q: f"Plan {q} passed.", **{name: lambda right: 0.2 + 0.6 * right})
-    with pytest.raises(UnsettledError, match="gold answers are sentences") as error:
+    with pytest.raises(UnsettledError, match="answers are sentences") as error:
         read(tmp_path, rows)
     assert [*error.value.choices] == [option, "--set normalizer=qa"]
     _, summary = read(tmp_path, rows, **error.value.choices[option][0])

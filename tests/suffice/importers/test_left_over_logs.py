@@ -100,11 +100,11 @@ def test_a_comma_that_may_mean_either_is_asked_about(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("of_first", "of_others", "form"),
-    [("7{:02}", "07{:02}", "alike"), ("q{}", " q{} ", "alike"), ("q{}", "Q{}", "any-case")],
+    ("of_first", "of_others", "gold", "form"),
+    [("7{:02}", "07{:02}", "Oslo", "alike"), ("q{}", " q{} ", "Oslo", "alike"), ("q{}", "Q{}", None, "any-case")],
 )
-def test_ids_that_look_alike_are_asked_about(tmp_path, of_first, of_others, form):
-    made = rows(lambda q, r: {"id": (of_first if r == 1 else of_others).format(q)})
+def test_ids_that_look_alike_are_asked_about(tmp_path, of_first, of_others, gold, form):
+    made = rows(lambda q, r: {"id": (of_first if r == 1 else of_others).format(q)} | ({"gold": gold} if gold else {}))
     refused = by_command(tmp_path, made, code=2)
     options = printed(refused, "their rows belong together")
     assert options == ["--column", f"question_id=id:{form}"]

@@ -248,10 +248,11 @@ def test_runs_of_a_question_are_no_part_of_its_id(tmp_path):
     assert "qid,worker" not in refused.err
 
 
-def test_the_question_is_asked_for_before_the_answer(tmp_path):
+def test_the_question_is_known_before_the_answer_is_asked_for(tmp_path):
     refused = imported(tmp_path, cases_numbered_in_german(Draw("x")).content)
-    assert "--column question_id=Schaden-Nr" in refused.err
-    assert "differ between" not in refused.err
+    assert "question_id=" not in refused.err
+    assert "--column answer=Entscheidung\n" in refused.err
+    assert "answer=Meldung" not in refused.err
 
 
 def test_items_of_a_list_are_named_as_answers(tmp_path):

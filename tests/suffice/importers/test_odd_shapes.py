@@ -11,14 +11,14 @@ from suffice.importers.answer_or_gold import refuse_gold_as_answer
 from suffice.importers.records import Record
 from suffice.importers.table_columns import TableColumns
 from tests.support.cli_tools import CITIES
-from tests.support.logs import answer, asked, by_round, first_choice, imported, offered, written
+from tests.support.logs import answer, asked, by_round, imported, offered, written
 
 
 def test_single_outputs_are_replies_with_heads(tmp_path):
     reply = "[[ ## reasoning ## ]]\nPage {} of {}.\n\n[[ ## answer ## ]]\n{}\n\n[[ ## completed ## ]]"
     records = [{"history": [{"outputs": [reply.format(q, r, answer(q, r))]} for r in range(3)]} for q in range(60)]
     path = written(tmp_path, records)
-    assert imported(path, answer_position=first_choice(path)).preview.rounds[0].answer in CITIES
+    assert imported(path).preview.rounds[0].answer in CITIES
 
 
 @pytest.mark.parametrize("name", ["is_success", "passing"])

@@ -136,7 +136,7 @@ def test_a_critique_is_no_score(tmp_path):
 
 
 def test_a_session_without_a_question_is_described_as_one(tmp_path):
-    done = imported(tmp_path, drafts(), *TUTOR)
+    done = imported(tmp_path, drafts(), *TUTOR, "--details")
     assert "name of a session" in done.out
     assert "text of the question changes" not in done.out
 

@@ -24,6 +24,7 @@ def database(tmp_path):
     with closing(sqlite3.connect(path)) as opened:
         opened.execute("CREATE TABLE answers (question_id, round, answer, gold)")
         opened.execute("CREATE TABLE questions (id, question)")
+        opened.execute("CREATE TABLE notes (text)")
         said = [(q, r, "Oslo" if r > 1 else "Rome", "Oslo") for q in range(N) for r in (1, 2)]
         opened.executemany("INSERT INTO answers VALUES (?, ?, ?, ?)", said)
         opened.executemany("INSERT INTO questions VALUES (?, ?)", [(q, f"Where is tower {q}?") for q in range(N)])

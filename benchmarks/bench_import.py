@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from suffice.importers import import_recording, table_parts
+from suffice.importers import import_recording
+from suffice.importers.tables import table_parts
 from suffice.recordings import read_recording
 
 QUESTIONS, FACTOR, ROUNDS, SEED = 10_000, 4, 5, 42
@@ -30,7 +31,8 @@ _HEADER = "qid,step,query,prediction,target,prompt_tokens,cached_tokens,completi
 
 _CHILD = """
 import csv, json, resource, sys, time
-from suffice.importers import import_recording, table_parts
+from suffice.importers import import_recording
+from suffice.importers.tables import table_parts
 table_parts.LARGE = 0
 began = time.process_time()
 summary = import_recording(sys.argv[1], out=sys.argv[2], first_round=1)

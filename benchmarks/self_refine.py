@@ -18,7 +18,7 @@ from suffice.common.tables import Column, Table, render
 from suffice.evaluation.replay import policy_for, replay
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.statistics import Resampling
-from suffice.importers.imported import ImportedRun, ImportedTrajectory
+from suffice.importers.answers.imported import ImportedRun, ImportedTrajectory
 from suffice.policy.embedding import Embedder
 from suffice.policy.rules import parse_selector
 from suffice.policy.rules.selectors_of_drafts import DISTANCES, pairwise_distances

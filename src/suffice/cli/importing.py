@@ -23,16 +23,16 @@ from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
+from suffice.importers.checks.judging import ONCE
+from suffice.importers.columns.table_columns import RECORD_NUMBER, WITHIN
 from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
-from suffice.importers.judging import ONCE
-from suffice.importers.parted_run import PartedRun
-from suffice.importers.preview import cut, rounds_table
-from suffice.importers.summary import plain_words
-from suffice.importers.table_columns import RECORD_NUMBER, WITHIN
-from suffice.importers.tally import UNSAID
+from suffice.importers.rounds.preview import cut, rounds_table
+from suffice.importers.rounds.summary import plain_words
+from suffice.importers.rounds.trajectories import ColumnReading
+from suffice.importers.tables.parted_run import PartedRun
+from suffice.importers.tables.tally import UNSAID
 from suffice.importers.traces import explain_trace
-from suffice.importers.trajectories import ColumnReading
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS
 from suffice.recordings import read_recording

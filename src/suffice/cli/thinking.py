@@ -25,7 +25,7 @@ from suffice.common.provided import provided
 from suffice.common.tables import counted
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay import Price, component_prices
-from suffice.importers.chains import read_chains
+from suffice.importers.shapes.chains import read_chains
 from suffice.loops import ThinkingLoop
 from suffice.loops.asked_chains import AskingPrice, RecordedChainLoop, chain_questions
 from suffice.loops.boundaries import TOKENS

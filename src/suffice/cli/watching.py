@@ -20,7 +20,7 @@ from suffice.common.display.svg import check_charts_extra
 from suffice.common.files import quoted, write_file
 from suffice.common.tables import counted
 from suffice.errors import DataError
-from suffice.importers.records import records_of
+from suffice.importers.files.records import records_of
 from suffice.policy.session import Policy
 from suffice.recordings import Recording, read_recording, write_recording
 from suffice.verdicts.watches import (

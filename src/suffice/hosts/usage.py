@@ -21,7 +21,7 @@ def usage_cost(usage: Any) -> Cost:
     Args:
         usage: The usage of a response of OpenAI, Anthropic, Gemini or a framework, as an object or a dict; None = unknown.
     """
-    from suffice.importers.traces.payloads import usage_in
+    from suffice.importers.calls.payloads import usage_in
 
     used = usage_in(_fields(usage))
     given, output, cached = (None if math.isnan(n) else n for n in (used.uncached, used.output, used.cached))

@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING
 from suffice.common.lazy import lazy_face
 
 if TYPE_CHECKING:
-    from suffice.importers.imported import ImportedRun as ImportedRun
+    from suffice.importers.answers.imported import ImportedRun as ImportedRun
+    from suffice.importers.files.recognise import Head as Head
     from suffice.importers.importers import (
         importer as importer,
         importer_names as importer_names,
@@ -35,13 +36,12 @@ if TYPE_CHECKING:
         register_importer as register_importer,
     )
     from suffice.importers.importing import ImportSummary as ImportSummary, import_recording as import_recording
-    from suffice.importers.recognise import Head as Head
-    from suffice.importers.tabular import read_tabular as read_tabular
-    from suffice.importers.trajectories import (
+    from suffice.importers.rounds.trajectories import (
         ImportedTrajectory as ImportedTrajectory,
         one_call as one_call,
         score as score,
         unknown_metrics as unknown_metrics,
     )
+    from suffice.importers.tables.tabular import read_tabular as read_tabular
 
 __getattr__, __dir__, __all__ = lazy_face(__name__)

@@ -15,20 +15,20 @@ from typing import Any, Literal
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
-from suffice.importers import gold_alarms, order_alarms, own_alarms, reply_alarms
-from suffice.importers.alarm import Alarm, Doubt, Read
-from suffice.importers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
-from suffice.importers.choices import Choices, in_options, of_each, of_options, of_rows
-from suffice.importers.contained import golds_in_texts
-from suffice.importers.facts import SCORES, Facts
-from suffice.importers.fields import single_name
-from suffice.importers.names import MOST_SPEAKERS, REPEATS, in_log, last_name
-from suffice.importers.outside import KINDS, may_be_outside
-from suffice.importers.repeated_rounds import COPIED_ROUNDS
-from suffice.importers.scores import LAST_ROUND
-from suffice.importers.shape import ANY
-from suffice.importers.shapes import ROUNDS
-from suffice.importers.unanswered import empty_answers, no_answers
+from suffice.importers.answers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
+from suffice.importers.checks import gold_alarms, order_alarms, own_alarms, reply_alarms
+from suffice.importers.checks.alarm import Alarm, Doubt, Read
+from suffice.importers.checks.contained import golds_in_texts
+from suffice.importers.checks.unanswered import empty_answers, no_answers
+from suffice.importers.rounds.facts import SCORES, Facts
+from suffice.importers.rows.outside import KINDS, may_be_outside
+from suffice.importers.rows.repeated_rounds import COPIED_ROUNDS
+from suffice.importers.rows.round_lists import ROUNDS
+from suffice.importers.rows.scores import LAST_ROUND
+from suffice.importers.shapes.fields import single_name
+from suffice.importers.shapes.shape import ANY
+from suffice.importers.words.choices import Choices, in_options, of_each, of_options, of_rows
+from suffice.importers.words.names import MOST_SPEAKERS, REPEATS, in_log, last_name
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20

@@ -8,7 +8,7 @@ from typing import Any
 
 from suffice.common.tables import CAUTION, counted
 from suffice.importers.importers import log_reader
-from suffice.importers.parted_run import PartedRun
+from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.comparisons import Comparison, chosen_normalizer, merged_by_words
 from suffice.policy.doubts import FEW, Pairs
 from suffice.policy.expressions import is_available, looks_mathematical

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suffice.errors import UnsettledError
-from suffice.importers.reading import Reading
-from suffice.importers.shape import ANY
+from suffice.importers.checks.reading import Reading
+from suffice.importers.shapes.shape import ANY
 
 _ENOUGH = 20
 """The least number of questions, and of answers in other rows, about which a share says something."""

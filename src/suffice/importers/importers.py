@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from suffice.common.provided import by_name, load_entry
 from suffice.errors import DataError, MissingExtraError, did_you_mean
-from suffice.importers.imported import ImportedRun
-from suffice.importers.recognise import Head, head_of, is_archive, recognise
+from suffice.importers.answers.imported import ImportedRun
+from suffice.importers.files.recognise import Head, head_of, is_archive, recognise
 from suffice.policy.signals.position import AnswerPosition
 
 IMPORTERS = "suffice.importers"
@@ -93,7 +93,7 @@ def importer_names() -> tuple[str, ...]:
 
 
 def kind_of(path: str | Path) -> str:
-    """Return the format of a file or folder, recognised from its content; see `suffice.importers.recognise`.
+    """Return the format of a file or folder, recognised from its content; see `suffice.importers.files.recognise`.
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.

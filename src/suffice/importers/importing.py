@@ -15,18 +15,18 @@ from suffice.common.files import check_file
 from suffice.common.results import Result
 from suffice.common.tables import CAUTION, Column, Table, counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import check_expected
+from suffice.importers.checks.alarm import Alarm, Read
+from suffice.importers.checks.judging import judge_notes, judging_note, second_judge_note
+from suffice.importers.checks.own_alarms import NOT_READ, unread_note
+from suffice.importers.files.recognise import left_out
 from suffice.importers.importers import log_reader
-from suffice.importers.judging import judge_notes, judging_note, second_judge_note
 from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
-from suffice.importers.own_alarms import NOT_READ, unread_note
-from suffice.importers.parted_run import PartedRun
-from suffice.importers.preview import Preview, rounds_table
-from suffice.importers.recognise import left_out
+from suffice.importers.rounds.preview import Preview, rounds_table
+from suffice.importers.rounds.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
+from suffice.importers.rounds.trajectories import ColumnReading
 from suffice.importers.settling import Source, is_small, read_of
-from suffice.importers.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
-from suffice.importers.trajectories import ColumnReading
+from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.signals.position import AnswerPosition

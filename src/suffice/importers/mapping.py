@@ -10,7 +10,7 @@ from typing import Any
 from suffice.common.files import PACKED, write_file
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
-from suffice.importers.names import words
+from suffice.importers.words.names import words
 from suffice.recordings.recording import open_recording
 
 _FORMAT = "suffice import"

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError, SufficeError
-from suffice.importers import other_forms
-from suffice.importers.imported import ImportedRun
+from suffice.importers.answers.imported import ImportedRun
+from suffice.importers.answers.parsed_columns import may_be_parsed_name
+from suffice.importers.answers.reply_answers import COLUMNS, refuse_whole_replies
+from suffice.importers.files.sources import name_source, plain_source, single_rounds
+from suffice.importers.guesses import other_forms
+from suffice.importers.guesses.table_settings import TableOptions
 from suffice.importers.importers import NOT_OF_A_FORMAT, importer, is_archive_of_data, kind_of, reader_arguments
-from suffice.importers.names import in_log
-from suffice.importers.parsed_columns import may_be_parsed_name
-from suffice.importers.parted_run import PartedRun, run_of_table, run_of_trajectories
-from suffice.importers.repeated_rounds import COPIED_ROUNDS
-from suffice.importers.reply_answers import COLUMNS, refuse_whole_replies
-from suffice.importers.sources import name_source, plain_source, single_rounds
-from suffice.importers.table_parts import announce_size
-from suffice.importers.table_settings import TableOptions
-from suffice.importers.tabular import read_tabular
+from suffice.importers.rows.repeated_rounds import COPIED_ROUNDS
+from suffice.importers.tables.parted_run import PartedRun, run_of_table, run_of_trajectories
+from suffice.importers.tables.table_parts import announce_size
+from suffice.importers.tables.tabular import read_tabular
+from suffice.importers.words.names import in_log
 from suffice.policy.embedding import Embedder
 from suffice.recordings.schema import column_kind
 

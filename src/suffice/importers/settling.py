@@ -11,18 +11,18 @@ from typing import Any
 from suffice._version import __version__
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.replay.outcomes import PARTIAL, WHOLE
-from suffice.importers.alarm import Alarm, Read
 from suffice.importers.alarms import ALARMS, find_alarms
-from suffice.importers.choices import with_named_runs
+from suffice.importers.checks.alarm import Alarm, Read
+from suffice.importers.checks.own_alarms import unread_note
+from suffice.importers.checks.reading import Reading
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
-from suffice.importers.names import last_name
-from suffice.importers.own_alarms import unread_note
-from suffice.importers.parted_run import PartedRun
 from suffice.importers.readers import read_run
-from suffice.importers.reading import Reading
+from suffice.importers.tables.parted_run import PartedRun
 from suffice.importers.two_judges import refuse_two_judges
 from suffice.importers.whole_answers import whole_reason
+from suffice.importers.words.choices import with_named_runs
+from suffice.importers.words.names import last_name
 from suffice.policy.comparisons import Comparison
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import DEFAULT_NORMALIZER

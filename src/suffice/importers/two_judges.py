@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from suffice.errors import UnsettledError
-from suffice.importers.facts import SCORES
-from suffice.importers.judging import may_judge, metric_name, metric_option
-from suffice.importers.names import in_log
-from suffice.importers.parted_run import PartedRun
+from suffice.importers.checks.judging import may_judge, metric_name, metric_option
+from suffice.importers.rounds.facts import SCORES
+from suffice.importers.tables.parted_run import PartedRun
+from suffice.importers.words.names import in_log
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, is_structured
 from suffice.recordings.schema import column_kind
 

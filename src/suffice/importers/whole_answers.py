@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from suffice.importers.facts import SCORES
-from suffice.importers.parted_run import PartedRun
+from suffice.importers.rounds.facts import SCORES
+from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.metrics import METRICS, normalize_answer
 from suffice.recordings.schema import column_kind
 

@@ -16,7 +16,7 @@ from suffice.evaluation.statistics import Resampling
 from suffice.hosts import QuestionRun
 from suffice.hosts.usage import usage_cost
 from suffice.importers import import_recording
-from suffice.importers.traces.payloads import usage_in
+from suffice.importers.calls.payloads import usage_in
 from suffice.policy.rounds import Cost, Round
 from suffice.recordings import read_recording
 from suffice.verdicts.decisions.losses import prices_text

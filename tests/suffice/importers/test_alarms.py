@@ -12,10 +12,10 @@ from hypothesis import given, strategies as st
 import suffice
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import import_recording
-from suffice.importers.alarm import Read
 from suffice.importers.alarms import ALARMS, find_alarms
-from suffice.importers.preview import cut
-from suffice.importers.reading import Reading
+from suffice.importers.checks.alarm import Read
+from suffice.importers.checks.reading import Reading
+from suffice.importers.rounds.preview import cut
 from suffice.recordings import read_recording
 from suffice.recordings.bundled import BUNDLED_STEPS
 from tests.support.cli_tools import cli

@@ -13,7 +13,7 @@ from benchmarks.readings.answer_forms import (
 from benchmarks.readings.cases import Draw
 
 from suffice.errors import UnsettledError
-from suffice.importers.gold_names import may_be_golds
+from suffice.importers.words.gold_names import may_be_golds
 from suffice.recordings import read_recording
 from tests.support.logs import imported, written
 

@@ -11,7 +11,8 @@ import pytest
 from suffice import AnswerPosition, Policy
 from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay import policy_for, replay
-from suffice.importers import import_recording, readers, table_parts
+from suffice.importers import import_recording, readers
+from suffice.importers.tables import table_parts
 from suffice.recordings import read_recording
 from tests.suffice.importers.test_traces import TRACES
 from tests.support.cli_tools import cli
@@ -313,7 +314,7 @@ def test_only_the_first_questions_of_a_large_log_are_looked_at(monkeypatch):
     monkeypatch.setattr(table_parts, "PART", 40)
     read(expected=["never-right"])
     assert len(seen) > 5
-    from suffice.importers import reply_answers
+    from suffice.importers.answers import reply_answers
 
     monkeypatch.setattr(reply_answers, "SAMPLE", 45)
     with pytest.raises(UnsettledError, match="boxed"):

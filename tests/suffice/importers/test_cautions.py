@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from suffice.importers.reading import Reading
+from suffice.importers.checks.reading import Reading
 from suffice.recordings.schema import table_of_columns
 from tests.support.logs import imported, written
 

@@ -13,11 +13,11 @@ from benchmarks.readings.counted import listed
 
 from suffice import import_recording
 from suffice.errors import UnsettledError
-from suffice.importers import table_parts
-from suffice.importers.call_kinds import answering_rows
-from suffice.importers.records import Record
-from suffice.importers.table_columns import TableColumns
-from suffice.importers.tabular import read_tabular
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.files.records import Record
+from suffice.importers.rows.call_kinds import answering_rows
+from suffice.importers.tables import table_parts
+from suffice.importers.tables.tabular import read_tabular
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
 

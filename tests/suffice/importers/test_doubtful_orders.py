@@ -9,7 +9,7 @@ import pytest
 
 from suffice import diagnose, replay, report, search
 from suffice.errors import UnsettledError
-from suffice.importers.facts import OrderSigns
+from suffice.importers.rounds.facts import OrderSigns
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES
 from tests.support.logs import by_round, imported, offered, written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.stop_words import is_stop_name
+from suffice.importers.rows.stop_words import is_stop_name
 from suffice.recordings import read_recording
 from tests.support.logs import imported, written
 

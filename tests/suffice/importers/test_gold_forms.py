@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from suffice.errors import UnsettledError
-from suffice.importers.golds import gold_form
-from suffice.importers.grid import gold_texts
+from suffice.importers.answers.golds import gold_form
+from suffice.importers.columns.grid import gold_texts
 from suffice.recordings import read_recording
 from tests.support.logs import imported, written
 

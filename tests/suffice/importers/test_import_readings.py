@@ -11,8 +11,9 @@ import pytest
 from suffice import Policy, import_recording, read_recording, replay
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.replay import outcome, policy_for
-from suffice.importers import read_tabular, table_parts
-from suffice.importers.names import REPLIES
+from suffice.importers import read_tabular
+from suffice.importers.tables import table_parts
+from suffice.importers.words.names import REPLIES
 from suffice.policy.comparisons import guess_normalizer
 from tests.support.cli_tools import CITIES, cli
 from tests.support.logs import written

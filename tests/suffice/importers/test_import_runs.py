@@ -9,10 +9,10 @@ import pytest
 from suffice import import_recording, read_recording
 from suffice.errors import DataError, NotFoundError, SchemaError, UnsettledError
 from suffice.evaluation.replay.panels import panel_members
-from suffice.importers import parted_run, table_parts
-from suffice.importers.recognise import data_files
-from suffice.importers.table_source import TableOptions
-from suffice.importers.tabular import read_tabular
+from suffice.importers.files.recognise import data_files
+from suffice.importers.tables import parted_run, table_parts
+from suffice.importers.tables.table_source import TableOptions
+from suffice.importers.tables.tabular import read_tabular
 from tests.support.cli_tools import cli
 from tests.support.logs import imported, written
 

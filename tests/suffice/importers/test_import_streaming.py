@@ -16,7 +16,8 @@ import pytest
 from suffice import import_recording
 from suffice.common.json_text import array_items, load_json
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers import recognise, table_parts
+from suffice.importers.files import recognise
+from suffice.importers.tables import table_parts
 from suffice.policy.signals import definitions, register_signal
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES

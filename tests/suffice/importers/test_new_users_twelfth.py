@@ -20,9 +20,9 @@ from benchmarks.readings.misled_eleventh import (
     verdicts_in_a_list,
 )
 
-from suffice.importers.records import Record
-from suffice.importers.shape import Shape
-from suffice.importers.stages import with_numbers_of_ids
+from suffice.importers.files.records import Record
+from suffice.importers.rows.stages import with_numbers_of_ids
+from suffice.importers.shapes.shape import Shape
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
 

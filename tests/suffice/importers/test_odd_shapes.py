@@ -7,9 +7,9 @@ import json
 import pytest
 
 from suffice.errors import DataError, SufficeError, UnsettledError
-from suffice.importers.answer_or_gold import refuse_gold_as_answer
-from suffice.importers.records import Record
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.answers.answer_or_gold import refuse_gold_as_answer
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.files.records import Record
 from tests.support.cli_tools import CITIES
 from tests.support.logs import answer, asked, by_round, imported, offered, written
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from suffice.errors import DataError
-from suffice.importers.calls import history_fields
-from suffice.importers.names import plain_name
-from suffice.importers.options import golds_as_answers
-from suffice.importers.records import Record
-from suffice.importers.shape import Shape
+from suffice.importers.files.records import Record
+from suffice.importers.guesses.options import golds_as_answers
+from suffice.importers.shapes.calls import history_fields
+from suffice.importers.shapes.shape import Shape
+from suffice.importers.words.names import plain_name
 from tests.support.cli_tools import CITIES
 from tests.support.logs import asked, by_round, imported, offered, written
 

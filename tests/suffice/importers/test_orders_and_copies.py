@@ -9,7 +9,7 @@ import pytest
 
 from suffice import read_recording
 from suffice.errors import SufficeError, UnsettledError
-from suffice.importers import table_parts
+from suffice.importers.tables import table_parts
 from tests.support.cli_tools import CITIES
 from tests.support.logs import asked, imported, recorded, texts, written
 

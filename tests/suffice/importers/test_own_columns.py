@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.own_alarms import uneven_groups
-from suffice.importers.own_columns import OwnColumns
+from suffice.importers.checks.own_alarms import uneven_groups
+from suffice.importers.rounds.own_columns import OwnColumns
 from suffice.verdicts.decisions import decide
 from suffice.verdicts.decisions.candidates import usual_selector
 from tests.support.cli_tools import CITIES, cli

@@ -8,7 +8,8 @@ import zipfile
 import pytest
 
 from suffice.errors import DataError, UnsettledError
-from suffice.importers import import_recording, table_parts
+from suffice.importers import import_recording
+from suffice.importers.tables import table_parts
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES
 from tests.support.logs import answer, asked, by_round, first_choice, imported, offered, written

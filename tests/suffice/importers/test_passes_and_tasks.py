@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from suffice.importers.reading import _has_leader
+from suffice.importers.checks.reading import _has_leader
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
 from tests.support.logs import by_command, texts, written

@@ -13,10 +13,10 @@ from benchmarks.readings.classes import lost_options
 from benchmarks.readings.files_and_speakers import a_file_for_each_pass
 
 from suffice.cli.printed import without_replaced
-from suffice.importers.compound_ids import compound_choices
-from suffice.importers.parallel_files import of_files
-from suffice.importers.records import Record
-from suffice.importers.table_columns import TableColumns
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.files.records import Record
+from suffice.importers.questions.compound_ids import compound_choices
+from suffice.importers.rows.parallel_files import of_files
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
 

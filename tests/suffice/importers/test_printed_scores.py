@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from benchmarks.readings.cases import lines
 
-from suffice.importers.word_scales import order_of_words
+from suffice.importers.words.word_scales import order_of_words
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli
 

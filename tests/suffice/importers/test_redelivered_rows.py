@@ -8,9 +8,9 @@ import pytest
 
 from suffice.errors import DataError, UnsettledError
 from suffice.importers import import_recording
-from suffice.importers.failed_calls import without_repeated_calls
-from suffice.importers.merged_cells import refuse_second_header
-from suffice.importers.records import Record
+from suffice.importers.columns.merged_cells import refuse_second_header
+from suffice.importers.files.records import Record
+from suffice.importers.rows.failed_calls import without_repeated_calls
 from suffice.policy.comparisons import chosen_normalizer
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES

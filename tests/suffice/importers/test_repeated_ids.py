@@ -7,7 +7,8 @@ import json
 import pytest
 
 from suffice.errors import DataError, SufficeError
-from suffice.importers import import_recording, table_parts
+from suffice.importers import import_recording
+from suffice.importers.tables import table_parts
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
 from tests.support.logs import asked, imported, offered

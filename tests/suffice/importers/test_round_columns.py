@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from suffice import Round, import_recording, read_recording
-from suffice.importers import ImportedRun, ImportedTrajectory, read_tabular, table_parts
-from suffice.importers.round_columns import columns_of, trajectories_of
+from suffice.importers import ImportedRun, ImportedTrajectory, read_tabular
+from suffice.importers.rounds.round_columns import columns_of, trajectories_of
+from suffice.importers.tables import table_parts
 from suffice.policy.rounds import Cost
 from suffice.policy.signals import compute_signals, definitions, register_signal
 from tests.suffice.policy.test_signal_definitions import loops

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from suffice.errors import NotFoundError
-from suffice.importers import table_parts
+from suffice.importers.tables import table_parts
 from suffice.recordings import read_recording
 from tests.support.logs import asked, by_command, imported, offered, recorded, written
 

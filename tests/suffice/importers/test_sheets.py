@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from suffice.errors import DataError
-from suffice.importers.merged_cells import filled_down
-from suffice.importers.records import Record
+from suffice.importers.columns.merged_cells import filled_down
+from suffice.importers.files.records import Record
 from suffice.recordings import read_recording
 from tests.suffice.importers.test_doubtful_orders import drawn
 from tests.support.logs import imported, offered, written

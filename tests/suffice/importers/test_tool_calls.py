@@ -103,8 +103,8 @@ def test_a_conversation_without_an_answer_is_left_out_with_a_count(tmp_path):
 
 
 def test_tool_calls_late_in_a_large_log_are_charged(tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.importers.table_parts.LARGE", 1)
-    monkeypatch.setattr("suffice.importers.table_parts.PART", 20)
+    monkeypatch.setattr("suffice.importers.tables.table_parts.LARGE", 1)
+    monkeypatch.setattr("suffice.importers.tables.table_parts.PART", 20)
     records = conversations(lambda q: [*(called() if q == N - 1 else []), said("5"), said(str(q % 7))])
     import_recording(log(tmp_path, records), out=tmp_path / "log.parquet")
     assert sum(costs(tmp_path, "calls")) == 2 * N + 1

@@ -15,7 +15,7 @@ import pytest
 from suffice.common.json_text import values_in
 from suffice.errors import DataError
 from suffice.importers import import_recording, importer, kind_of
-from suffice.importers.traces.files import dotted_fields
+from suffice.importers.calls.objects import dotted_fields
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
 

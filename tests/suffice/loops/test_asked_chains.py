@@ -10,7 +10,7 @@ import pytest
 
 from suffice import ChatModel, Policy, read_recording, record
 from suffice.errors import DataError
-from suffice.importers.chains import read_chains
+from suffice.importers.shapes.chains import read_chains
 from suffice.loops.asked_chains import RecordedChainLoop, chain_questions
 from suffice.loops.thinking_loop import CHATML
 from tests.support.cli_tools import cli

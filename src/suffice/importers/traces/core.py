@@ -12,9 +12,9 @@ from typing import Any
 
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.names import GOLDS, last_name, words
+from suffice.importers.calls.spans import CHAT, About, Log, TraceSpan
 from suffice.importers.traces.kinds import not_chosen
-from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
+from suffice.importers.words.names import GOLDS, last_name, words
 from suffice.loops.models._wire import is_cut
 from suffice.policy.session.replies import located_in
 from suffice.policy.signals import Located

@@ -10,8 +10,8 @@ from pathlib import Path
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
 from suffice.importers.importers import importer_names, log_reader
+from suffice.importers.rounds.trajectories import ColumnReading
 from suffice.importers.traces.core import Conversation, TraceStep, answers_at, conversations_of
-from suffice.importers.trajectories import ColumnReading
 from suffice.policy.signals.position import AnswerPosition
 
 _CELL_WIDTH = 44

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.importers.traces.files import dotted_fields, fields_of, short_ids, unwrapped
-from suffice.importers.traces.payloads import asked_in, count, first, logged_reply, messages_of
-from suffice.importers.traces.spans import CHAT, LoggedMessage, LoggedReply, TraceSpan, usage_of
+from suffice.importers.calls.objects import dotted_fields, fields_of, short_ids, unwrapped
+from suffice.importers.calls.payloads import asked_in, count, first, logged_reply, messages_of
+from suffice.importers.calls.spans import CHAT, LoggedMessage, LoggedReply, TraceSpan, usage_of
 
 Event = tuple[str, Mapping[str, Any]]
 """A span event, or a log record of the span: its name, and its attributes and body with dotted names."""

@@ -14,15 +14,17 @@ from typing import Any
 from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError, UnsettledError
-from suffice.importers.imported import ImportedRun
+from suffice.importers.answers.imported import ImportedRun
+from suffice.importers.calls.objects import fields_of, nanoseconds, objects_in
+from suffice.importers.calls.payloads import logged_reply, messages_of, usage_in
+from suffice.importers.calls.spans import CHAT, About, Log, TraceSpan
+from suffice.importers.files.recognise import Head, data_files
 from suffice.importers.importers import reads_traces, recognised_by
-from suffice.importers.recognise import Head, data_files
 from suffice.importers.traces.core import ANSWER_TOOLS
-from suffice.importers.traces.files import fields_of, nanoseconds, objects_in
 from suffice.importers.traces.kinds import OTHER_CALLS
-from suffice.importers.traces.payloads import logged_reply, messages_of, usage_in
 from suffice.importers.traces.runs import run_of
-from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
+from suffice.importers.transcripts.inspect_steps import has_steps_alone, run_of_sample
+from suffice.importers.transcripts.runs import run_of_agents
 from suffice.policy.rounds import End
 from suffice.policy.signals.position import AnswerPosition
 
@@ -95,8 +97,6 @@ def read_inspect(
         DataError: The log cannot be read, or has no answers.
         UnsettledError: Each epoch is one call, and `samples` is missing.
     """
-    from suffice.importers.transcripts.inspect_steps import has_steps_alone
-
     log = inspect_log(path)
     if not (samples or where or answer_position or OTHER_CALLS in expected) and has_steps_alone(log, ANSWER_TOOLS):
         return _run_of_steps(path)
@@ -111,9 +111,6 @@ def read_inspect(
 
 
 def _run_of_steps(path: str | Path) -> ImportedRun:
-    from suffice.importers.transcripts.inspect_steps import run_of_sample
-    from suffice.importers.transcripts.runs import run_of_agents
-
     notes: list[str] = []
     runs = []
     for _, name, _, sample in _samples(path, notes):

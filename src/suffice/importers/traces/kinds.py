@@ -9,10 +9,10 @@ from itertools import chain, pairwise
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.choices import Choices, of_rows
-from suffice.importers.grades import is_grade
-from suffice.importers.names import MOST_SPEAKERS
-from suffice.importers.traces.spans import CHAT, TraceSpan
+from suffice.importers.calls.spans import CHAT, TraceSpan
+from suffice.importers.words.choices import Choices, of_rows
+from suffice.importers.words.grades import is_grade
+from suffice.importers.words.names import MOST_SPEAKERS
 
 OTHER_CALLS = "other-calls"
 """The alarm that answers the question which calls are answers: all of them."""

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.recognise import Head
-from suffice.importers.traces.files import documents, nanoseconds, objects_in, short_ids, unwrapped
-from suffice.importers.traces.payloads import asked_in, logged_reply, messages_of, usage_in
+from suffice.importers.calls.objects import documents, nanoseconds, objects_in, short_ids, unwrapped
+from suffice.importers.calls.payloads import asked_in, logged_reply, messages_of, usage_in
+from suffice.importers.calls.spans import CHAT, About, Log, TraceSpan
+from suffice.importers.files.recognise import Head
 from suffice.importers.traces.runs import trace_importer
-from suffice.importers.traces.spans import CHAT, About, Log, TraceSpan
 
 _UPPER = re.compile(r"(?<!^)(?=[A-Z])")
 _PRINTED_NULLS = ("None", "null")

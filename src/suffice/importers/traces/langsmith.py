@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.recognise import Head
-from suffice.importers.traces.files import documents, fields_of, nanoseconds, short_ids, unwrapped
-from suffice.importers.traces.payloads import asked_in, first, logged_reply, messages_of, usage_in
+from suffice.importers.calls.objects import documents, fields_of, nanoseconds, short_ids, unwrapped
+from suffice.importers.calls.payloads import asked_in, first, logged_reply, messages_of, usage_in
+from suffice.importers.calls.spans import CHAT, Log, TraceSpan
+from suffice.importers.files.recognise import Head
 from suffice.importers.traces.runs import trace_importer
-from suffice.importers.traces.spans import CHAT, Log, TraceSpan
 
 _BATCH_FIELDS = ("post", "patch", "runs")
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.recognise import Head
-from suffice.importers.traces.files import documents, fields_of, nanoseconds, objects_in, short_ids, unwrapped
-from suffice.importers.traces.payloads import first, logged_reply, messages_of, usage_in
+from suffice.importers.calls.objects import documents, fields_of, nanoseconds, objects_in, short_ids, unwrapped
+from suffice.importers.calls.payloads import first, logged_reply, messages_of, usage_in
+from suffice.importers.calls.spans import CHAT, ERROR_CODES, About, Log, TraceSpan
+from suffice.importers.files.recognise import Head
 from suffice.importers.traces.runs import trace_importer
-from suffice.importers.traces.spans import CHAT, ERROR_CODES, About, Log, TraceSpan
 from suffice.loops.retrieval import GOLD_FIELDS
 
 _CHAT_TYPES = ("CHAT_MODEL", "LLM")

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.numbered_ids import number_at_end, numbered_ids
-from suffice.importers.recognise import Head
-from suffice.importers.traces.files import documents, nanoseconds, short_ids
-from suffice.importers.traces.payloads import first, logged_reply, messages_of
+from suffice.importers.calls.objects import documents, nanoseconds, short_ids
+from suffice.importers.calls.payloads import first, logged_reply, messages_of
+from suffice.importers.calls.spans import CHAT, Log, LoggedMessage, TraceSpan
+from suffice.importers.files.recognise import Head
 from suffice.importers.traces.runs import trace_importer
-from suffice.importers.traces.spans import CHAT, Log, LoggedMessage, TraceSpan
+from suffice.importers.words.numbered_ids import number_at_end, numbered_ids
 
 _OK = 300
 _ID = "custom_id"

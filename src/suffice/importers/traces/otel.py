@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import SchemaError
-from suffice.importers.grid import cell_number, whole_number
-from suffice.importers.recognise import Head
-from suffice.importers.traces.files import documents, dotted_fields, fields_of, nanoseconds, objects_in, short_ids
+from suffice.importers.calls.objects import documents, dotted_fields, fields_of, nanoseconds, objects_in, short_ids
+from suffice.importers.calls.payloads import first
+from suffice.importers.calls.spans import ERROR_CODES, Log, TraceSpan
+from suffice.importers.columns.grid import cell_number, whole_number
+from suffice.importers.files.recognise import Head
 from suffice.importers.traces.genai import Event, is_genai, read_attributes
-from suffice.importers.traces.payloads import first
 from suffice.importers.traces.runs import trace_importer
-from suffice.importers.traces.spans import ERROR_CODES, Log, TraceSpan
 
 _PARTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "resourceMetrics", "resource_metrics")
 

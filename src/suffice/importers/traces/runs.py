@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from suffice.errors import DataError
-from suffice.importers.imported import ImportedRun
+from suffice.importers.answers.imported import ImportedRun
+from suffice.importers.answers.reply_answers import counts_of, position_note
+from suffice.importers.calls.spans import CHAT, Log, TraceSpan
+from suffice.importers.files.recognise import Head
 from suffice.importers.importers import reads_traces, recognised_by
-from suffice.importers.names import MOST_SPEAKERS
-from suffice.importers.recognise import Head
-from suffice.importers.reply_answers import counts_of, position_note
+from suffice.importers.rounds.trajectories import ImportedTrajectory, end_of, score
 from suffice.importers.traces.core import Conversation, answers_at, conversations_of
 from suffice.importers.traces.explain import trace_readings
 from suffice.importers.traces.kinds import OTHER_CALLS, refuse_several_kinds
-from suffice.importers.traces.spans import CHAT, Log, TraceSpan
-from suffice.importers.trajectories import ImportedTrajectory, end_of, score
+from suffice.importers.words.names import MOST_SPEAKERS
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Cost, End, Round
 from suffice.policy.seen import one_name_per_text

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from suffice.importers.names import words
-from suffice.importers.recognise import Head
-from suffice.importers.traces.files import fields_of, unwrapped
-from suffice.importers.traces.payloads import count, first, text_of
-from suffice.importers.traces.spans import Usage, usage_of
+from suffice.importers.calls.objects import fields_of, unwrapped
+from suffice.importers.calls.payloads import count, first, text_of
+from suffice.importers.calls.spans import Usage, usage_of
+from suffice.importers.files.recognise import Head
 from suffice.importers.transcripts.runs import AgentRun, transcript_importer
 from suffice.importers.transcripts.steps import Step, ToolUse, charge_subagent, objects_of, time_of
+from suffice.importers.words.names import words
 
 _CALLS = frozenset({"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call"})
 _RESULTS = frozenset({"function_call_output", "custom_tool_call_output", "tool_search_output"})

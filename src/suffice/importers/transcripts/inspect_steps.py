@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from suffice.importers.names import words
-from suffice.importers.traces.files import fields_of, objects_in
-from suffice.importers.traces.payloads import messages_of, usage_in
-from suffice.importers.traces.spans import Log
+from suffice.importers.calls.objects import fields_of, objects_in
+from suffice.importers.calls.payloads import messages_of, usage_in
+from suffice.importers.calls.spans import Log
 from suffice.importers.transcripts.runs import AgentRun
 from suffice.importers.transcripts.steps import Step, ToolUse, price_of, time_of
+from suffice.importers.words.names import words
 from suffice.policy.rounds import End
 
 _SILENT = frozenset(

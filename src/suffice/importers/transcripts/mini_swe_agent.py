@@ -8,9 +8,9 @@ from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
-from suffice.importers.recognise import Head
-from suffice.importers.traces.files import fields_of, objects_in
-from suffice.importers.traces.payloads import first, text_of, usage_in
+from suffice.importers.calls.objects import fields_of, objects_in
+from suffice.importers.calls.payloads import first, text_of, usage_in
+from suffice.importers.files.recognise import Head
 from suffice.importers.transcripts.runs import AgentRun, transcript_importer
 from suffice.importers.transcripts.steps import Step, ToolUse, objects_of, price_of
 from suffice.policy.rounds import End

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from suffice.importers.names import words
-from suffice.importers.recognise import Head, head_of
-from suffice.importers.traces.files import fields_of, objects_in
-from suffice.importers.traces.payloads import text_of, usage_in
+from suffice.importers.calls.objects import fields_of, objects_in
+from suffice.importers.calls.payloads import text_of, usage_in
+from suffice.importers.files.recognise import Head, head_of
 from suffice.importers.transcripts.runs import AgentRun, transcript_importer
 from suffice.importers.transcripts.steps import Step, ToolUse, objects_of, price_of, time_of
+from suffice.importers.words.names import words
 from suffice.policy.rounds import End
 
 _NOT_TOOLS = frozenset({"message", "finish", "reject", "think", "system"})

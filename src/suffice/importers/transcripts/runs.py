@@ -20,15 +20,15 @@ from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import load_json
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError
-from suffice.importers.imported import ImportedRun
+from suffice.importers.answers.imported import ImportedRun
+from suffice.importers.calls.objects import fields_of
+from suffice.importers.files.recognise import OF_AGENTS, Head, data_files, heads_of
+from suffice.importers.files.records import records_of
 from suffice.importers.importers import recognised_by
-from suffice.importers.names import IDS, plain_name
-from suffice.importers.recognise import OF_AGENTS, Head, data_files, heads_of
-from suffice.importers.records import records_of
-from suffice.importers.traces.files import fields_of
-from suffice.importers.trajectories import ImportedTrajectory, unknown_metrics
+from suffice.importers.rounds.trajectories import ImportedTrajectory, unknown_metrics
 from suffice.importers.transcripts.steps import Step
 from suffice.importers.transcripts.visible import VisibleFiles
+from suffice.importers.words.names import IDS, plain_name
 from suffice.policy.rounds import End, Round
 from suffice.policy.signals import StepSignals, compute_signals
 

@@ -16,11 +16,11 @@ from typing import Any
 from suffice.common.files import decoded, unpacked
 from suffice.common.json_text import cut_document, load_json
 from suffice.errors import DataError
-from suffice.importers.names import words
-from suffice.importers.traces.files import nanoseconds
-from suffice.importers.traces.payloads import first
-from suffice.importers.traces.spans import Usage
+from suffice.importers.calls.objects import nanoseconds
+from suffice.importers.calls.payloads import first
+from suffice.importers.calls.spans import Usage
 from suffice.importers.transcripts.visible import VisibleFiles
+from suffice.importers.words.names import words
 from suffice.policy.rounds import Cost
 
 _SHELLS = frozenset(

@@ -15,8 +15,8 @@ from typing import Any
 
 from suffice.errors import DataError, SchemaError
 from suffice.importers import Head, ImportedRun, ImportedTrajectory, one_call, unknown_metrics
-from suffice.importers.recognise import data_files, json_document
-from suffice.importers.trajectories import score
+from suffice.importers.files.recognise import data_files, json_document
+from suffice.importers.rounds.trajectories import score
 from suffice.policy.rounds import Round
 
 _BUDGET = re.compile(r"(?<![a-z0-9])k[_=-]?(\d+)(?!\d)", re.IGNORECASE)

@@ -16,11 +16,11 @@ from typing import Any
 
 from suffice.errors import DataError, SchemaError
 from suffice.importers import Head, ImportedRun, ImportedTrajectory, one_call, recognised_by
-from suffice.importers.grid import Grid
-from suffice.importers.recognise import head_of
-from suffice.importers.records import Record, parquet_rows
-from suffice.importers.round_columns import trajectories_of
-from suffice.importers.table_rounds import read_rows
+from suffice.importers.columns.grid import Grid
+from suffice.importers.files.recognise import head_of
+from suffice.importers.files.records import Record, parquet_rows
+from suffice.importers.rounds.round_columns import trajectories_of
+from suffice.importers.tables.table_rounds import read_rows
 from suffice.policy.rounds import Round
 from suffice.policy.signals import SIGNALS
 from suffice_papers.importing import existing

@@ -13,8 +13,8 @@ from typing import Any
 from suffice.common.files import file_sha256
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, MissingExtraError, NotFoundError, SchemaError, UnsettledError
-from suffice.importers.recognise import data_files
-from suffice.importers.records import file_rows
+from suffice.importers.files.recognise import data_files
+from suffice.importers.files.records import file_rows
 from suffice.loops.retrieval.fields import object_of
 from suffice.loops.retrieval.forms import QUESTION_FORMS, forms_of
 

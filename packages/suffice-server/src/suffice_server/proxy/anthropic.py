@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from suffice.common.json_text import load_json
-from suffice.importers.traces.files import fields_of, objects_in
+from suffice.importers.calls.objects import fields_of, objects_in
 from suffice_server.proxy.protocol import Protocol
 
 _NOTHING = {"input_tokens": 0, "output_tokens": 0, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}

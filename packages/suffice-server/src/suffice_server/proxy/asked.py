@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from suffice.importers.traces.payloads import text_of
+from suffice.importers.calls.payloads import text_of
 from suffice_server.proxy.protocol import Protocol, demanded
 from suffice_server.proxy.redacting import Secrets
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from suffice.importers.traces.payloads import logged_reply
+from suffice.importers.calls.payloads import logged_reply
 from suffice_server.proxy.asked import Asked, Way, digest_of, is_spoken
 from suffice_server.proxy.protocol import Called
 

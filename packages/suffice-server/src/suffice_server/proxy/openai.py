@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from suffice.importers.traces.files import fields_of, objects_in
+from suffice.importers.calls.objects import fields_of, objects_in
 from suffice.importers.transcripts.codex import use_of
 from suffice.importers.transcripts.steps import ToolUse
 from suffice_server.proxy.protocol import SYSTEM, Protocol

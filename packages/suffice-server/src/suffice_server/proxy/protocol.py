@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from suffice.common.json_text import load_json
-from suffice.importers.traces.files import fields_of, objects_in, unwrapped
-from suffice.importers.traces.payloads import count, first, logged_reply, text_of, usage_in
-from suffice.importers.traces.spans import Usage
+from suffice.importers.calls.objects import fields_of, objects_in, unwrapped
+from suffice.importers.calls.payloads import count, first, logged_reply, text_of, usage_in
+from suffice.importers.calls.spans import Usage
 from suffice.importers.transcripts.steps import ToolUse
 
 

@@ -19,8 +19,8 @@ from suffice.errors import SufficeError
 from suffice.evaluation.replay.costs import NOT_LANGUAGE_MODELS
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, outcome
 from suffice.importers import kind_of
-from suffice.importers.names import ANSWERS, IDS, QUESTIONS, ROUND_WORDS, WEAK_REPLIES, is_round_name, plain_name
-from suffice.importers.recognise import Head, head_of, json_document
+from suffice.importers.files.recognise import Head, head_of, json_document
+from suffice.importers.words.names import ANSWERS, IDS, QUESTIONS, ROUND_WORDS, WEAK_REPLIES, is_round_name, plain_name
 from suffice.loops.retrieval import load_questions
 from suffice.policy.rounds import Floats
 from suffice.policy.session import Policy

@@ -1,0 +1,210 @@
+"""Join gold answers from another file, by the questions' ids or by their texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from suffice.common.tables import counted, cut_list
+from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.importers.answers.answer_or_gold import FEW
+from suffice.importers.columns.grid import AFTER_MARK, IN_BOX, gold_texts, marked_part, only_text
+from suffice.importers.files.ids import plain_id
+from suffice.importers.files.records import Record, column_names, records_of
+from suffice.importers.words.names import GOLDS, IDS, QUESTIONS, last_name, plain_name
+from suffice.policy.metrics import normalize_answer
+from suffice.policy.normalizers import listed_items
+
+_LISTED_IDS = 3
+_PLAIN = "id without spaces and leading zeros"
+_NEARLY_ALL, _OFTEN = 0.95, 0.1
+_ENOUGH = 5
+
+
+def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
+    """Return how the gold answers of rows are written: after a mark, in a box, as alternatives with "|" or ";" between them, or "" plainly.
+
+    Alternatives are recognised by the answers of the rows: many equal one of them, and none has the sign between them.
+    """
+    pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
+    if form := mark_of([gold for gold, _ in pairs]):
+        return form
+    for sign in "|;":
+        own = [(gold, str(answer)) for gold, answer in pairs if sign in gold]
+        n = sum(normalize_answer(answer) in {*map(normalize_answer, gold.split(sign))} for gold, answer in own)
+        if n >= max(_ENOUGH, _OFTEN * len(own)) and not any(sign in str(answer) for answer in answers):
+            return sign
+    return ""
+
+
+def mark_of(texts: Sequence[Any]) -> str:
+    r"""Return the mark by which nearly all of some texts say their answer after other words; "" if there is none.
+
+    >>> mark_of(["19 * 4 = 76\n#### 76"]), mark_of([r"So it is \boxed{76}."]), mark_of([r"\boxed{76}"]), mark_of(["76"])
+    ('####', 'boxed', '', '')
+    """
+    for form in (AFTER_MARK, IN_BOX):
+        if sum(marked_part(text, form) is not None for text in texts) > _NEARLY_ALL * len(texts):
+            return form
+    return ""
+
+
+def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
+    """Raise if more answers name all of their several gold answers, as the items of one, than equal one of them."""
+    pairs = [({*own}, {*listed_items(answer)}) for own, answer in rows if len(own) > 1 and isinstance(answer, str)]
+    whole = sum(own == items for own, items in pairs)
+    if whole >= max(_ENOUGH, _OFTEN * len(pairs)) and whole > sum(
+        len(items) == 1 and items <= own for own, items in pairs
+    ):
+        raise UnsettledError(
+            f"{whole:,} of {len(pairs):,} answers with several gold answers name all of them: are they the items of one answer?",
+            "normalizer",
+            {
+                "--set normalizer=unordered": (
+                    "unordered",
+                    "they are: an answer has to have all of them, in any order",
+                ),
+                "--set normalizer=qa": ("qa", "each of them alone is a right answer"),
+            },
+        )
+
+
+class GoldAnswers:
+    """Gold answers from a file, by id and by the question's text; it counts the matched questions.
+
+    Raises:
+        DataError: A question has two different lists of gold answers.
+        SchemaError: The file has no gold answers, or neither ids nor questions.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._by_id, self._by_text = _golds(self._path)
+        plain = [(plain_id(own), golds) for own, golds in self._by_id.items()]
+        once = Counter(own for own, _ in plain)
+        self._by_plain_id = {own: golds for own, golds in plain if once[own] == 1}
+        self._ways = {"id": 0, _PLAIN: 0, "text": 0}
+        self._n = 0
+        self._first: list[str] = []
+        self._asked = ""
+        self._missing: list[str] = []
+
+    def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
+        """Return the gold answers of a trajectory, and count the match; None if the file has none for it."""
+        golds = self._by_id.get(question_id) or self._by_id.get(cluster)
+        way = "id"
+        if golds is None and question:
+            golds, way = self._by_text.get(normalize_answer(question)), "text"
+        if golds is None:
+            golds, way = (
+                self._by_plain_id.get(plain_id(question_id)) or self._by_plain_id.get(plain_id(cluster)),
+                _PLAIN,
+            )
+        self._n += 1
+        self._asked = self._asked or question
+        self._ways[way] += golds is not None
+        listed = [self._first, self._missing] if golds is None else [self._first]
+        for ids in listed:
+            if len(ids) <= _LISTED_IDS:
+                ids.append(question_id)
+        return golds
+
+    def note(self) -> str:
+        """Return a note on the number of trajectories with gold answers."""
+        matched = sum(self._ways.values())
+        if not matched:
+            texts = [next(iter(self._by_text), ""), self._asked]
+            asked = f"; the file asks {texts[0]!r:.60}, the run {texts[1]!r:.60}" if all(texts) else ""
+            raise DataError(
+                f"{self._path}: no question of the run is in it; the run has the ids "
+                f"{', '.join(map(repr, self._first[:_LISTED_IDS]))}, ..., the file "
+                f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ...{asked}. What has the file's ids in the run is named by "
+                "--column question_id=COLUMN for a table, --key ATTRIBUTE for traces, and --key custom_id.question for a batch whose ids have the "
+                "number of a sample at their ends"
+            )
+        how = " and ".join(f"{count} by {way}" for way, count in self._ways.items() if count)
+        n = counted(self._n, "trajectory", "trajectories")
+        note = f"gold answers of {self._path.name}: {matched} of {n} matched ({how})"
+        if self._missing:
+            more = ", ..." if len(self._missing) > _LISTED_IDS else ""
+            note += f"; missing for {', '.join(map(repr, self._missing[:_LISTED_IDS]))}{more}"
+        return note
+
+
+def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
+    records = [replace(item, values=dict(_fields(item.values))) for item in records_of(path)]
+    names = column_names(records)
+
+    def called(usual: tuple[str, ...], within: tuple[str, ...] = ()) -> list[str]:
+        inside = [name for name in names if "." in name and plain_name(name).partition(".")[0] in within]
+        own = [name for wanted in usual for name in inside if last_name(name) == wanted]
+        return [name for wanted in usual for name in names if plain_name(name) == wanted] + (
+            own or (inside if len(inside) == 1 else [])
+        )
+
+    golds, ids = called((*GOLDS, "answers", "answer"), ("outputs", "output", *GOLDS)), called(IDS)
+    questions = called(QUESTIONS, ("inputs", "input"))
+    if not golds or not (ids or questions):
+        lacking = "ids or questions" if golds else "gold answers"
+        raise SchemaError(f"{path}: no column has {lacking}; there are: {cut_list(names)}")
+    return _by(records, ids, golds, str), _by(records, questions, golds, normalize_answer)
+
+
+def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a record, those of objects such as `inputs` and `outputs` under dotted names."""
+    for name, value in values.items():
+        own = value.items() if isinstance(value, Mapping) else ()
+        yield from ((f"{name}.{key}", item) for key, item in own)
+        yield from () if own else ((name, value),)
+
+
+def _by(
+    records: list[Record], keys: list[str], columns: list[str], normalise: Callable[[str], str]
+) -> dict[str, tuple[str, ...]]:
+    """Return gold answers by key; each is the first value found in several columns."""
+    result: dict[str, tuple[str, ...]] = {}
+    forms = {name: gold_form([item.values.get(name) for item in records], [None] * len(records)) for name in columns}
+    for item in records:
+        value = next((item.values[name] for name in keys if item.values.get(name) is not None), None)
+        listed = (gold_texts(_cell(item.values, name), item.where, form=forms[name]) for name in columns)
+        golds = next(filter(None, listed), ())
+        if value is None or not golds:
+            continue
+        own = normalise(str(value))
+        if result.setdefault(own, golds) != golds:
+            raise DataError(f"{item.where}: {value!r:.60} has other gold answers here than before: {golds!r:.80}")
+    return result
+
+
+def _cell(values: Mapping[str, object], name: str) -> object:
+    value = values.get(name)
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether answers themselves are lists, so that a gold answer in brackets is one answer.
+
+    If all gold answers are in brackets but hardly any answer is, they are lists of several gold answers.
+    """
+    said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
+    return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))
+
+
+def are_single_texts(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether each answer is a list with one text, as in logs of OpenAI Evals, while no gold answer is a list."""
+    known = [value for value in answers if value is not None]
+    is_single = bool(known) and all(isinstance(value, list) and isinstance(only_text(value), str) for value in known)
+    return is_single and not any(isinstance(value, list) for value in golds)
+
+
+def are_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
+    """Return whether all answers are lists, or lists written as text beside lists of gold answers."""
+    known = [value for value in answers if value is not None]
+    if known and all(isinstance(value, list) for value in known):
+        return True
+    right = [value for value in golds if value is not None]
+    texts = known and all(isinstance(value, str) and value.lstrip()[:1] == "[" for value in known)
+    return bool(texts and right) and all(isinstance(value, list) for value in right)

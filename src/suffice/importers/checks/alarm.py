@@ -1,0 +1,108 @@
+"""An alarm about a reading, and what the checks that raise alarms look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from suffice.common.results import UNLESS_EMPTY
+from suffice.common.tables import CAUTION
+from suffice.errors import UnsettledError
+from suffice.importers.rounds.facts import Facts
+from suffice.importers.words.choices import Choices
+from suffice.importers.words.names import RUNS, in_log, last_name
+from suffice.recordings.runs import RUN_FILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alarm:
+    """A doubt about a reading.
+
+    Attributes:
+        name: Its name, one of `suffice.importers.alarms.ALARMS`.
+        level: `stop`: nothing is written until it is answered; or `caution`.
+        sentence: What is doubtful.
+        choices: Other readings that answer it: by the command line's options, the parameters of `import_recording` with their
+            values, and what the reading is.
+        confirmed: The choice that the log itself confirms; "" if only its owner knows.
+    """
+
+    name: str
+    level: Literal["stop", "caution"]
+    sentence: str
+    choices: Mapping[str, tuple[dict[str, Any], str]] = field(default_factory=dict)
+    confirmed: str = field(default="", metadata=UNLESS_EMPTY)
+
+    @property
+    def note(self) -> str:
+        """The alarm as a note, with the option that answers it."""
+        return f"{CAUTION}{self.sentence} (--expected {self.name} if that is right)"
+
+    def error(self, columns: Mapping[str, str] | None = None) -> UnsettledError:
+        """Return the error that asks for an answer; `columns` has the log's column for each name of ours."""
+        names, own = {"answer": "answers", "golds": "gold answers", "round": "rounds"}, columns or {}
+        read = ", ".join(f"{words} from {own[ours]:.60}" for ours, words in names.items() if ours in own)
+        meaning = "the log was read right" + (f": {read}" if read else "")
+        expected = {f"--expected {self.name}": ({"expected": [self.name]}, meaning)}
+        return UnsettledError(self.sentence, "options", {**self.choices, **expected}, self.confirmed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Read:
+    """A run as it was read.
+
+    Attributes:
+        columns: The log's column for each name of ours.
+        doubt: What is doubtful about the cost of rows that a filter leaves out.
+        sources: The log's columns from which others are computed.
+    """
+
+    facts: Facts
+    source: str
+    columns: Mapping[str, str]
+    options: Mapping[str, Any]
+    doubt: str = ""
+    sources: Collection[str] = ()
+
+    def was_guessed(self, ours: str) -> bool:
+        """Return whether a table's column was read without the user's word; other formats say what their fields are."""
+        return self.is_table and ours not in self.said
+
+    @property
+    def is_table(self) -> bool:
+        """True if rows of a table were read, whose columns were guessed or named by the user."""
+        return self.source == "tabular"
+
+    @property
+    def said(self) -> Mapping[str, str]:
+        """The columns that the user names, by our names."""
+        return self.options.get("columns") or {}
+
+    @property
+    def samples(self) -> bool:
+        """True if the answers of a question are independent samples."""
+        return bool(self.options.get("samples"))
+
+
+Doubt = tuple[str, Choices] | tuple[str, Choices, str]
+"""The sentence of an alarm, the other readings that answer it, and the one of them that the log itself confirms, if any."""
+
+
+def used_columns(read: Read) -> set[str]:
+    """Return the columns that are read, under either name, or by which rows were chosen."""
+    own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
+    said = [
+        part
+        for pairs in own
+        for pair in pairs.items()
+        for name in pair
+        for part in (name, name.rpartition(":")[0], *name.split(","))
+    ]
+    shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
+    names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}
+    names |= {ours.partition(" ")[0] for ours in read.columns}
+    if read.facts.trajectories > read.facts.clusters:  # columns of these names tell the runs of a question apart
+        names |= {name for name in read.facts.own.columns if last_name(in_log(name)) in RUNS}
+    return names | {f"imported_{name}" for name in names}

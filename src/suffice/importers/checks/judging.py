@@ -1,0 +1,305 @@
+"""Name the columns that may say which answers are right, with the options that judge by them, where nothing that is read does."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
+
+from suffice.common.files import quoted
+from suffice.common.tables import cut_list
+from suffice.importers.checks.alarm import Read, used_columns
+from suffice.importers.checks.gold_alarms import possible_golds
+from suffice.importers.columns.grid import OWN_COLUMNS
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.rounds.own_columns import MANY_VALUES, OwnColumn
+from suffice.importers.words.names import (
+    OVERLAPS,
+    OWN_SIGNALS,
+    in_log,
+    is_error_count,
+    last_name,
+    plain_name,
+    words,
+    words_in,
+)
+from suffice.importers.words.number_forms import written_number
+from suffice.importers.words.word_scales import EQUAL, TEMPLATE, order_of_words
+from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import title
+from suffice.policy.signals import SIGNALS
+
+_JUDGING = frozenset(OVERLAPS) | {
+    *words(
+        "score scores judge judgement judgment rating ratings grade mark marks correct correctness quality "
+        "eval evaluation annotation verdict reward thumb thumbs feedback accuracy passed stars critic "
+        "hallucination faithfulness factuality note bewertung verifier comet vote votes upvote upvoted "
+        "helpful helpfulness"
+    )
+}
+"""Words of columns that may say how good an answer is."""
+
+_SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
+_HALF = 50
+"""Scores of up to 100 that never reach it are probably on another scale."""
+
+_SECOND = ("", ":1..5", ":0..5", ":1..6", ":0..10")
+"""The scales of scores beside gold answers: what lies between 0 and 100 is as often a count."""
+
+ONCE = "is known once of a question, not of each round"
+"""What is said of an outcome of whole questions."""
+
+_METRIC = " (metric)"
+_WORDS = 6
+_LETTERS = 24
+"""The most characters of a word that a note shows."""
+
+_SHOWN = 4
+"""The most options that a note names."""
+
+_UNTIL = " Until then `suffice decide` counts every answer that another would replace as lost, unless labels say more (--ask)"
+
+
+def judging_note(read: Read) -> str:
+    """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
+    if not read.is_table:
+        return ""
+    columns = read.facts.own.columns
+    known = {name: own for name, own in columns.items() if name not in (read.options.get("metrics") or {})}
+    known = {name: own for name, own in known.items() if "self" not in _words(name)}
+    known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
+    may = [name for name, own in known.items() if own.varying and may_judge(name)]
+    # a signal of the log's own is called after the last part of its column's name
+    options = {read.columns.get(theirs, theirs): scale for theirs, scale in scores_of(known).items()}
+    unordered = _unordered(known)
+    golds = [
+        in_log(name)
+        for name, own in known.items()
+        if len(own.values) > 1
+        and name not in may
+        and not _JUDGING.isdisjoint(_words(name))
+        and 2 * own.known > read.facts.trajectories
+    ]
+    if not options and not unordered and not golds and (theirs := next(map(in_log, possible_golds(read)), "")):
+        option = f"--column {quoted(f'golds={theirs}')}"
+        return (
+            f"no column that is read says which answers are right: {theirs!r}, which is the same in all rounds of a question, may have the "
+            f"gold answers ({option} reads them).{_UNTIL}"
+        )
+    if not options and not unordered and golds:
+        theirs = golds[0].removeprefix("imported_")
+        option = f"--column {quoted(f'golds={theirs}')}"
+        if math.isfinite(known[golds[0]].low):
+            return f"{theirs!r} {ONCE}: as a score it cannot judge an earlier stop; if it is the gold answer, {option} reads it.{_UNTIL}"
+        return (
+            f"no column that is read says which answers are right: if {theirs!r}, which is the same in all rounds of a question, is the gold "
+            f"answer, {option} reads it.{_UNTIL}"
+        )
+    none = "no column that is read says which answers are right"
+    if not options:
+        return f"{none}, but {unordered}.{_UNTIL}" if unordered else ""
+    shown = [metric_option(theirs, scale) for theirs, scale in [*options.items()][:_SHOWN]]
+    more = (
+        f" ({len(options) - _SHOWN} more: {cut_list(map(repr, [*options][_SHOWN:]))})" if len(options) > _SHOWN else ""
+    )
+    turned = next((text for theirs, scale in options.items() if (text := _turned(theirs, scale))), "")
+    listed = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} or {shown[-1]}"
+    named = cut_list(map(repr, options))
+    also = f". And {unordered}" if unordered else ""
+    return f"{none}, but {named} may: {listed} judges by it{turned}{more}{also}.{_UNTIL}"
+
+
+def judge_notes(read: Read, judge: str) -> list[str]:
+    """Return a note on the log's own scores beside gold answers: which of them judges, and which are kept.
+
+    Args:
+        read: The run as it was read.
+        judge: The metric of gold answers by which a decision judges; "" without gold answers.
+    """
+    names = [ours.removesuffix(_METRIC) for ours in read.columns if ours in METRICS or ours.endswith(_METRIC)]
+    names = [*dict.fromkeys([*names, *(read.options.get("metrics") or {})])]
+    others = [name for name in names if name != judge]
+    if not judge or not names:
+        return []
+    judges = f"the log's own {judge!r} judges" if judge in names else f"the gold answers judge ({title(judge)})"
+    if not others:
+        return [judges]
+    are = "are" if others[1:] else "is"
+    kept = f"the log's own {cut_list(map(repr, others))} {are} kept: `suffice decide --metric {others[0]}` judges by it"
+    return [f"{judges}; {kept}"]
+
+
+def second_judge_note(read: Read) -> list[str]:
+    """Return a note on a column of scores that judges nothing, where gold answers judge."""
+    columns = read.facts.own.columns
+    said = {*(read.options.get("metrics") or {}).values(), *(read.options.get("columns") or {}).values()}
+    used = {name for name in used_columns(read) if last_name(name) not in OWN_SIGNALS} | said
+    known = {name: own for name, own in columns.items() if name not in used and own.varying and may_judge(name)}
+    scales = {name: scale_of(name, own) for name, own in known.items() if "self" not in _words(name)}
+    usable = {name: scale for name, scale in scales.items() if scale is not None and scale in _SECOND}
+    if not usable or not read.is_table:
+        return []
+    name, scale = next(iter(usable.items()))
+    theirs, span = in_log(name), (scale.removeprefix(":") or "0..1").replace("..", " to ")
+    option = metric_option(theirs, scale)
+    ours = option.rpartition(" ")[2].strip("'").partition("=")[0]
+    return [
+        f"the gold answers judge, and not the log's own {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {ours}`"
+    ]
+
+
+def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
+    """Note a column of 0 and 1, or of two words such as Y and N, that differs between rounds, if nothing else judges answers."""
+    ids = table.column(columns.get("question_id", ""))
+    may = [name for name in unused if "answer" in columns or not is_error_count(name)]
+    in_words = {
+        name: order for name in may if (order := _order_of_two(table, name)) and not table.constant_in(name, ids)
+    }
+    for name in [name for name in may if table.judges_rounds(name, ids)][:1]:
+        is_bad = is_error_count(name)
+        yield (
+            f"nothing says which answers are right: if {name!r} does, which is 0 or 1 in each round{' (0 is best)' * is_bad}, judge by it with "
+            f"{metric_option(name, ':1..0' * is_bad)}"
+        )
+        return
+    for name, order in [*in_words.items()][:1]:
+        worst, best = order.split(",")
+        yield (
+            f"nothing says which answers are right: if {name!r} does, which is {best!r:.24} or {worst!r:.24} in each round, judge by it with "
+            f"{metric_option(name, f':{order}')}"
+        )
+
+
+def _order_of_two(table: TableColumns, name: str) -> str:
+    """Return the two words that are the only ones of a column, the worse first; "" if their order is not known."""
+    said = {*islice(dict.fromkeys(str(value) for value in table.column(name) if value not in (None, "")), 3)}
+    order = order_of_words(name, said) if len(said) == len(("worst", "best")) and not may_judge(name) else ""
+    return "" if EQUAL in order else order
+
+
+def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
+    """Return the columns that may judge answers by their names and values, numbers first, with the ending of the option that reads each.
+
+    Words whose order is not known are left out.
+    """
+    may = [name for name, own in columns.items() if own.varying and may_judge(name)]
+    scales = {in_log(name): scale for name in may if (scale := scale_of(name, columns[name])) not in (None, TEMPLATE)}
+    known = {name: str(scale) for name, scale in scales.items()} | _shares(
+        {in_log(name): own for name, own in columns.items()}
+    )
+    return dict(sorted(known.items(), key=lambda pair: _lists_words(pair[1])))
+
+
+def _unordered(columns: Mapping[str, OwnColumn]) -> str:
+    """Return words on the first column that may judge answers by words whose order is not known; "" without one."""
+    for name, own in columns.items():
+        if own.varying and may_judge(name) and scale_of(name, own) == TEMPLATE:
+            theirs = in_log(name)
+            said = cut_list(
+                [value if len(value) <= _LETTERS else f"{value[:_LETTERS]}..." for value in sorted(own.values)]
+            )
+            option = metric_option(theirs, TEMPLATE)
+            return f"{theirs!r} may: {option} judges by its words in your order ({said}; {EQUAL} between equals)"
+    return ""
+
+
+def _lists_words(scale: str) -> bool:
+    return "," in scale
+
+
+def metric_option(theirs: str, scale: str) -> str:
+    """Return the option that judges by a column, under its own spelling.
+
+    >>> metric_option("rougeL", ""), metric_option("exit_code", ":1..0"), metric_option("tests.passed", "/tests.total")
+    ('--metric-column rougeL=rougeL', '--metric-column exit_code=exit_code:1..0', '--metric-column tests_passed=tests.passed/tests.total')
+    """
+    own = re.sub(r"\W", "_", theirs if theirs.isidentifier() else plain_name(theirs))
+    return f"--metric-column {quoted(f'{metric_name(own)}={theirs}{scale}')}"
+
+
+def metric_name(own: str) -> str:
+    """Return the name of a metric that is read from a column of this name: another one if the library has a signal or column called so.
+
+    >>> metric_name("passed"), metric_name("tests_passed")
+    ('passed_score', 'tests_passed')
+    """
+    return f"{own}_score" if own in SIGNALS or own in OWN_COLUMNS else own
+
+
+def scale_of(name: str, own: OwnColumn) -> str | None:
+    """Return how a column's values would be scaled, as an ending of an option.
+
+    It is "" for 0 to 1, `TEMPLATE` for words of unknown order, and None for what is neither numbers nor few words.
+    """
+    if len(own.values) <= 1:
+        return None
+    low, high = _span(own)
+    if low <= high and is_error_count(name):
+        return ":1..0" if 0 <= low <= high <= 1 else None
+    if low <= high:
+        scale = next((each for each in _SCALES if each[0] <= low and high <= each[1]), None)
+        if scale == _SCALES[-1] and high <= _HALF:
+            return ":0..HIGHEST"  # of 20 points, or of 12: the log does not say
+        return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
+    return None if is_error_count(name) else _scale_of_words(in_log(name), own)
+
+
+def _span(own: OwnColumn) -> tuple[float, float]:
+    """Return the lowest and the highest number of a column, with decimal commas, too; NaN if it has other values."""
+    if own.low <= own.high:
+        return own.low, own.high
+    numbers = [written_number(value) for value in own.values]
+    known = [number for number in numbers if number is not None]
+    return (min(known), max(known)) if len(known) == len(numbers) else (math.nan, math.nan)
+
+
+def _scale_of_words(theirs: str, own: OwnColumn) -> str | None:
+    if len(own.values) < MANY_VALUES and all(re.fullmatch(r"\d+(?:\.\d+)?\s*%", value) for value in own.values):
+        return ""
+    if len(own.values) > _WORDS or any("," in value or EQUAL in value for value in own.values):
+        return None
+    order = order_of_words(theirs, own.values)
+    return f":{order}" if order else TEMPLATE
+
+
+def _turned(theirs: str, scale: str) -> str:
+    """Return words on the other direction of a scale of which the worst end is only supposed."""
+    worst, dots, best = (scale.removeprefix(":") or "0..1").partition("..")
+    if scale.startswith("/") or is_error_count(theirs) or not dots:
+        return ""
+    return f", or {theirs}:{best}..{worst} if lower is better"
+
+
+_COUNT = re.compile(r"(?:n_|num_)?(?:passed|correct|solved|passing|successes)")
+_TOTALS = ("total", "n_total", "num_total", "count")
+
+
+def total_beside(name: str, names: Collection[str]) -> str:
+    """Return the column with the total of a count, as `tests.total` is beside `tests.passed`; "" if there is none.
+
+    >>> total_beside("tests.passed", ["tests.passed", "tests.total"]), total_beside("passed", ["passed", "prompt_tokens"])
+    ('tests.total', '')
+    """
+    match = re.search(_COUNT, name)
+    totals = [f"{name[: match.start()]}{word}{name[match.end() :]}" for word in _TOTALS] if match else []
+    return next((total for total in totals if total in names and total != name), "")
+
+
+def _shares(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
+    """Return counts that vary beside their total, with the ending of the option that reads their share."""
+    totals = {name: total_beside(name, columns) for name, own in columns.items() if own.varying and own.high > 1}
+    return {
+        name: f"/{total}" for name, total in totals.items() if total and 0 <= columns[name].low <= columns[total].high
+    }
+
+
+def may_judge(name: str) -> bool:
+    """Return whether a column's name says that it judges answers."""
+    words = _words(name)
+    return not _JUDGING.isdisjoint(words) or is_error_count(name)
+
+
+def _words(name: str) -> list[str]:
+    """Return the words of a column's name, without numbers at their ends: `rouge` of `rouge1`."""
+    return [word.rstrip("0123456789") or word for word in words_in(name)]

@@ -1,0 +1,73 @@
+"""The alarm about a log of which no answers are read, with the columns that may have them or judge the rounds without them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Sequence
+
+from suffice.common.tables import counted
+from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text
+from suffice.importers.checks.alarm import Doubt, Read, used_columns
+from suffice.importers.checks.gold_alarms import has_own_score, marks_like_golds
+from suffice.importers.checks.judging import metric_option, scores_of
+from suffice.importers.words.choices import Choices, of_options
+from suffice.importers.words.names import in_log, is_error_count, last_name
+
+_FEW, _OFFERED = 5, 4
+
+
+def empty_answers(read: Read) -> Iterator[Doubt]:
+    """Most questions have no answer at all, and no score of the log's own judges them."""
+    facts = read.facts
+    answer = read.columns.get("answer")
+    is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
+    said = marks_like_golds(facts)
+    is_unjudged = not (facts.answers or said) and has_own_score(facts)  # by its scores alone
+    if is_mostly_empty and not is_unjudged and read.is_table:
+        where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
+        sentence = (
+            f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
+            f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
+        )
+        texts = [*(read.columns.get(f"{name} (metric)", name) for name in said), *_texts(read)]
+        yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
+
+
+def no_answers(read: Read) -> Iterator[Doubt]:
+    """The user says that there are no answers, and no score of the log's own judges the rounds: nothing can be decided."""
+    facts = read.facts
+    if read.is_table and read.said.get("answer") == "" and not facts.answers and not has_own_score(facts):
+        sentence = (
+            "no round has an answer, as --column answer= says, and no score of each round is read, so there is nothing to judge by, and "
+            "`suffice decide` refuses the recording. Name the answers or such a score, or log one of them"
+        )
+        texts = _texts(read)
+        yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
+
+
+def _of_answers(names: Sequence[str]) -> Choices:
+    result: Choices = {}
+    for name in names[:_OFFERED]:
+        result |= of_options(f"{name!r} is what the model said", columns={"answer": name})
+    return result
+
+
+def _texts(read: Read) -> list[str]:
+    """Return the columns of texts that vary between rounds, and may be what the model said."""
+    used = used_columns(read)
+    known = {name: own for name, own in read.facts.own.columns.items() if name not in used and own.varying}
+    names = [in_log(name) for name, own in known.items() if math.isnan(own.low)]
+    return [name for name in names if is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS)]
+
+
+def _of_scores(read: Read, texts: Collection[str]) -> Choices:
+    """Return the options that judge rounds by a score of the log's own, and no text that may be an answer."""
+    result: Choices = {}
+    scores = [pair for pair in scores_of(read.facts.own.columns).items() if pair[0] not in texts]
+    scores = [pair for pair in scores if "answer" in read.columns or not is_error_count(pair[0])]
+    for theirs, scale in scores[:_OFFERED]:
+        option = metric_option(theirs, scale)
+        ours = option.removeprefix("--metric-column ").strip("'").partition("=")[0]
+        meaning = f"{theirs!r} judges the rounds, which have no answers"
+        result[option] = ({"metrics": {ours: f"{theirs}{scale}"}}, meaning)
+    return result

@@ -1,0 +1,126 @@
+"""Columns with an answer without retrieval beside one with it: the model alone is round 0, and the other is round 1."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from suffice.importers.files.records import Record
+from suffice.importers.words.names import ANSWERS, last_name, plain_name
+from suffice.recordings.schema import is_confidence_name
+
+_WHAT = "(?:rag|retrieval|contexts?|docs|documents|evidence|search|passages|tools?|knowledge)"
+_ALONE = rf"closed_?book|(?<!non_)parametric|memory_only|(?:no|non|without|w_?o|before|pre)_?{_WHAT}|(?:llm|model)_(?:only|alone)"
+_WEAK = "direct|zero_?shot|baseline|vanilla|base|plain"
+"""Words that also have other meanings, so that only the user's order of columns makes them the model alone."""
+
+_CLOSED_BOOK = re.compile(rf"(?:^|_)(?:{_ALONE})(?=_|$)")
+_PERHAPS = re.compile(rf"(?:^|_)(?:{_ALONE}|{_WEAK})(?=_|$)")
+_RETRIEVED = re.compile(
+    rf"(?:^|_)(?:rag|open_?book|(?:with|after|post|w)_?{_WHAT}|retriev(?:al|ed)|augmented|grounded)(?=_|$)"
+)
+_STATUS = frozenset({"status", "error", "state", "ok", "failed", "finish_reason", "exception"})
+_NOT_RUN = frozenset({"skipped", "skip", "not_run", "not run", "none", "gated", "unused", "n/a", "no"})
+
+Families = dict[str, dict[int, str]]
+
+
+def is_confidence(name: str) -> bool:
+    """Return whether a column's name is one of a model's confidence in what it says or knows.
+
+    >>> [is_confidence(name) for name in ("verbal_conf", "gate.logprob", "p_known", "configuration")]
+    [True, True, True, False]
+    """
+    return is_confidence_name(_words(name))
+
+
+def is_of_retrieval(name: str) -> bool:
+    """Return whether a column's name is about the round with retrieval.
+
+    >>> is_of_retrieval("rag_confidence"), is_of_retrieval("no_rag_confidence")
+    (True, False)
+    """
+    words = _words(name)
+    return _CLOSED_BOOK.search(words) is None and _RETRIEVED.search(words) is not None
+
+
+def begins_alone(answers: Sequence[str]) -> bool:
+    """Return whether the first of some columns of answers is called like the model's own, and no other one is.
+
+    >>> begins_alone(["direct_answer", "rag_answer"]), begins_alone(["rag_answer", "final_answer"])
+    (True, False)
+    """
+    first, *others = (_PERHAPS.search(_words(name)) is not None for name in answers)
+    return first and not any(others)
+
+
+def pair_of(names: Iterable[str]) -> list[str]:
+    """Return the column of answers without retrieval and that with it; none unless there is exactly one of each.
+
+    >>> pair_of(["id", "rag_answer", "parametric_answer", "tokens_rag"]), pair_of(["answer_no_rag", "answer_rag", "gold"])
+    (['parametric_answer', 'rag_answer'], ['answer_no_rag', 'answer_rag'])
+    >>> pair_of(["baseline_answer", "rag_answer"]), pair_of(["closed_book.em", "rag.em"])
+    ([], [])
+    """
+    places = {
+        name: place for name in names if (place := _place_of(name)) is not None and last_name(place[0]) in ANSWERS
+    }
+    ordered = sorted(places, key=lambda name: places[name][1])
+    return (
+        ordered if [places[name][1] for name in ordered] == [0, 1] and len({p[0] for p in places.values()}) == 1 else []
+    )
+
+
+def closed_book_families(
+    answers: Sequence[str], families: Mapping[str, Mapping[int, str]], names: Iterable[str]
+) -> Families:
+    """Return families of columns by round, counted from 0, with further ones whose names tell the two rounds apart.
+
+    Args:
+        answers: The columns of answers, that of the model alone first.
+        families: The families of their columns, counted from 1.
+        names: All columns.
+    """
+    result = {stem: {r - 1: name for r, name in family.items()} for stem, family in families.items()}
+    used = {name for family in result.values() for name in family.values()}
+    further: Families = {}
+    for name in names:
+        place = _place_of(name)
+        if place is not None and place[0] and name not in used:
+            further.setdefault(place[0], {})[place[1]] = name
+    is_pair = pair_of(answers) == [*answers]
+    for stem, family in further.items() if is_pair else ():
+        if stem not in result and ({*family} == {0, 1} or last_name(stem) in _STATUS):
+            result[stem] = dict(sorted(family.items()))
+    return result
+
+
+def has_run(values: Mapping[str, object]) -> bool:
+    """Return whether a round was run: something of it is there, and not only a word that it was left out."""
+    there = {name: value for name, value in values.items() if value is not None and value != ""}
+    return not all(last_name(name) in _STATUS and str(value).lower() in _NOT_RUN for name, value in there.items())
+
+
+def alone_note(name: str) -> str:
+    """Return the part of a description that says which column is the model alone."""
+    return f"; {name!r} is round 0, without retrieval"
+
+
+def _words(name: str) -> str:
+    return plain_name(name).replace(".", "_")
+
+
+def _place_of(name: str) -> tuple[str, int] | None:
+    """Return the rest of a column's name and 0 without retrieval, 1 with it; None if it says neither."""
+    words = _words(name)
+    for r, pattern in enumerate((_CLOSED_BOOK, _RETRIEVED)):
+        match = pattern.search(words)
+        if match is not None:
+            return (words[: match.start()] + words[match.end() :]).strip("_"), r
+    return None
+
+
+def texts_differ(records: Sequence[Record], pair: Sequence[str]) -> bool:
+    """Return whether both columns of a pair have texts, and not the same ones."""
+    first, second = ([row.values.get(name) for row in records] for name in pair)
+    return first != second and all(any(isinstance(value, str) and value for value in own) for own in (first, second))

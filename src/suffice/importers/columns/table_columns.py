@@ -1,0 +1,249 @@
+"""Look up the columns of a table by usual names, test their values, and hold the meaning that each is given."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from suffice.errors import DataError
+from suffice.importers.columns.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text, whole_number
+from suffice.importers.files.records import Record, column_names, places_of
+from suffice.importers.rounds.trajectories import ColumnReading
+from suffice.importers.words.names import GOLDS, is_argument, last_name, plain_name
+from suffice.policy.normalizers import ANSWER_ID
+
+_PAIRS = 5
+"""The fewest ids of two rows that are numbered if none has more rows."""
+
+
+class TableColumns:
+    """The columns of rows, each extracted once."""
+
+    def __init__(self, rows: Sequence[Record]) -> None:
+        self.rows = rows
+        self.names = column_names(rows)
+        self._columns: dict[str, list[Any]] = {}
+
+    def column(self, name: str) -> list[Any]:
+        """Return the values of a column; None in rows that lack it."""
+        if name not in self._columns:
+            self._columns[name] = [row.values.get(name) for row in self.rows]
+        return self._columns[name]
+
+    def filled(self, name: str) -> bool:
+        """Return whether a column has any value."""
+        return any(value is not None for value in self.column(name))
+
+    def by_name(self, usual: Iterable[str]) -> list[str]:
+        """Return the columns with one of the usual names, the best first; names with dots come last.
+
+        The only field of an object called like a gold answer is one, whatever its own name is.
+        """
+        places = {name: place for place, name in reversed(list(enumerate(usual)))}
+        plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
+        alone = Counter(path for _, (path, _, _) in plain if path in GOLDS and path in places)
+        plain = [(name, (path, _, path if alone[path] == 1 else last)) for name, (path, _, last) in plain]
+        candidates = [
+            (bool(path), places[last], name)
+            for name, (path, _, last) in plain
+            if last in places
+            and not (last in GOLDS and is_argument(name))
+            and (path == last or path.rpartition(".")[2] not in ("record", "provider", *GOLDS))
+        ]
+        return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
+
+    def repeats(self, name: str) -> bool:
+        """Return whether a column has only texts or whole numbers, and some of them repeat."""
+        values = [value for value in self.column(name) if value is not None]
+        return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
+
+    def lists_objects(self, name: str) -> bool:
+        """Return whether a column has lists of objects, such as tags of a run."""
+        return any(
+            isinstance(value, list) and any(isinstance(item, dict) for item in value) for value in self.column(name)
+        )
+
+    def counts(self, name: str) -> bool:
+        """Return whether all values are whole numbers of at least 0, and not all the same."""
+        values = self.column(name)
+        return all(_is_whole(value) for value in values) and len(set(map(str, values))) > 1
+
+    def counts_in(self, name: str, key: str) -> bool:
+        """Return whether a column of whole numbers counts from 0 or 1, without gaps, for each value of the column `key`."""
+        numbers = self.whole_numbers(name)
+        questions = places_of(map(str, self.column(key))).values()
+        return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
+
+    def numbers_rows(self, name: str, ids: Sequence[Any]) -> bool:
+        """Return whether a column numbers the rows of each id in their order, from 0 or 1 on: it says nothing of their content.
+
+        Some id has at least three rows, or several have two, so that answers hardly do the same by chance.
+        """
+        last: dict[Any, int] = {}
+        start = None
+        for own, value in zip(ids, self.column(name), strict=True):
+            number = whole_number(str(value))
+            if number is None or isinstance(value, bool):
+                return False
+            start = number if start is None else start
+            if start > 1 or number != last.get(own, start - 1) + 1:
+                return False
+            last[own] = number
+        pairs = [number for number in last.values() if number != start]
+        return len(pairs) >= _PAIRS or any(number != start + 1 for number in pairs if start is not None)
+
+    def whole_numbers(self, name: str) -> list[int]:
+        """Return the values of a column that counts; see `counts`."""
+        return [int(float(value)) for value in self.column(name)]
+
+    def numbers_items(self, name: str) -> bool:
+        """Return whether a column is the number of an item in the list of its record, and not an id of the question."""
+        records = [row.number for row in self.rows]
+        return last_name(name) in ("index", "idx", "id") and not self.constant_in(name, records)
+
+    def not_whole(self, name: str) -> Any:
+        """Return the first value that is not a whole number of at least 0; None if there is none."""
+        return next((value for value in self.column(name) if not _is_whole(value)), None)
+
+    def not_a_number(self, name: str) -> Any:
+        """Return the first value that is not a number; None if there is none."""
+        for value in self.column(name):
+            try:
+                cell_number(value, name, "")
+            except DataError:
+                return value
+        return None
+
+    def is_text(self, name: str) -> bool:
+        """Return whether a column has single values; a few in brackets then count as answers, not as lists."""
+        values = [value for value in self.column(name) if value is not None]
+        return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
+
+    def other_meaning(self, name: str) -> Any:
+        """Return a value that a column with one of our names cannot have, if most of its values are such; else None."""
+        values = [value for value in self.column(name) if value is not None and value != ""]
+        unusable = [value for value in values if not _is_usable(name, value)]
+        return unusable[0] if 2 * len(unusable) > len(values) else None
+
+    def numbers(self, name: str) -> list[float] | None:
+        """Return the defined numbers of a column; None if it has other values, or none."""
+        try:
+            numbers = [cell_number(value, name, "") for value in self.column(name)]
+        except DataError:
+            return None
+        known = [number for number in numbers if not math.isnan(number)]
+        return known or None
+
+    def judges_rounds(self, name: str, ids: Sequence[Any], but_for: float = 0.0) -> bool:
+        """Return whether a column judges rounds: it has 0 and 1 alone, and differs within more ids than a gold answer, which is one for each id, would."""
+        return {*(self.numbers(name) or ())} == {0.0, 1.0} and not self.constant_in(name, ids, but_for=but_for)
+
+    def changing_in(self, name: str, ids: Sequence[Any]) -> int:
+        """Return the number of ids for which a column has several values, ignoring missing ones."""
+        first: dict[str, Any] = {}
+        pairs = zip(map(str, ids), self.column(name), strict=True)
+        return len({key for key, value in pairs if value is not None and first.setdefault(key, value) != value})
+
+    def constant_in(self, name: str, ids: Sequence[Any], *, but_for: float = 0.0) -> bool:
+        """Return whether a column has only one value for each id, ignoring missing ones.
+
+        `but_for` is the share of ids that may have several values.
+        """
+        return self.changing_in(name, ids) <= but_for * len(set(map(str, ids)))
+
+
+def several_rows(ids: Iterable[Any]) -> set[str]:
+    """Return the questions that have several rows."""
+    return {key for key, n in Counter(map(str, ids)).items() if n > 1}
+
+
+def counts_up(numbers: Sequence[int]) -> bool:
+    """Return whether numbers, in any order, count from 0 or 1 without gaps and copies.
+
+    >>> counts_up([2, 1, 3]), counts_up([0, 2]), counts_up([2, 3])
+    (True, False, False)
+    """
+    return min(numbers) <= 1 and sorted(numbers) == [*range(min(numbers), min(numbers) + len(numbers))]
+
+
+def _is_usable(name: str, value: Any) -> bool:
+    """Return whether a column with one of our names may have a value."""
+    if name == ANSWER_ID:
+        return False  # in a log it is the id of a row, while ours is made from the answers
+    if name in ("answer", "golds", "round"):
+        return True  # what cannot be read is an error that names its row
+    try:
+        if name == "end":
+            return value in END_NAMES
+        if name in OWN_COLUMNS:
+            cell_text(value, name, "")
+        else:
+            cell_number(value, name, "")
+    except (DataError, TypeError):
+        return False
+    return True
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, str):
+        return value.strip().removesuffix(".0").isdigit()
+    return isinstance(value, int | float) and value >= 0 and value % 1 == 0
+
+
+RECORD_NUMBER = "number of the record"
+"""The reading of ids where each record is a question without one."""
+
+WITHIN = "no column has them"
+"""The reading of a count that another count contains."""
+
+
+@dataclass(slots=True)
+class ColumnMap:
+    """The columns to read, each with its meaning, and the columns to compute.
+
+    Attributes:
+        columns: The file's column for each of this library's names.
+        metrics: The file's columns for the user's own metrics, by name.
+        labels: The file's columns for labels, by name.
+        formulas: Columns that are computed from others, by name.
+        readings: The meaning of each column, to show to the user.
+        notes: Columns with usual names that cannot be used, with the reasons.
+        of_runs: Names of the metrics that are said of a whole run, in each of its rows.
+        may_end: The column that may say why loops ended, in words that are not known; "" without one.
+    """
+
+    columns: dict[str, str]
+    metrics: dict[str, str]
+    labels: dict[str, str]
+    formulas: dict[str, Callable[[Record], Any]] = field(default_factory=dict)
+    readings: list[ColumnReading] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    of_runs: set[str] = field(default_factory=set)
+    may_end: str = ""
+
+    def read(
+        self, ours: str, theirs: str, how: str = "usual name", shown: str = "", sources: Iterable[str] = ()
+    ) -> None:
+        """Read the file's column `theirs`, or one that is computed from `sources`, as this library's column `ours`."""
+        self.columns[ours] = theirs
+        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,)))
+
+    def read_metric(self, ours: str, theirs: str, how: str, shown: str = "") -> None:
+        """Read the file's column `theirs` as a metric."""
+        self.metrics[ours] = theirs
+        self.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown or theirs, how=how))
+
+    @property
+    def sources(self) -> set[str]:
+        """The file's columns from which others are computed."""
+        return {name for item in self.readings for name in item.sources}
+
+    def drop(self, ours: str) -> None:
+        """Undo the reading of a column as `ours`."""
+        self.columns.pop(ours, None)
+        self.readings[:] = [item for item in self.readings if item.ours != ours]

@@ -1,0 +1,1 @@
+"""Guesses of what columns mean from their names and values, with the notes and questions that follow from them."""

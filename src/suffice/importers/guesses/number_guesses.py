@@ -1,0 +1,136 @@
+"""Guess which columns have metrics, confidences and other numbers that a loop may have known, and the tokens of prefixes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from suffice.importers.checks.judging import total_beside
+from suffice.importers.columns.closed_book import is_confidence, is_of_retrieval
+from suffice.importers.columns.grid import OWN_COLUMNS, is_cost, whole_number
+from suffice.importers.guesses.cost_guesses import CostGuess
+from suffice.importers.guesses.prefixes import THINKING_TOKENS, prefix_columns
+from suffice.importers.rows.scores import LAST_ROUND, is_of_runs, is_overlap, is_score_name, is_task_outcome, run_note
+from suffice.importers.words.gold_names import may_be_golds
+from suffice.importers.words.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
+from suffice.policy.metrics import METRICS
+from suffice.policy.signals import SIGNALS
+
+
+class NumberGuess(CostGuess):
+    """Guesses of numbers that are no costs, by names and values."""
+
+    def _ids_of_rows(self) -> Sequence[Any]:
+        make = self.result.formulas.get("question_id")
+        if make is not None:
+            return [make(row) for row in self.table.rows]
+        return self.table.column(self.result.columns.get("question_id", ""))
+
+    def numbers(self) -> None:
+        """Find metrics in [0, 1], and numbers that a loop may have known when it decided."""
+        for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):
+            ours = last_name(name)
+            is_outcome = ours in OUTCOME_NAMES
+            ours = SYNONYMS.get(ours, ours)
+            taken = {*self.result.columns, *self.result.metrics, *self.result.labels, *self.said}
+            values = self.table.numbers(name)
+            if values is None or ours in taken or not ours.isidentifier():
+                continue
+            in_unit = all(0 <= value <= 1 for value in values)
+            if is_outcome and not in_unit and total_beside(name, self.table.names):
+                continue  # a count, of which the share is offered
+            if ours in SIGNALS and ours not in OUTCOME_NAMES:
+                signal = SIGNALS[ours]
+                if signal.clip or all(signal.allows(value) for value in values if math.isfinite(value)):
+                    self.read(ours, name)
+            elif ours in METRICS:
+                if in_unit:
+                    self.read(ours, name)
+            elif is_outcome and in_unit:
+                ours = f"{ours}_score" if ours in SIGNALS else ours  # one name cannot be both a signal and a metric
+                self.result.read_metric(ours, name, "usual name, all in [0, 1]", self.shown.get(name, ""))
+            else:
+                low, high = min(values), max(values)
+                what = f"a number from {low:g} to {high:g}" if is_outcome else "a number"
+                self.read(ours, name, f"{what}: a signal of your own")
+
+    def scores(self) -> None:
+        """Read numbers in [0, 1] of each round as metrics: scores against a reference, and, if there is no other metric, one by a word in its name."""
+        for name in [name for name in self._unread(of_rounds=True) if is_overlap(name)]:
+            self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
+        if self._is_judged():
+            return
+        for name in [name for name in self._unread(of_rounds=True) if is_score_name(name)]:
+            if self._score(name, plain_name(name).replace(".", "_")):
+                return
+
+    def _score(self, name: str, ours: str, what: str = "a score") -> bool:
+        """Read a column as a metric, if its numbers are all in [0, 1]; return whether they are."""
+        answers, own = (map(str, self.table.column(one)) for one in (self.result.columns.get("answer", ""), name))
+        if may_be_golds(name) and {*own} <= {*answers}:
+            return False  # what is right, in the words of the answers, as yes and no
+        values = self.table.numbers(name)
+        is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
+        if not is_usable or values is None or not all(0 <= value <= 1 for value in values):
+            return False
+        self.result.read_metric(ours, name, f"{what} by its name, all in [0, 1]", self.shown.get(name, ""))
+        return True
+
+    def confidences(self) -> None:
+        """Read numbers that are a confidence by a word in their names as signals; those of a question only beside round 0."""
+        numbers = self.table.column(self.result.columns.get("round", ""))
+        begins_at_0 = any(whole_number(str(number)) == 0 for number in numbers)
+        for name in [name for name in self._unread() if is_confidence(name) and not is_of_retrieval(name)]:
+            ours, values = plain_name(name).replace(".", "_"), self.table.numbers(name)
+            is_known = begins_at_0 if name in self.outer else "round" in self.result.columns
+            is_usable = ours.isidentifier() and not {ours, name} & {
+                *self.said,
+                *SIGNALS,
+                *METRICS,
+                *OWN_COLUMNS,
+                *self.result.columns,
+            }
+            if is_known and is_usable and values is not None and len({*values}) > 1:
+                self.read(ours, name, "a confidence by its name: a signal of your own")
+
+    def thoughts(self) -> None:
+        """Find the tokens of prefixes of a chain of thought, if nothing else costs anything."""
+        is_free = (
+            self.lacks(THINKING_TOKENS)
+            and "answer" in self.result.columns
+            and not any(map(is_cost, self.result.columns))
+        )
+        number = self.result.columns.get("round", "")
+        unread = self._unread(of_rounds=True) if is_free else []
+        for name in prefix_columns(self.table, self._ids_of_rows(), number, unread)[:1]:
+            self.read(THINKING_TOKENS, name, "tokens of a chain so far: they rise in each question")
+
+    def outcomes_of_tasks(self) -> None:
+        """Read a column that says by a word in its name whether a task succeeded, in each of its rows alike, if nothing else judges."""
+        if self._is_judged() or "golds" in self.result.columns:
+            return
+        ids, answer = self._ids_of_rows(), self.result.columns.get("answer", "")
+        for name in [name for name in self._unread(of_rounds=True) if is_task_outcome(name)]:
+            ours = plain_name(name).replace(".", "_")
+            if is_of_runs(self.table, name, ids, answer) and self._score(name, ours, "an outcome"):
+                return
+
+    def _is_judged(self) -> bool:
+        return bool(self.result.metrics) or not self.result.columns.keys().isdisjoint(METRICS)
+
+    def outcomes_of_runs(self) -> None:
+        """Find metrics, not named by the user, that are said of a whole run in each of its rows."""
+        columns, ids = self.result.columns, self._ids_of_rows()
+        found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}
+        for name, theirs in found.items():
+            may_be = name not in self.said or "answer" not in columns  # without answers, it can be said of nothing else
+            if may_be and is_of_runs(self.table, theirs, ids, columns.get("answer", "")):
+                self.result.of_runs.add(name)
+                ours = name if name in columns else f"{name} (metric)"
+                self.result.readings[:] = [
+                    replace(item, theirs=f"{item.theirs}{LAST_ROUND}") if item.ours == ours else item
+                    for item in self.result.readings
+                ]
+                self.result.notes.append(run_note(name, theirs, has_answers="answer" in columns))

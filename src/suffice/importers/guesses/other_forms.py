@@ -1,0 +1,160 @@
+"""Answers and gold answers whose numbers or dates are written in different ways: what makes them equal is read, or asked about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from suffice.errors import UnsettledError
+from suffice.importers.answers.reply_answers import HARDLY_EVER, OFTEN, SAMPLE
+from suffice.importers.guesses.scaled import without_separators
+from suffice.importers.words.choices import of_options
+from suffice.importers.words.number_forms import DAY_FIRST, DECIMAL_COMMA, MONTH_FIRST, THOUSANDS
+from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+COLUMNS = ("answer", "golds")
+"""The columns of a recording that are looked at."""
+
+_ENOUGH, _GAIN = 8, 0.1
+"""The fewest answers, and by how much more of them another form must make equal to a gold answer."""
+
+_ASKED = ("normalizer", "answer_position")
+"""Options by which the user has said how answers are compared."""
+
+_DECIMALS = re.compile(r"\d,(?:\d{1,2}|\d{4,})(?!\d)|\b0,\d|\d\.\d{3},\d")
+"""A comma that separates no thousands."""
+
+_MADE = re.compile(r"\)$| in '| \.\.\. ")
+"""What descriptions of computed columns have, and names of those that are read in a form."""
+
+Key = Callable[[str], str | None]
+
+_NUMBER, _PERCENT, _DATE, _DAY = (NORMALIZERS[name] for name in ("number", "percent", "date", "date_day_first"))
+_ALIKE = ("number", "percent", "decimal_comma", "mixed", "date", "date_day_first")
+"""Normalizers that read answers and gold answers in the same way, and are chosen elsewhere."""
+
+
+def _with_comma(key_of: Key) -> Key:
+    return lambda text: key_of(with_decimal_point(text))
+
+
+def _without_gaps(key_of: Key) -> Key:
+    return lambda text: key_of(without_separators(text))
+
+
+_COMMAS, _GAPS = _with_comma(_NUMBER), _without_gaps(_NUMBER)
+
+_OTHERS: tuple[tuple[Mapping[str, str], Key, Key], ...] = (
+    ({"answer": DECIMAL_COMMA}, _COMMAS, _NUMBER),
+    ({"answer": DECIMAL_COMMA}, _with_comma(_PERCENT), _PERCENT),
+    ({"golds": DECIMAL_COMMA}, _NUMBER, _COMMAS),
+    ({"golds": DECIMAL_COMMA}, _PERCENT, _with_comma(_PERCENT)),
+    ({"answer": THOUSANDS}, _GAPS, _NUMBER),
+    ({"golds": THOUSANDS}, _NUMBER, _GAPS),
+    ({"answer": DECIMAL_COMMA, "golds": THOUSANDS}, _COMMAS, _GAPS),
+    ({"answer": THOUSANDS, "golds": DECIMAL_COMMA}, _GAPS, _COMMAS),
+    ({"answer": MONTH_FIRST}, _DATE, _DAY),
+    ({"answer": DAY_FIRST}, _DAY, _DATE),
+)
+"""Readings of columns in other forms, by our names, and what compares answers and gold answers then."""
+
+_MEANINGS = {
+    DECIMAL_COMMA: "the comma is the decimal point",
+    THOUSANDS: "blanks, commas and apostrophes separate thousands",
+    MONTH_FIRST: "the month is first in dates",
+    DAY_FIRST: "the day is first in dates",
+}
+
+
+def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], columns: Mapping[str, str]) -> None:
+    """Ask how the numbers or dates of one column are written, if another form than that of the other column makes them equal.
+
+    Args:
+        parts: The recording, at least its columns `COLUMNS`.
+        options: The user's options for the import.
+        columns: The log's column for each name of ours.
+
+    Raises:
+        UnsettledError: It does; the option that says so is confirmed if hardly any answer is right without it.
+    """
+    known = {ours: columns[ours] for ours in COLUMNS if ours in columns and not _MADE.search(columns[ours])}
+    # the rest is computed, joined, or read in a form already
+    others = [other for other in _OTHERS if other[0].keys() <= known.keys()]
+    if not others or len(known) < len(columns.keys() & {*COLUMNS}) or any(name in options for name in _ASKED):
+        return
+    pairs = _pairs(parts)
+    if len(pairs) < _ENOUGH:
+        return
+    texts = [said for said, _ in pairs], [gold for _, right in pairs for gold in right]
+    has_comma = [any(map(_DECIMALS.search, own)) for own in texts]
+    sure = {ours for ours, has in zip(COLUMNS, has_comma, strict=True) if has}
+    others = [
+        other for other in others if all(form != DECIMAL_COMMA or ours in sure for ours, form in other[0].items())
+    ]
+    if not others:
+        return
+    # answers alone with a comma do not make a comma of gold answers the decimal point
+    alike = [name for name in _ALIKE if name != "decimal_comma" or has_comma != [True, False]]
+    counted = _Agreement(pairs)
+    usual = {name: counted(NORMALIZERS[name], NORMALIZERS[name]) for name in alike}
+    best = max(others, key=lambda other: counted(*other[1:]))
+    before, agreed = max(usual.values()), counted(*best[1:])
+    if agreed - before < _GAIN * len(pairs):
+        return
+    forms, of_answers, of_golds = best
+    of_dates = not {MONTH_FIRST, DAY_FIRST}.isdisjoint(forms.values())
+    name = max((own for own in alike if own.startswith("date") == of_dates), key=lambda own: usual[own])
+    said, right = next(
+        pair
+        for pair in pairs
+        if _Agreement([pair])(of_answers, of_golds) > _Agreement([pair])(NORMALIZERS[name], NORMALIZERS[name])
+    )
+    meaning = " and ".join(f"in {known[ours]!r} {_MEANINGS[form]}" for ours, form in forms.items())
+    question = (
+        f"answers and gold answers write numbers or dates in different ways, such as {said!r:.40} and {right[0]!r:.40}: {agreed:,} of "
+        f"{len(pairs):,} answers equal a gold answer if {meaning}, else {before:,}"
+    )
+    choices = of_options(meaning, columns={ours: f"{known[ours]}:{form}" for ours, form in forms.items()})
+    if before <= HARDLY_EVER * len(pairs) and agreed >= OFTEN * len(pairs):
+        raise UnsettledError(question, "options", choices, next(iter(choices)))
+    choices |= {f"--set normalizer={name}": ({"normalizer": name}, "both are written in the same way")}
+    raise UnsettledError(question, "options", choices)
+
+
+class _Agreement:
+    """Counts the answers that equal a gold answer by two keys; each key of a text is computed once.
+
+    Args:
+        pairs: Answers with their gold answers.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[str, list[str]]]) -> None:
+        self._pairs = pairs
+        self._keys: dict[tuple[Key, str], str | None] = {}
+
+    def __call__(self, of_answers: Key, of_golds: Key) -> int:
+        return sum(
+            own is not None and any(own == self._key(of_golds, gold) for gold in right)
+            for own, right in ((self._key(of_answers, said), right) for said, right in self._pairs)
+        )
+
+    def _key(self, key_of: Key, text: str) -> str | None:
+        found = (key_of, text)
+        if found not in self._keys:
+            self._keys[found] = key_of(text)
+        return self._keys[found]
+
+
+def _pairs(parts: Iterable[pa.Table]) -> list[tuple[str, list[str]]]:
+    """Return answers of the first questions with their gold answers."""
+    pairs: list[tuple[str, list[str]]] = []
+    for part in parts:
+        answers, golds = (part.column(name).to_pylist() for name in COLUMNS)
+        pairs += [(said, right) for said, right in zip(answers, golds, strict=True) if said and right]
+        if len(pairs) >= SAMPLE:
+            break
+    return pairs[:SAMPLE]

@@ -1,0 +1,282 @@
+"""Read numbers as the user says: scores scaled to [0, 1] from a range or from words, and numbers with separators."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from suffice.common.files import quoted
+from suffice.common.tables import cut_list
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.columns.cost_names import SECONDS
+from suffice.importers.columns.grid import cell_number, is_cost, number_or_nan
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.files.ids import ALIKE, ANY_CASE, plain_id
+from suffice.importers.files.records import Record, column_names
+from suffice.importers.guesses.cost_guesses import COST_NAMES
+from suffice.importers.shapes.shape import Shape, with_derived
+from suffice.importers.words.choices import column_options
+from suffice.importers.words.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
+from suffice.importers.words.number_forms import (
+    DAY_FIRST,
+    DECIMAL_COMMA,
+    EACH,
+    FORMS,
+    MONTH_FIRST,
+    THOUSANDS,
+    UNITS,
+    money_unit,
+    points_separate,
+    written_number,
+)
+from suffice.importers.words.word_scales import EQUAL, PLACEHOLDERS, TEMPLATE, order_of_words
+from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
+
+_RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
+_NUMBER = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*%?")
+_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u2009\u202f'\u2019]\d{3})+(?!\w)")
+_SHOWN = 6
+"""The most words of a column that a message shows."""
+
+
+def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dict[str, str]]:
+    """Return rows with a further column for each metric that is given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
+
+    Words with ``|`` between them are worth the same.  Words that are not listed count as unknown, and so does a share of a total of 0.  A column of a usual scale's words needs no list of them.  The metrics are returned with the names of these columns.
+
+    Raises:
+        DataError: A number is outside the range, or the order of a column's words is not known.
+        UnsettledError: A column has two words, of which it is not known which is better.
+    """
+    result, names = dict(metrics), {*column_names(shape.rows)}
+    for ours, theirs in metrics.items():
+        name, _, how = theirs.rpartition(":")
+        part, slash, total = theirs.partition("/")
+        if theirs in names:
+            how = _order_of_column(shape, ours, theirs)
+            if how:
+                result[ours] = own = f"{theirs} ({how})"
+                shape = with_derived(shape, theirs, own, _scale(theirs, how, all_words=True))
+            continue
+        if name in names:
+            result[ours] = own = f"{name} ({how})"
+            _refuse_template(shape, name, how)
+            shape = with_derived(shape, name, own, _scale(name, how))
+        elif slash and {part, total} <= names:
+            shape = with_derived(shape, part, theirs, partial(_share, name=part, total=total))
+    return shape, result
+
+
+def _order_of_column(shape: Shape, ours: str, name: str) -> str:
+    """Return the words of a column from the worst to the best, where some are no numbers; "" if it has numbers or is no scale.
+
+    Raises:
+        DataError: It has a few words, whose order is not known.
+        UnsettledError: It has two of them.
+    """
+    values = {str(value).strip(): value for row in shape.rows if (value := row.values.get(name)) is not None}
+    said = sorted(word for word, value in values.items() if not _is_unknown(value, name))
+    is_scale = 1 < len(said) <= _SHOWN and not any(mark in word for word in said for mark in (",", EQUAL))
+    if not is_scale or not any(math.isnan(number_or_nan(values[word], name)) for word in said):
+        return ""
+    if order := order_of_words(name, said):
+        return order
+    question = (
+        f"{name!r} has the words {cut_list([f'{word:.24}' for word in said])}, and a metric has numbers in [0, 1]"
+    )
+    option = f"--metric-column {quoted(f'{ours}={name}{TEMPLATE}')}"
+    if len(said) == len(("worst", "best")):
+        ways = {f"{ours}={name}:{worst},{best}": (worst, best) for worst, best in (said, said[::-1])}
+        choices = {
+            f"--metric-column {quoted(way)}": (
+                {"metrics": {ours: way.partition("=")[2]}},
+                f"{best!r:.24} is better than {worst!r:.24}",
+            )
+            for way, (worst, best) in ways.items()
+        }
+        raise UnsettledError(f"{question}: which of them is better?", "options", choices)
+    raise DataError(f"{question}: list them from the worst to the best, with {EQUAL} between equals: {option}")
+
+
+def _is_unknown(value: Any, name: str) -> bool:
+    """Return whether a cell is empty."""
+    try:
+        return math.isnan(cell_number(value, name, ""))
+    except DataError:
+        return False
+
+
+def _refuse_template(shape: Shape, name: str, how: str) -> None:
+    """Raise if a scale still has a word of the template that a note prints, and not the column's own words."""
+    said = {word.strip() for word in how.split(",")} & PLACEHOLDERS
+    if said and said.isdisjoint(own := {str(row.values.get(name)).strip() for row in shape.rows}):
+        raise DataError(
+            f"{name!r} has no {cut_list(sorted(said, reverse=True))}, which stand for its own words: "
+            f"write all of them, from the worst to the best ({name}:bad,good); it has {cut_list([f'{word:.24}' for word in sorted(own)][:_SHOWN])}"
+        )
+
+
+def _scale(name: str, how: str, *, all_words: bool = False) -> Callable[[Record], float | None]:
+    """Return a function that reads a column's value of a row on a scale, from 0 to 1.
+
+    With `all_words`, it raises a `DataError` for words that the scale has not.
+    """
+    match = _RANGE.fullmatch(how)
+    words = [word.strip() for word in how.split(",")]
+    if (match is None and len({*words}) < len(("worst", "best"))) or (match is not None and match[1] == match[2]):
+        raise DataError(
+            f"{how!r} is no scale of {name!r}: give a range from the worst to the best (1..5, or 6..1 if 1 is best), or words (bad,good)"
+        )
+    if match is not None:
+        return lambda row: _place(row.values.get(name), match, f"{row.where}: {name}")
+    steps = [step.split(EQUAL) for step in words]
+    places = {word.strip(): place / (len(steps) - 1) for place, step in enumerate(steps) for word in step}
+
+    def place(row: Record) -> float | None:
+        word = str(value := row.values.get(name)).strip()
+        if all_words and word not in places and value is not None and not _is_unknown(value, name):
+            raise DataError(
+                f"{row.where}: {name} is {word!r:.40}, and earlier rows have {cut_list(sorted(places))} alone: list all words "
+                f"from the worst to the best, --metric-column NAME={name}{TEMPLATE}"
+            )
+        return places.get(word)
+
+    return place
+
+
+def _share(row: Record, name: str, total: str) -> float | None:
+    part, whole = (cell_number(row.values.get(column), column, row.where) for column in (name, total))
+    if part < 0 or part > whole:
+        raise DataError(f"{row.where}: {name} is {part:g}, and {total} is {whole:g}: expected a part of a total")
+    return part / whole if whole > 0 and not math.isnan(part) else None
+
+
+def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
+    """Return the place of a number in a range, from 0 to 1; None for an empty cell."""
+    if value is None or str(value).strip() == "":
+        return None
+    worst, best = float(scale[1]), float(scale[2])
+    match = _NUMBER.fullmatch(str(value).strip())
+    place = (float(match[1].replace(",", ".")) - worst) / (best - worst) if match else -1.0
+    if not 0 <= place <= 1:
+        raise DataError(f"{where} is {value!r:.40}, and the scale is {scale[0]}: give a range that has all numbers")
+    return place
+
+
+def with_forms(shape: Shape, columns: dict[str, str]) -> Shape:
+    """Return rows with a further column for each option ``COLUMN:FORM``, which is then named in `columns`."""
+    names = {*column_names(shape.rows)}
+    for ours, theirs in columns.items():
+        name, _, form = theirs.rpartition(":")
+        own = theirs if theirs in names else name
+        unit = money_unit(own) if ours == "spend" and own in names else ""
+        if unit and (own == theirs or form != unit):
+            option = column_options({ours: f"{own}:{unit}"})
+            raise DataError(
+                f"{own!r} says {unit} by its name, and {ours!r} is in dollars: {option} divides it by {UNITS[unit]:,}"
+            )
+        read = _OF_IDS.get(form) if ours == "question_id" else _OF_CELLS.get(form)
+        if theirs in names or name not in names or read is None:
+            continue
+        columns[ours] = form_name(name, form)
+        shape = with_derived(shape, name, columns[ours], partial(_in_form, name=name, read=read))
+    return shape
+
+
+def _in_form(row: Record, name: str, read: Callable[[Any], Any]) -> Any:
+    return read(row.values.get(name))
+
+
+def with_whole_thousands(shape: Shape, columns: Mapping[str, str]) -> tuple[Shape, list[str]]:
+    """Return rows in which 1.234 in a column of costs is 1234 where a point separates thousands, and notes that say so.
+
+    Args:
+        shape: The rows.
+        columns: The columns that the user names.
+    """
+    table, notes = TableColumns(shape.rows), []
+    said = {theirs: ours for ours, theirs in columns.items() if is_cost(ours) or ours == "spend"}
+    names = [name for name in table.names if name in said or is_cost(name) or _costs(name)]
+    for name in [name for name in names if not name.endswith(tuple(f" ({form})" for form in FORMS))]:
+        ours = said.get(name, "")
+        of_parts = last_name(name) in SECONDS or _is_money(name) or ours == "spend" or ours.endswith(".seconds")
+        values, whole = table.column(name), not of_parts
+        if example := points_separate(values, whole=whole):
+            shape = with_derived(shape, name, name, partial(_in_form, name=name, read=_with_point))
+            notes.append(f"{example} in {name!r} is read as {example.replace('.', '')}: its point separates thousands")
+        elif whole and (part := _fraction(values)) is not None:
+            notes.append(
+                f"{name!r} has {part:g}, and a count has no fraction: if points separate thousands, write whole numbers into the log"
+            )
+    return shape, notes
+
+
+def _costs(name: str) -> bool:
+    return last_name(name) in (*COST_NAMES, *TOTAL_TOKENS) or _is_money(name) or counts_tokens(name, ())
+
+
+def _is_money(name: str) -> bool:
+    return last_name(name) in MONEY
+
+
+def _fraction(values: Sequence[Any]) -> float | None:
+    """Return the first number that has a fraction; None without one."""
+    numbers = [value for value in values if isinstance(value, float) and math.isfinite(value)]
+    return next((value for value in numbers if not value.is_integer()), None)
+
+
+def form_name(name: str, form: str) -> str:
+    """Return the name of a column that is read in a form.
+
+    >>> form_name("cost_usd", EACH)
+    'cost_usd (each)'
+    """
+    return f"{name} ({form})"
+
+
+def without_separators(text: str) -> str:
+    """Return a text without the commas, blanks and apostrophes that separate the thousands of its numbers.
+
+    >>> without_separators("CHF 1'234.50"), without_separators("1,234 or 12 345")
+    ('CHF 1234.50', '1234 or 12345')
+    """
+    return _THOUSANDS.sub(lambda found: re.sub(r"\D", "", found[0]), text).replace(",", "")
+
+
+def _without_commas(value: Any) -> Any:
+    return without_separators(value) if isinstance(value, str) else value
+
+
+def _with_point(value: Any) -> Any:
+    return with_decimal_point(value).replace(",", "") if isinstance(value, str) else value
+
+
+def _in_dollars(value: Any, per: int) -> Any:
+    number = written_number(value) if isinstance(value, str) else value
+    return value if number is None or isinstance(number, bool | list | dict) else number / per
+
+
+def _as_id(form: str) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else plain_id(value, form)
+
+
+_OF_IDS = {form: _as_id(form) for form in (ALIKE, ANY_CASE)}
+
+
+def _as_date(normalizer: str) -> Callable[[Any], Any]:
+    key_of = NORMALIZERS[normalizer]
+    return lambda value: (key_of(value) or value) if isinstance(value, str) else value
+
+
+_OF_CELLS: dict[str, Callable[[Any], Any]] = {
+    THOUSANDS: _without_commas,
+    DECIMAL_COMMA: _with_point,
+    EACH: lambda value: value,
+    **{unit: partial(_in_dollars, per=per) for unit, per in UNITS.items()},
+    DAY_FIRST: _as_date("date_day_first"),
+    MONTH_FIRST: _as_date("date"),
+}
+"""What reads a cell in a form, of ids and of other columns."""

@@ -1,0 +1,436 @@
+"""Notes on columns whose usual names do not match their values, and questions about columns whose names say nothing."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from suffice.errors import UnsettledError
+from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
+from suffice.importers.checks.judging import ONCE, flag_notes, metric_name, metric_option
+from suffice.importers.columns.table_columns import TableColumns, counts_up
+from suffice.importers.files.records import Record
+from suffice.importers.questions.compound_ids import compound_choices
+from suffice.importers.questions.counted_ids import are_groups, sure_id
+from suffice.importers.rows.incomplete_rows import of_kinds
+from suffice.importers.rows.parallel_files import of_files
+from suffice.importers.shapes.dialogues import are_prompts, is_dialogue_list
+from suffice.importers.shapes.shape import Shape
+from suffice.importers.shapes.wide_tables import numbered_families
+from suffice.importers.words.choices import Choices, column_options, in_options, of_columns, of_each, of_options
+from suffice.importers.words.names import (
+    ANSWERS,
+    MONEY,
+    MOST_SPEAKERS,
+    NO_ANSWERS,
+    OUTCOME_NAMES,
+    OWN_SIGNALS,
+    SPEAKERS,
+    SYNONYMS,
+    TOTAL_TOKENS,
+    counts_tokens,
+    is_id_name,
+    is_in_order,
+    is_round_name,
+    last_name,
+    numbered,
+    plain_name,
+    without_steps,
+    words_in,
+)
+from suffice.importers.words.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, money_unit
+from suffice.importers.words.word_scales import TEMPLATE, order_of_words
+from suffice.policy.metrics import normalize_answer
+from suffice.recordings.runs import LOOP_NAMES
+
+UNCOUNTED = ": what is saved is counted in calls alone"
+"""The end of the note on a table without numbers of tokens."""
+
+_OUTPUT = "cost.generator.output_tokens"
+_SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
+_MONEY = re.compile(
+    r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|usd|eur)$"
+    r"|(?:milli|micro|nano|[\u00b5\u03bc])_?(?:dollars?|cents?|usd)|^(?:costs?|price|spend)_\w*(?:(?:mill|milli|micro|nano)s|cts?|dollars)$"
+)
+_OF_TOKENS = re.compile(r"(?:^|_)per(?:$|_)")
+"""A price of many tokens, which is not what a row costs."""
+
+_FIRST_DRAFT = re.compile(
+    r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
+)
+_TOKEN_COLUMNS = {"input": "cost.generator.uncached_tokens", "output": "cost.generator.output_tokens"}
+_TOKEN_WORDS = {
+    "input": {"in", "input", "prompt", "eingabe", "entrada", "entrée", "ingresso", "输入"},
+    "output": {"out", "output", "completion", "ausgabe", "salida", "sortie", "saída", "uscita", "输出"},
+}
+_ALIKE = 0.1
+_DECIMAL = re.compile(r"-?\d*[.,]\d+")
+_QUESTIONS, _OFFERED = 10, 3
+"""The fewest questions of a log, and the most columns of ids, or lists of rounds, that are offered."""
+
+_LONGEST_OPTION = 80
+"""The most letters of an option that a message makes up."""
+
+_OF_LOOPS = LOOP_NAMES | {"prompt_idx"}
+_TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
+
+
+def unread_notes(
+    table: TableColumns,
+    columns: Mapping[str, str],
+    shape: Shape,
+    used: Collection[str],
+    costs: Collection[str],
+    *,
+    is_judged: bool,
+) -> list[str]:
+    """Return a note for each column whose values do not fit its usual name, or which may be a score if nothing `is_judged`."""
+    speakers = [] if shape.how else [*_speakers(table, columns)]
+    unused = [name for name in table.names if name not in used and table.filled(name)]
+    drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
+    return [
+        *speakers,
+        *(
+            f"{name!r} is not read as a round: if it was the first draft, put it in front of the others"
+            for name in drafts
+        ),
+        *_uncounted_rounds(table, columns, unused),
+        *_costs(table, columns, shape.columns, [name for name in unused if name not in shape.outer], costs),
+        *_outcomes(table, columns, shape, unused),
+        *([] if is_judged else flag_notes(table, columns, [name for name in unused if name not in shape.outer])),
+    ]
+
+
+def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
+    return [name for name in names if last_name(name) in usual]
+
+
+def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
+    """Note or raise that a question's rows come from several sources, of which perhaps only one gives answers."""
+    ids = table.column(columns.get("question_id", ""))
+    for name in _called([name for name in table.names if name != columns.get("answer")], _SPEAKERS)[:1]:
+        values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]
+        if not 1 < len(values) <= MOST_SPEAKERS or table.constant_in(name, ids):
+            continue
+        shown = ", ".join(values[:4])
+        others = [value for value in values if value.lower() not in {"user", "human", "system", "tool"}]
+        if len(others) < len(values):
+            raise UnsettledError(
+                f"the rows are messages of several speakers ({name!r}: {shown}), and only a model's are answers: whose texts are the rounds?",
+                "options",
+                of_each(name, others[:_OFFERED], "those of {!r}"),
+            )
+        yield (
+            f"each row is read as a round, although they differ in {name!r} ({shown}): import those alone that answer (--where "
+            f"{name}=VALUE)"
+        )
+
+
+def _uncounted_rounds(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
+    if "round" not in columns:
+        names = [name for name in unused if is_round_name(name.rpartition(".")[2]) and not table.counts(name)]
+        for name in names[:1]:
+            fault = table.not_whole(name)
+            why = "it is the same everywhere" if fault is None else f"it has {fault!r:.40}"
+            yield f"{name!r} does not count rounds: {why}"
+
+
+def _costs(
+    table: TableColumns,
+    columns: Mapping[str, str],
+    shown: Mapping[str, str],
+    unused: Collection[str],
+    costs: Collection[str],
+) -> Iterator[str]:
+    for name in _called(unused, costs):
+        fault = table.not_a_number(name)
+        if fault is not None:
+            yield f"{name!r} is not read as a cost: it has {fault!r:.40}, which is not a number{_forms(name, fault)}"
+    if not any(ours.startswith("cost.") and ours.endswith("_tokens") for ours in columns):
+        for name in _called(unused, TOTAL_TOKENS)[:1]:
+            yield (
+                f"{shown.get(name, name)!r} does not say which are input and which output, so none is counted; --column {_OUTPUT}={name} counts "
+                "all as output, or what each round adds if they never fall (money: an upper bound)"
+            )
+    kinds = {ours.rpartition(".")[2] for ours in columns if ours.startswith("cost.")}
+    absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
+    if absent and not _called(unused, TOTAL_TOKENS):
+        yield _no_tokens_note(table, shown, unused, absent)
+    for name in [name for name in unused if _is_money(name)][:1]:
+        yield _money_note(table, name)
+
+
+def _is_money(name: str) -> bool:
+    plain = last_name(name)
+    return plain in MONEY or (_MONEY.search(plain) is not None and not _OF_TOKENS.search(plain))
+
+
+def _no_tokens_note(
+    table: TableColumns, shown: Mapping[str, str], unused: Collection[str], absent: Sequence[str]
+) -> str:
+    """Return the note that no input or output tokens are read, which names the columns of tokens that may be them."""
+    kinds = frozenset().union(*_TOKEN_WORDS.values())
+    names = [name for name in unused if counts_tokens(name, kinds) and table.numbers(name)]
+    what = " or ".join(absent)
+    if not names:
+        return f"no column has {what} tokens{UNCOUNTED}"
+    listed = " and ".join(repr(shown.get(name, name)) for name in names[:_OFFERED])
+    of_kind = {
+        kind: [name for name in names if not words.isdisjoint(words_in(name))] for kind, words in _TOKEN_WORDS.items()
+    }
+    named = {kind: own[0] for kind, own in of_kind.items() if kind in absent and len(own) == 1}
+    options = [column_options({_TOKEN_COLUMNS[kind]: name}) for kind, name in named.items()]
+    ways = f"{' '.join(options)} reads {' and '.join(named)} tokens"
+    if not options:
+        options = [f"{column_options({_TOKEN_COLUMNS[kind]: names[0]})} for {kind} tokens" for kind in absent]
+        options.append(f"{column_options({'thinking_tokens': names[0]})} for those of a chain of thought so far")
+        ways = ", ".join(options)
+    return f"{listed} {'are' if names[1:] else 'is'} not read: {ways}; until then{UNCOUNTED.removeprefix(':')}"
+
+
+def _forms(name: str, value: object) -> str:
+    """Return the options that say what a comma in a column of seconds is; "" where a value has none."""
+    if not is_undecided(value):
+        return ""
+    options = [column_options({"cost.generator.seconds": f"{name}:{form}"}) for form in (THOUSANDS, DECIMAL_COMMA)]
+    return f": {options[0]} if its comma separates thousands, {options[1]} if decimals"
+
+
+def _money_note(table: TableColumns, name: str) -> str:
+    """Return the note on a column of money, with the option that counts it."""
+    fault = table.not_a_number(name)
+    prices = "else prices of tokens say what is paid (suffice decide --prices)"
+    if fault is not None and (money_unit(name) or not is_undecided(fault)):
+        return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
+    signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
+    unit = money_unit(name) or "dollars"
+    amounts = f"amounts ({', '.join(signs)} count as {unit})" if signs else unit
+    forms = [unit] if money_unit(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
+    options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
+    how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
+    return f"{name!r} is not counted: if each row has its own {amounts}, {how}; {prices}"
+
+
+def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unused: Collection[str]) -> Iterator[str]:
+    for name in _called(unused, (*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS)):
+        is_outcome = bool(_called([name], OUTCOME_NAMES))
+        fault = table.not_a_number(name)
+        if is_outcome and name in shape.outer:
+            yield f"{name!r} {ONCE}, so it cannot judge an earlier stop: log what each round would return, and whether it is right"
+        elif fault is not None:
+            order = order_of_words(name, {str(value) for value in table.column(name) if value not in (None, "")})
+            scale = f"{metric_option(name, f':{order}' if order else TEMPLATE)} orders its words"
+            expected = (
+                f"a metric has numbers in [0, 1], or true and false ({scale})" if is_outcome else "expected a number"
+            )
+            yield f"{name!r} is not read, because it has {fault!r:.40}: {expected}"
+    for ours in [ours for ours in columns if ours in OUTCOME_NAMES and ours not in ("em", "f1")]:
+        values = table.numbers(columns[ours]) or [0.0]
+        if not all(0 <= value <= 1 for value in values):
+            span = f"[{min(values):g}, {max(values):g}]"
+            yield f"{columns[ours]!r} is not a metric, because it lies in {span}: --metric-column {metric_name(ours)}={columns[ours]}:WORST..BEST scales it to [0, 1]"
+
+
+def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
+    """Raise if one field may list the rounds of each question, or some columns may have the answers of a round each.
+
+    A field may do so if its lists have objects with texts that the model may have said, and these texts vary.  A column may
+    have answers if at least a tenth of them equal a gold answer, or else the answer in another such column.
+    """
+    table = TableColumns(rows)
+    free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
+    free = [] if "round" in columns else free
+    choices = _lists_of_rounds(table, free)
+    said = [name for name in free if last_name((numbered(name) or (name,))[0]) not in (*ACTIONS, *THOUGHTS)]
+    said = [name for name in said if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
+    alike = _of_one_kind(table, _alike_columns(table, said, columns.get("golds", "")))
+    ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
+    # a column that is the same in all rows of a question is a gold answer
+    divide = [*ids, *(name for name in table.names if is_id_name(name) and _divides(table, name))]
+    answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in divide)]
+    answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
+    joined = ",".join(answers)
+    used, counter = columns.values(), columns.get("round", "")
+    compounds = {} if "question_id" in columns else compound_choices(table, used, counter=counter)
+    if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
+        meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
+        choices |= of_columns({"rounds": joined}, meaning)
+    options = of_files(rows) | in_options(choices) | compounds
+    own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
+    sure = own and column_options({"question_id": own})
+    if len(options) == 1 and not ids and all(numbered(name) and is_in_order(name) for name in answers or [""]):
+        sure = next(iter(options))
+    options |= in_options(_as_ids(ids))
+    if not options and "answer" in columns:
+        options = of_kinds(rows, lambda own: bool(_may_be_ids(TableColumns(own), columns)))
+    if options:
+        raise UnsettledError(
+            "no column is called like the id of a question"
+            if "round" in columns
+            else "no list, and no column, is called like the rounds of a question: if the log has only last answers, there is nothing to stop",
+            "options",
+            options,
+            sure,
+        )
+
+
+def _divides(table: TableColumns, name: str) -> bool:
+    """Return whether a column has several values, each in several rows."""
+    counts = Counter(map(str, table.column(name)))
+    return len(counts) > 1 < min(counts.values())
+
+
+def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
+    """Return whether a column has ids of runs within which the text of the question differs, while each text has several rows."""
+    texts = table.column(questions[0]) if questions and last_name(name) == "run_id" else []
+    return 0 < 2 * len({*map(str, texts)}) <= len(texts) and not table.constant_in(questions[0], table.column(name))
+
+
+def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
+    """Raise if each row has an id of its own, while another column may name the questions, or list their rounds."""
+    table = TableColumns(rows)
+    choices = _lists_of_rounds(table, [name for name in table.names if name not in columns.values()])
+    names = _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})
+    if (
+        text := columns.get("question", "")
+    ) in names:  # tests that are repeated have the same text, under other numbers
+        names = [text, *(name for name in names if name != text and table.constant_in(name, table.column(text)))]
+    choices |= _as_ids(names)
+    options = of_files(rows) | in_options(choices)
+    loops = [name for name in table.names if last_name(name) in _OF_LOOPS or name.endswith("provider.id")]
+    if names and not any(len({*map(str, table.column(name))}) > 1 for name in loops):
+        meaning = f"{names[0]!r} names the question of each row, and its rows are independent samples"
+        options |= of_options(meaning, columns={"question_id": names[0]}, samples=True)
+    if options:
+        raise UnsettledError(
+            f"each row has a {columns['question_id']!r:.60} of its own, so it does not name a question with several rounds: what does?",
+            "options",
+            options,
+            next(iter(options)) if _are_alike(table, names) and len(options) == len(names[:_OFFERED]) else "",
+        )
+
+
+def _are_alike(table: TableColumns, names: Sequence[str]) -> bool:
+    """Return whether several columns divide the rows alike, so that it does not matter which of them names questions."""
+    return len(names) > 1 and all(table.constant_in(names[0], table.column(name)) for name in names[1:])
+
+
+def refuse_one_id(rows: Sequence[Record], columns: Mapping[str, str], computed: Collection[str]) -> None:
+    """Raise if all rows have the same id, while another column may name many questions."""
+    table, key = TableColumns(rows), columns["question_id"]
+    if len({*map(str, table.column(key))}) > 1 or len(rows) < 2 * _QUESTIONS:
+        return
+    names = _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours not in ("question", "round")})
+    if names:
+        one = _as_ids([key], "all rows are about one question") if key not in computed else {}
+        raise UnsettledError(
+            f"{key!r} is {table.column(key)[0]!r:.40} in all {len(rows):,} rows, so it does not tell questions apart: what does?",
+            "columns",
+            _as_ids(names) | one,
+        )
+
+
+def _as_ids(names: Sequence[str], meaning: str = "") -> Choices:
+    """Return the options that read columns as the ids of questions."""
+    result: Choices = {}
+    for name in names[:_OFFERED]:
+        result |= of_columns({"question_id": name}, meaning or f"{name!r} names the question of each row")
+    return result
+
+
+def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> Choices:
+    """Return the options that read fields which may list rounds: dialogues, and lists of what the model said."""
+    lists = [
+        name
+        for name in names
+        if _is_dialogue(table.column(name))
+        or ((is_model_text(name) or last_name(name) == "trace") and _may_list_rounds(table.column(name)))
+    ]
+    result: Choices = {}
+    for name in lists[:_OFFERED]:
+        result |= of_columns({"rounds": name}, f"each item of {name!r} is a round")
+    return result
+
+
+def _is_dialogue(values: Sequence[Any]) -> bool:
+    conversations = [
+        value for value in values if isinstance(value, list) and all(isinstance(own, dict) for own in value)
+    ]
+    return len(conversations) == len(values) and is_dialogue_list(conversations) and not are_prompts(conversations)
+
+
+def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
+    """Return the columns that may name the questions of rows: each value has some rows, with the same gold answer."""
+    names = []
+    for name in without_steps(table.names):
+        values = [*map(str, table.column(name))]
+        pairs = {*zip(values, map(str, table.column(columns.get("round", ""))), strict=True)}
+        is_id = len(pairs) == len(values) if "round" in columns else are_groups(table, name, values)
+        is_usable = name not in columns.values() and table.repeats(name) and is_id
+        golds = columns.get("golds", "")
+        is_usable = is_usable and table.column(name) != table.column(golds) and not any(map(_DECIMAL.fullmatch, values))
+        is_usable = is_usable and not other_questions(table, values, name)
+        if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
+            names.append(name)
+    names.sort(key=lambda name: not is_id_name(name))
+    return [name for name in names if table.constant_in(name, table.column(names[0]))]
+
+
+def _may_list_rounds(values: Sequence[Any]) -> bool:
+    items = [item for value in values if isinstance(value, list) for item in value]
+    if len(items) > len(values) and all(isinstance(item, str) for item in items):
+        return 2 * len({*items}) > len(values)
+    if len(items) <= len(values) or not all(isinstance(item, dict) for item in items):
+        return False
+    fields = {name for item in items for name in item}
+    if any(last_name(name) in ANSWERS for name in fields):
+        return True
+    if any(is_round_name(last_name(name)) and _counts_items(values, name) for name in fields):
+        return True
+    names = {name for item in items for name, text in item.items() if isinstance(text, str) and is_model_text(name)}
+    return any(2 * len({str(item.get(name)) for item in items}) > len(values) for name in names - {"text", "content"})
+
+
+def _counts_items(values: Sequence[Any], name: str) -> bool:
+    """Return whether a field counts the items of each list."""
+    lists = [[item.get(name) for item in value] for value in values if isinstance(value, list) and value]
+    return all(all(type(own) is int for own in numbers) and counts_up(numbers) for numbers in lists)
+
+
+def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> list[str]:
+    """Return the columns whose texts equal a gold answer, or a text of another one, in at least a tenth of the rows."""
+    texts = {name: [*map(_answer_key, table.column(name))] for name in names if table.is_text(name)}
+    texts = {name: own for name, own in texts.items() if len({*own}) > 1 and [*texts.values()].count(own) == 1}
+    right = [{*map(_answer_key, value if isinstance(value, list) else [value])} - {""} for value in table.column(golds)]
+
+    def agrees(name: str) -> bool:
+        others = (
+            right
+            if any(right)
+            else [{own[i] for other, own in texts.items() if other != name} for i in range(len(table.rows))]
+        )
+        pairs = zip(texts[name], others, strict=True)
+        return sum(bool(text) and text in other for text, other in pairs) >= _ALIKE * len(table.rows)
+
+    return [name for name in texts if agrees(name)]
+
+
+def _of_one_kind(table: TableColumns, names: Sequence[str]) -> list[str]:
+    """Return the columns without those that count rows, and without numbers beside texts, such as marks."""
+    names = [name for name in names if not _counts_rows(table.column(name))]
+    texts = [name for name in names if table.numbers(name) is None]
+    return texts or names
+
+
+def _counts_rows(values: Sequence[Any]) -> bool:
+    """Return whether values count up from 1, again and again."""
+    numbers = [int(value) if str(value).isdecimal() else 0 for value in values]
+    follow = all(after in (1, before + 1) for before, after in pairwise(numbers))
+    return numbers[:1] == [1] and follow and max(numbers) > 1 < numbers.count(1)
+
+
+def _answer_key(value: Any) -> str:
+    return normalize_answer(str(value)) if isinstance(value, str | int | float) else ""

@@ -1,0 +1,121 @@
+"""Ids of questions that a counter of rounds confirms: the rows of each id have all numbers from 0 or 1 on, once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from itertools import groupby
+
+from suffice.importers.answers.answer_or_gold import is_of_passages, is_step_name
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.questions.compound_ids import counts_once
+from suffice.importers.words.choices import Choices
+from suffice.importers.words.likeness import is_by_chance
+from suffice.importers.words.names import (
+    QUESTIONS,
+    RUNS,
+    TIMES,
+    ends_with_round,
+    is_id_name,
+    is_of_person,
+    is_round_name,
+    last_name,
+    words_in,
+)
+from suffice.recordings.runs import LOOP_NAMES, is_of_judge
+
+ROWS_OF_ONE = 1.5
+"""The fewest rows of an id on average."""
+
+_QUESTIONS, _MOST_ROUNDS = 5, 20
+"""The fewest ids, and the most rows of one."""
+
+_OF_LOOPS = frozenset({*RUNS, *LOOP_NAMES, "batch", "job", "rep", "session", "worker", "user"})
+"""Words of names of columns that tell runs, workers or parts of a file apart, and not questions."""
+
+
+def counted_id(table: TableColumns, names: Collection[str]) -> tuple[str, str] | None:
+    """Return the column called like an id whose rows a column called like a round counts, and the latter; None if there is none.
+
+    If several columns are called so, they must divide the rows alike.
+
+    Args:
+        table: The rows.
+        names: The columns that may be ids.
+    """
+    counters = [name for name in table.names if table.counts(name) and _is_counter_name(name)]
+    for counter in counters:
+        found = [name for name in names if name != counter and is_id_name(name) and not means_no_question(name)]
+        found = [name for name in found if are_counted(table, name, counter)]
+        if found and all(table.constant_in(found[0], table.column(name)) for name in found):
+            return found[0], counter
+    return None
+
+
+def _is_counter_name(name: str) -> bool:
+    return is_round_name(last_name(name)) or ends_with_round(name) or words_in(last_name(name))[0] == "pass"
+
+
+def are_counted(table: TableColumns, name: str, counter: str) -> bool:
+    """Return whether the rows of each value of a column have each number of a counter from 0 or 1 on once, and several rows on average."""
+    values = table.column(name)
+    if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
+        return False
+    counts = Counter(map(str, values))
+    is_group = _QUESTIONS <= len(counts) <= len(values) / ROWS_OF_ONE and max(counts.values()) <= _MOST_ROUNDS
+    return is_group and counts_once(table, [name], counter)
+
+
+def have_golds(table: TableColumns, golds: str, ids: Sequence[str]) -> bool:
+    """Return whether all rows of each id have one gold answer, which is not so by chance."""
+    values = Counter(map(str, filter(None, table.column(golds))))
+    return table.constant_in(golds, ids) and not is_by_chance(values, len(ids) - len({*ids}))
+
+
+def sure_id(table: TableColumns, ids: Sequence[str], counter: str, golds: str) -> str:
+    """Return the first of some columns that may be ids if they divide rows alike, and each value has all rounds from the first on; else "".
+
+    Without a column of rounds, some column must number the rows of each value, which have a gold answer in common.
+    """
+    own = [*map(str, table.column(ids[0]))] if ids else []
+    if counter:
+        is_counted = bool(ids) and table.counts_in(counter, ids[0])
+    else:
+        is_counted = (
+            bool(ids) and have_golds(table, golds, own) and any(table.numbers_rows(name, own) for name in table.names)
+        )
+    if not is_counted or means_no_question(ids[0]):
+        return ""
+    return ids[0] if all(table.constant_in(ids[0], table.column(name)) for name in ids[1:]) else ""
+
+
+def sure_among(table: TableColumns, choices: Choices, columns: Mapping[str, str]) -> str:
+    """Return the only option that reads ids whose rows have all rounds and one gold answer, where the text of a question has several; else ""."""
+    golds, texts = columns.get("golds", ""), table.column(columns["question_id"])
+    if len(choices) != 1 or golds not in table.names or table.constant_in(golds, texts):
+        return ""
+    ((option, (own, _)),) = choices.items()
+    ids = [*map(str, table.column(own["question_id"]))]
+    return option if table.counts_in(columns["round"], own["question_id"]) and have_golds(table, golds, ids) else ""
+
+
+def of_judges(choices: Choices) -> str:
+    """Return the option that reads each judge of the same answers as a run; "" if there is none."""
+    return next((option for option, (own, _) in choices.items() if is_of_judge(f"{own.get('run', '')}.name")), "")
+
+
+def are_groups(table: TableColumns, name: str, values: Sequence[str]) -> bool:
+    """Return whether each value of a column has several rows or, if loops may have stopped early, those of each are together and several on average."""
+    counts = Counter(values)
+    if min(counts.values()) > 1:
+        return True
+    are_together = sum(1 for _ in groupby(values)) == len(counts) <= len(values) / ROWS_OF_ONE
+    is_id = is_id_name(name) or any(table.numbers_rows(own, values) for own in table.names)
+    return are_together and is_id and not means_no_question(name)
+
+
+def means_no_question(name: str) -> bool:
+    """Return whether a column's name says that it tells something else than questions apart, such as runs, times or passages."""
+    plain = last_name(name)
+    is_known = plain in TIMES or plain in QUESTIONS or not _OF_LOOPS.isdisjoint({plain, *words_in(plain)})
+    return is_known or is_of_passages(name) or is_step_name(name) or is_of_person(name)

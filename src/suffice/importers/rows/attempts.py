@@ -1,0 +1,110 @@
+"""Models that answer each question in turn, such as a cheap one and then a dear one: attempts in an order, or loops of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from suffice.common.tables import cut_list
+from suffice.errors import UnsettledError
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.files.records import places_of
+from suffice.importers.rows.parallel_files import of_files
+from suffice.importers.words.choices import Choices, of_options
+from suffice.importers.words.names import last_name
+from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, is_of_judge
+
+_MOST, _ENOUGH, _NEARLY_ALL = 8, 10, 0.95
+_LONGEST = 120
+"""The most models, the fewest questions with several rows, the least share of them, and the most letters of an order that is offered."""
+
+
+def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str], listed: str = "") -> None:
+    """Raise if each question has a row of each model, prompt or temperature, in an order that a column or a list counts.
+
+    Args:
+        table: The rows, which nothing else counts.
+        key: The column of questions.
+        used: Columns that the user has named.
+        listed: The field whose lists have the rows as their items; "" for rows of a file.
+    """
+    ids = [*map(str, table.column(key))]
+    counting = [] if listed else [name for name in table.names if name != key and table.counts(name)]
+    for model in _loop_columns(table, used):
+        for name in ["", *counting]:
+            numbers = table.whole_numbers(name) if name else _places_in(ids) if listed else []
+            models = [] if name == model else _models_by_number(table, ids, model, numbers)
+            if not models or (listed and len({*models}) == len(models)):  # a list with an item of each system has runs
+                continue
+            one = (
+                f"the items of {listed!r} are the rounds of one loop"
+                if listed
+                else f"{name!r} counts the rounds of one loop"
+            )
+            rows = of_options(one, columns={model: ""} if listed else {"round": name})
+            orders = in_turn(model, models) if last_name(model) in MODEL_NAMES and not listed else {}
+            own = of_options(f"each {model} is a loop of its own", columns={"run": model})
+            counts = f"the order in {listed!r}" if listed else repr(name)
+            raise UnsettledError(
+                f"{counts} counts the rows of every question, and each of its numbers has one {model} ({cut_list(models)}): are these "
+                "asked in turn, until an answer is accepted, or is each a loop of its own?",
+                "options",
+                (orders or rows) | own,
+            )
+
+
+def in_turn(model: str, models: Sequence[str]) -> Choices:
+    """Return the option that reads models as attempts in an order; nothing if they cannot be written in it."""
+    order = ",".join(models)
+    if len({*models}) < len(models) or any("," in name for name in models) or len(order) > _LONGEST:
+        return {}
+    return of_options("they are asked in turn, in this order", columns={"round": f"{model}:{order}"})
+
+
+def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
+    """Return how to read models as attempts, if they tell runs of one row each apart, or files of the same questions as rounds; else ""."""
+    ids = [*map(str, table.column(key))]
+    for model in [name for name in _model_columns(table, ()) if name in runs]:
+        values = [*dict.fromkeys(map(str, table.column(model)))]
+        pairs = [*zip(ids, map(str, table.column(model)), strict=True)]
+        if 1 < len(values) <= _MOST and len({*pairs}) == len(pairs) > len({*ids}):
+            options = " or ".join(in_turn(model, values))
+            return options and f"if the models are asked in turn: {options}"
+    return "if each file is a round: --file-is round" if "--file-is round" in of_files(table.rows) else ""
+
+
+def _model_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
+    for name in table.names:
+        if last_name(name) in MODEL_NAMES and not is_of_judge(name) and name not in used:
+            yield name
+
+
+def _loop_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
+    """Yield the columns whose values are read as runs unless the user says otherwise; models first."""
+    yield from _model_columns(table, used)
+    for name in table.names:
+        if last_name(name) in LOOP_NAMES - MODEL_NAMES and not is_of_judge(name) and name not in used:
+            yield name
+
+
+def _places_in(ids: Sequence[str]) -> list[int]:
+    """Return the place of each row among those of its question, counted from 1."""
+    seen = Counter[str]()
+    result = []
+    for own in ids:
+        seen[own] += 1
+        result.append(seen[own])
+    return result
+
+
+def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, numbers: Sequence[int]) -> list[str]:
+    """Return the model of each number, in order; empty unless each has one, there are several, and numbers count the rows of nearly every question."""
+    pairs = {*zip(numbers, map(str, table.column(model)), strict=True)} if numbers else set()
+    if not 1 < len(pairs) <= _MOST or len(pairs) != len({n for n, _ in pairs}) or len({own for _, own in pairs}) == 1:
+        return []
+    several = [sorted(numbers[place] for place in own) for own in places_of(ids).values() if len(own) > 1]
+    lowest = min(numbers)
+    whole = sum(rows == [*range(lowest, lowest + len(rows))] for rows in several)
+    if lowest > 1 or len(several) < _ENOUGH or whole < _NEARLY_ALL * len(several):
+        return []
+    return [text for _, text in sorted(pairs)]

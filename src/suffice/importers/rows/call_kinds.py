@@ -1,0 +1,90 @@
+"""Rows of another kind than answers, such as searches, that share the number of a round with one: calls of that round."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from suffice.common.tables import counted, cut_list
+from suffice.importers.columns.grid import whole_number
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.files.records import Record, column_names, places_of
+from suffice.importers.rows.left_out import CALL_KINDS, named_questions
+from suffice.importers.shapes.shape import ANY
+from suffice.importers.words.choices import of_rows
+from suffice.importers.words.names import MOST_SPEAKERS, last_name
+
+_JUDGING = re.compile(r"judg|eval|grad|scor|rating|review|label")
+"""In the names of rows that say how good an answer is; see `with_scores`."""
+
+
+_KINDS = frozenset({*CALL_KINDS, "stage", "task_name", "step_name", "tool", "tool_name", "call", "op"})
+
+
+class AnsweringRows(NamedTuple):
+    """The rows that answer, where others are calls of their rounds.
+
+    Attributes:
+        where: The filter that keeps the rows that answer.
+        owners: The place of the answer whose round a call is of, by the places of both in messages.
+        note: The reading in words.
+    """
+
+    where: dict[str, str]
+    owners: dict[str, str]
+    note: str
+
+    def in_front(self, rows: Sequence[Record]) -> list[Record]:
+        """Return rows with each call in front of the answer whose round it is of, which then is charged for it."""
+        places = {row.where: place for place, row in enumerate(rows)}
+        order = [(places[self.owners.get(row.where, row.where)], row.where not in self.owners) for row in rows]
+        return [rows[place] for place in sorted(range(len(rows)), key=order.__getitem__)]
+
+
+def answering_rows(
+    rows: Sequence[Record], columns: Mapping[str, str], said: Collection[str] = ()
+) -> AnsweringRows | None:
+    """Return the rows that answer, if rows of other kinds share their rounds and never answer; else None.
+
+    Args:
+        rows: The rows, whose rounds a column counts.
+        columns: The meaning of their columns.
+        said: Columns by which the user chooses rows or tells runs apart.
+    """
+    number, answer = columns.get("round", ""), columns.get("answer", "")
+    has_answer = [row.values.get(answer) not in (None, "") for row in rows]
+    if not answer or all(has_answer):
+        return None
+    questions = named_questions(TableColumns(rows), columns)
+    if not any(questions):
+        return None
+    owners: dict[int, int] = {}
+    numbers = [_number(row.values.get(number)) for row in rows]
+    for own in places_of(zip(questions, numbers, strict=True)).values():
+        answers = [place for place in own if has_answer[place]]
+        owners.update({place: answers[0] for place in own if answers and not has_answer[place]})
+    used = {*said, *columns.values()}
+    for name in [name for name in column_names(rows) if last_name(name) in _KINDS and name not in used]:
+        kinds = [row.values.get(name) or None for row in rows]
+        if not all(kind is None or isinstance(kind, str) for kind in kinds):
+            continue
+        answering = {kind for kind, own in zip(kinds, has_answer, strict=True) if own}
+        calling = {kinds[place] for place in owners}
+        is_told = None not in calling and answering.isdisjoint(calling) and len(answering | calling) <= MOST_SPEAKERS
+        if calling and is_told and not all(_JUDGING.search(str(kind).lower()) for kind in calling):
+            only = next(iter(answering)) if len(answering) == 1 else None
+            where = {name: only} if isinstance(only, str) else {answer: ANY}
+            return AnsweringRows(
+                where,
+                {rows[call].where: rows[place].where for call, place in owners.items()},
+                f"{counted(len(owners), 'row')} whose {name!r} is {cut_list(sorted(map(repr, calling)))} have no answer and share the round of one: "
+                f"they are calls of that round ({next(iter(of_rows(*next(iter(where.items())), '')))})",
+            )
+    return None
+
+
+def _number(value: object) -> object:
+    """Return the number of a round, which may be text; other values as they are written."""
+    number = whole_number(str(value))
+    return str(value) if number is None else number

@@ -1,0 +1,93 @@
+"""Put the rows of a table in order: computed ids, and numbers of rounds where no column counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from suffice.importers.columns.grid import whole_number
+from suffice.importers.columns.table_columns import ColumnMap
+from suffice.importers.files.records import Record, column_names, with_column
+from suffice.importers.rows.row_times import tied_note
+from suffice.importers.rows.runs import RowOrder, row_order, run_id
+from suffice.importers.shapes.shape import Shape
+from suffice.importers.words.names import is_round_name, last_name, words, words_in
+
+
+def in_order(
+    shape: Shape,
+    plan: ColumnMap,
+    *,
+    ignored: Collection[str] = (),
+    samples: bool = False,
+    runs: Sequence[str] = (),
+    trusted: str = "",
+) -> tuple[list[Record], RowOrder | None]:
+    """Add computed ids and round numbers to rows; also return their order, None if the table numbers rounds."""
+    key = plan.columns.get("question_id")
+    if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
+        # The ids of runs must not change the text of the question.
+        plan.columns["question_id"] = "question_id"
+        plan.formulas["question_id"] = lambda row: row.values.get(key)
+    rows = with_ids(shape.rows, plan)
+    order = row_order(
+        rows, plan, is_ordered=shape.is_ordered, ignored=ignored, samples=samples, declared=runs, trusted=trusted
+    )
+    if order is None:
+        return rows, None
+    rows, time = order.numbered(rows)
+    order = replace(order, time=time)
+    if time:
+        plan.notes += tied_note(rows, [run_id(row, (order.key, *order.runs)) for row in rows], time)
+    if "round" not in plan.columns:
+        how = f"order of {time!r}" if time else "order of the rows"
+        plan.read(
+            "round", order.column, "no column counts rounds", "number in the name of the file" if order.head else how
+        )
+    return rows, order
+
+
+def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
+    """Add the ids of questions to rows, if they are computed."""
+    key = plan.columns.get("question_id", "")
+    make = plan.formulas.get(key)
+    return [*rows] if make is None else with_column(rows, key, map(make, rows))
+
+
+_EVIDENCE = frozenset(
+    words(
+        "retrieval retrievals retrieved retriever passage passages doc docs document documents context contexts chunk chunks snippet snippets "
+        "evidence search searches source sources citation citations"
+    )
+)
+"""Words of names of columns with what was retrieved, or with how much."""
+
+_NOTHING = frozenset({"", "0", "0.0", "[]", "{}", "none", "null", "nan", "false", "no"})
+_NEARLY_ALL, _MOSTLY = 0.98, 0.8
+"""The least share of first rows without evidence, and of later rows with some, if only the former are the model alone."""
+
+
+def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
+    """Return the number of the lowest round: 1 for drafts, steps or attempts from 0, unless only later ones have evidence; None if it is asked."""
+    name = plan.columns.get("round", "round")
+    plain = last_name(name)
+    if (
+        first_round is not None
+        or not is_round_name(plain)
+        or plain.startswith(("round", "depth"))
+        or "p_known" in plan.columns
+    ):
+        return first_round
+    are_first = [whole_number(str(row.values.get(name))) == 0 for row in rows]
+    return 1 if any(are_first) and not _only_later_have_evidence(rows, are_first) else None
+
+
+def _only_later_have_evidence(rows: Sequence[Record], are_first: Sequence[bool]) -> bool:
+    """Return whether a column of what was retrieved is empty, or 0, in the first rows, and filled in later ones."""
+    for name in [name for name in column_names(rows) if not _EVIDENCE.isdisjoint(words_in(last_name(name)))]:
+        has = [str(row.values.get(name)).strip().lower() not in _NOTHING for row in rows]
+        first = [own for own, is_first in zip(has, are_first, strict=True) if is_first]
+        later = [own for own, is_first in zip(has, are_first, strict=True) if not is_first]
+        if later and sum(first) <= (1 - _NEARLY_ALL) * len(first) and sum(later) >= _MOSTLY * len(later):
+            return True
+    return False

@@ -1,0 +1,206 @@
+"""Rounds that a log has twice: the options of one whose questions have a round several times, and copies after the last round."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from suffice.common.tables import counted
+from suffice.errors import UnsettledError
+from suffice.importers.columns.grid import Grid
+from suffice.importers.columns.table_columns import ColumnMap, TableColumns
+from suffice.importers.files.records import Record
+from suffice.importers.rounds.round_columns import RoundColumns
+from suffice.importers.rows.failed_calls import ALL_ROWS, refuse_failed_calls
+from suffice.importers.rows.left_out import CALL_KINDS
+from suffice.importers.words.choices import Choices, of_columns, of_each, of_options
+from suffice.importers.words.names import MOST_SPEAKERS, last_name
+from suffice.policy.rounds import Mask
+
+COPIED_ROUNDS = "copied-rounds"
+"""The alarm about copies; rounds that may be copies are kept if it is expected."""
+
+_OFFERED = 6
+_FEW = 5
+"""The fewest questions with copies that show what they are."""
+
+_COUNT = re.compile(
+    r"(?:n|num|number_of|total|nb)_?(?:rounds|steps|iterations|iters|turns|attempts|drafts)"
+    r"|(?:rounds|iterations|iters|turns|drafts)(?:_(?:used|taken|run|needed|done|count))?|(?:steps|attempts)_(?:used|taken|run)"
+)
+"""Names of columns with the number of a loop's rounds."""
+
+_ANSWERING = re.compile("answer|generat|respon|final")
+"""What is in the names of calls that answer."""
+
+RETRIES = ("attempt", "retry", "retries", "retry_count", "try", "attempt_number", "try_number")
+"""Names of columns that count how often a call was repeated as often as rounds."""
+
+_WHOLE_RUNS = 0.9
+"""The least share of the runs that a column tells apart which begin with the first round."""
+
+
+def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
+    """Raise if the rows of a round, or rows that count retries, are calls of several kinds, or some of the latter failed."""
+    table, used = TableColumns(rows), {*columns.values()}
+    counts_retries = last_name(columns["round"]) in RETRIES
+    ids = [*map(str, table.column(columns["question_id"]))]
+    if not counts_retries:
+        ids = [f"{own}@{number}" for own, number in zip(ids, table.column(columns["round"]), strict=True)]
+    for name, kinds in _kinds_of(table, used):
+        if not table.constant_in(name, ids):
+            shown = sorted(kinds, key=lambda kind: (not _ANSWERING.search(kind.lower()), kind))
+            choices = of_each(name, shown[:_OFFERED], f"those with {name} {{!r}}")
+            if not counts_retries:
+                choices |= of_options(f"all: each {name!r} is a loop of its own", columns={"run": name})
+            raise UnsettledError(
+                f"the rows are calls of several kinds, by {name!r}: which of them have the answers?", "options", choices
+            )
+    if "answer" in columns:
+        refuse_failed_calls(table, columns["answer"], [*used], others=ALL_ROWS if counts_retries else of_repeats())
+
+
+def of_repeats() -> Choices:
+    """Return the options that choose one of the rows of a round that a question has several times."""
+    return {
+        f"--repeated {own}": ({"repeated": own}, f"calls were repeated, and the {own} answer of a round counts")
+        for own in ("last", "first")
+    }
+
+
+def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[str]]]:
+    """Yield the columns that say what a call was for, with their values."""
+    for name in [name for name in table.names if last_name(name) in CALL_KINDS and name not in used]:
+        values: list[Any] = table.column(name)
+        if all(isinstance(value, str) and value for value in values) and 1 < len({*values}) <= MOST_SPEAKERS:
+            yield name, {*values}
+
+
+def in_order_of_rows(number: str) -> Choices:
+    """Return the option that counts the rows of each question, if a column may count retries."""
+    if last_name(number) not in RETRIES:
+        return {}
+    meaning = f"{number!r} counts retries, and the rows of a question are its rounds in their order"
+    return of_columns({"round": ""}, meaning)
+
+
+def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
+    """Return whether each question's numbers count up without gaps, and then again from the same lowest one.
+
+    >>> begins_again([0, 0, 0, 0], [1, 2, 1, 2]), begins_again([0, 0, 0, 0], [1, 1, 2, 2])
+    (True, False)
+    """
+    first: dict[int, float] = {}
+    last: dict[int, float] = {}
+    for question, number in zip(questions, numbers, strict=True):
+        if number not in (first.setdefault(question, number), last.get(question, number) + 1):
+            return False
+        last[question] = number
+    return True
+
+
+def without_copies(
+    columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str], least: int = _FEW
+) -> tuple[RoundColumns, Grid]:
+    """Leave out rounds after the end of a loop, which a table has filled with copies of the last answer.
+
+    All rounds of these questions were logged to the greatest length.  The copies cost nothing, while all others cost something.
+    Where costs are unknown, the number of rounds in a column may count something else, such as the hops of a question, so the
+    user says what it counts.
+
+    Args:
+        columns: All rounds of some questions.
+        grid: The settings for reading the table; if rounds are left out, shorter trajectories ended by themselves.
+        plan: The meaning of the table's columns, to which a note is added.
+        said: The columns that the user named.
+        least: The fewest questions with copies.
+
+    Raises:
+        UnsettledError: Only a column with the number of rounds shows copies, and the user does not say that loops ended by themselves.
+    """
+    if "end" in grid.columns:
+        return columns, grid
+    texts = [*zip(columns.texts["answer"], columns.texts["text"], strict=True)]
+    same = np.array([any(own) and own == before for own, before in zip(texts, [None, *texts[:-1]], strict=True)])
+    same &= (columns.place > 0) & columns.spread(columns.lengths == columns.lengths.max())
+    known = {name: values for name, values in columns.costs.items() if (values > 0).any()}
+    free = np.logical_and.reduce([values == 0 for values in known.values()]) if known else np.zeros(len(columns), bool)
+    paid = np.logical_or.reduce([values > 0 for values in known.values()]) if known else ~free
+    for name, copies in {"": _at_ends(free, columns), **_after_counts(columns, said)}.items():
+        n = int(np.logical_or.reduceat(copies, columns.starts).sum())
+        is_free = bool(known) and (free == copies).all()
+        is_asked = not is_free and bool(name) and not (known and paid[copies].any())
+        if n < least or not (is_free or is_asked) or not same[copies].all():
+            continue
+        if is_asked and grid.ended != "rule":
+            raise _unsettled_count(name, int(copies.sum()), n)
+        kept = columns.only(~copies)
+        ended = (kept.lengths < columns.lengths) & (kept.lengths < kept.lengths.max())
+        kept.ends = ["rule" if own else end for own, end in zip(ended.tolist(), kept.ends, strict=True)]
+        plan.notes.append(
+            f"{counted(int(copies.sum()), 'round')} of {counted(n, 'question')} left out, since they "
+            f"{f'come after the number of rounds in {name!r}' if name else 'cost nothing'} and repeat the answer before: the loop had ended "
+            f"by itself (--expected {COPIED_ROUNDS} keeps them)"
+        )
+        return kept, replace(grid, ended=grid.ended or "rule")
+    return columns, grid
+
+
+def _unsettled_count(name: str, n_rounds: int, n: int) -> UnsettledError:
+    """Return the error that asks whether a column counts the rounds of the loop, or something else."""
+    return UnsettledError(
+        f"{counted(n_rounds, 'round')} of {counted(n, 'question')} come after the number in {name!r:.60} and repeat the answer before, and no cost "
+        "says whether they were run: are they copies after the end of the loop, or rounds of it?",
+        "options",
+        {
+            **of_options(f"they are rounds of the loop: {name!r} counts something else", columns={name: ""}),
+            "--ended rule": ({"ended": "rule"}, "they are copies, and left out: the loop had ended by itself"),
+        },
+    )
+
+
+def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, Mask]:
+    """Return masks of the rounds after the number of rounds that a column gives, by its name."""
+    result = {}
+    for name, cells in columns.extras.items():
+        texts = [str(cell).removesuffix(".0") for cell in cells]
+        if _COUNT.fullmatch(last_name(name)) and said.get(name) != "" and all(map(str.isdecimal, texts)):
+            numbers = np.array([*map(int, texts)])
+            is_one = (numbers == columns.spread(numbers[columns.starts])).all()
+            if is_one and numbers.min() >= 1 and numbers.min() < numbers.max():
+                result[name] = columns.place >= numbers
+    return result
+
+
+def _at_ends(mask: Mask, columns: RoundColumns) -> Mask:
+    """Return the part of a mask that has only itself behind it in each question, and not the whole question."""
+    result = mask.copy()
+    for _, own in columns.by_question():
+        others = np.flatnonzero(~mask[own])
+        result[own.start : own.start + (int(others[-1]) + 1 if len(others) else own.stop - own.start)] = False
+    return result
+
+
+def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> Choices:
+    """Return the option to keep the rows of one word, if only its rows are all rounds of all questions, as where others criticise."""
+    pairs = {(question, number) for question, number, _ in rows}
+    counts = Counter(word for _, _, word in rows)
+    whole = [word for word, n in counts.items() if n == len(pairs)]
+    if len(whole) != 1 or not any(map(str.isalpha, whole[0])):
+        return {}
+    return of_each(name, whole, f"rounds are rows whose {name!r} is {{!r}}")
+
+
+def begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
+    """Return whether nearly all runs that a column would tell apart begin with the first round and have no gap, unlike those of an answer."""
+    runs: dict[tuple[int, str], list[float]] = {}
+    for question, number, value in rows:
+        runs.setdefault((question, value), []).append(number)
+    lowest = min(number for _, number, _ in rows)
+    whole = sum(min(own) <= max(lowest, 1) and max(own) - min(own) == len(own) - 1 for own in runs.values())
+    return whole >= _WHOLE_RUNS * len(runs)

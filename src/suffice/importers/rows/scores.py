@@ -1,0 +1,165 @@
+"""Scores under names of their own: of each round, known only once of a question, or said of a whole run."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from suffice.common.files import quoted
+from suffice.errors import DataError, UnsettledError
+from suffice.importers.checks.judging import ONCE
+from suffice.importers.columns.grid import cell_number
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.rounds.round_columns import RoundColumns
+from suffice.importers.shapes.shape import Shape
+from suffice.importers.words.names import OVERLAPS, is_error_count, last_name, words, words_in
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
+
+_RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
+_MARKS = 6
+"""The most texts that are marks."""
+
+_OF_OTHERS = frozenset(
+    words(
+        "self judge critic predicted pred estimated expected prob p retrieval retriever tool format syntax "
+        "parse cache not first final best"
+    )
+)
+"""Words of names of numbers that say something else than whether the answer of the round is right."""
+
+
+def is_score_name(name: str) -> bool:
+    """Return whether a word of a column's name says that its numbers tell whether an answer is right.
+
+    >>> is_score_name("exec_acc"), is_score_name("self_correct"), is_score_name("confidence")
+    (True, False, False)
+    """
+    words = {*last_name(name).split("_")}
+    return not words.isdisjoint(_RIGHT) and words.isdisjoint(_OF_OTHERS)
+
+
+def is_overlap(name: str) -> bool:
+    """Return whether a column's name is that of a score that compares texts with a reference.
+
+    >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("rough")
+    (True, True, False)
+    """
+    return last_name(name).partition("_")[0].rstrip("0123456789") in OVERLAPS
+
+
+def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
+    """Raise if a column that the user names as a metric has one value for a question, which would be the score of all of its rounds."""
+    for ours, theirs in metrics.items():
+        for name, shown in shape.columns.items():
+            if theirs in shown.split(" ... ") and theirs != name:
+                raise DataError(
+                    f"{theirs!r} is the score of a single round, and {shown!r} are read together as {name!r}: --metric-column "
+                    f"{quoted(f'{ours}={name}')}"
+                )
+        if theirs in shape.outer:
+            raise DataError(
+                f"{theirs!r} {ONCE}: as a metric it would be the score of every round, and no earlier "
+                "stop would ever lose anything. Name a score of each round, or leave --metric-column out"
+            )
+
+
+def are_marks(values: Sequence[Any]) -> bool:
+    """Return whether texts are a few that repeat, such as thumbs up and down, and no critique."""
+    texts = [value for value in values if value is not None]
+    return len({*map(str, texts)}) <= _MARKS < len(texts) / 2
+
+
+LAST_ROUND = " (last round)"
+"""The end of the description of such a score's column."""
+
+_WORDS = frozenset(
+    {"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"}
+)
+_OTHERS = frozenset(
+    words(
+        "exit rc errno code err retry retries retried timeout cancelled aborted penalty exception invalid not "
+        "non un n num"
+    )
+)
+"""Words that say the contrary of an outcome, or count it, besides those of what goes wrong."""
+
+_CHANGING, _GOOD = 10, 5
+"""The fewest questions whose answers change, and of those with more than the lowest score, that show what a score is said of."""
+
+
+def is_task_outcome(name: str) -> bool:
+    """Return whether a column's name says that a task succeeded.
+
+    >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved")]
+    [True, True, False, False]
+    """
+    words = {*words_in(name)}
+    return not words.isdisjoint(_WORDS) and words.isdisjoint(_OTHERS) and not any(map(is_error_count, words))
+
+
+def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:
+    """Return whether a score is the same in all rows of each question although answers change, of good runs, too.
+
+    Args:
+        table: The columns.
+        name: The column of the score.
+        ids: The question of each row.
+        answer: The column of answers; "" if there is none, so that every question of several rows counts.
+    """
+    key_of = normalizer_of(DEFAULT_NORMALIZER)
+    said: dict[str, set[object]] = {}
+    scores: dict[str, set[float]] = {}
+    n_known = Counter[str]()
+    for own, text, value in zip(map(str, ids), table.column(answer), table.column(name), strict=True):
+        said.setdefault(own, set()).add(text if text is None else key_of(str(text)) or str(text))
+        try:
+            score = cell_number(value, name, "")
+        except DataError:
+            return False
+        if not math.isnan(score):
+            scores.setdefault(own, set()).add(score)
+            n_known[own] += 1
+    values = {score for own in scores.values() for score in own}
+    if len(values) < len(("lowest", "highest")) or any(len(own) > 1 for own in scores.values()):
+        return False
+    changing = [own for own in scores if n_known[own] > 1 and (len(said[own] - {None}) > 1 or not answer)]
+    good = sum(scores[own] != {min(values)} for own in changing)
+    return len(changing) >= _CHANGING and good >= _GOOD
+
+
+def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:
+    """Make scores of whole runs unknown in all rounds but the last.
+
+    Raises:
+        UnsettledError: One differs between the rounds of a question, so that it is not said of a run.
+    """
+    is_last = np.zeros(len(columns), dtype=bool)
+    is_last[columns.starts + columns.lengths - 1] = True
+    for name in names:
+        values = columns.metrics[name]
+        pairs = values[1:], values[:-1]
+        if (np.not_equal(*pairs) & ~np.isnan(pairs).any(axis=0) & (columns.place[1:] > 0)).any():
+            option = f"--metric-column {quoted(f'{name}={name}')}"
+            raise UnsettledError(
+                f"{name!r} is the same in all rounds of the first questions, and differs in later ones: is it said of each round?",
+                "options",
+                {option: ({"metrics": {name: name}}, "it is that of each round")},
+            )
+        columns.metrics[name] = np.where(is_last, values, math.nan)
+
+
+def run_note(name: str, theirs: str, *, has_answers: bool) -> str:
+    """Return the note on a score that is read as that of a run."""
+    if not has_answers:
+        return (
+            f"{theirs!r} is the same in all rounds of a question, so it is known of the last round alone: what a loop that stops earlier would have "
+            "got is unknown, and no cap can be judged by it. Log what would be submitted after each round, and whether it passes"
+        )
+    return (
+        f"{theirs!r} is the same in all rounds of a question, whatever the answers, so it counts for the last round alone "
+        f"(--metric-column {quoted(f'{name}={theirs}')}: for each)"
+    )

@@ -1,0 +1,195 @@
+"""Tell who speaks in rows: a user and several agents in turn, agents of one loop such as a writer and a critic, or agents that each have a loop."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from suffice.common.tables import cut_list
+from suffice.errors import UnsettledError
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.files.records import Record, column_names, places_of, with_column
+from suffice.importers.rows.failed_calls import ALL_ROWS
+from suffice.importers.rows.left_out import questions_of
+from suffice.importers.shapes.shape import Shape
+from suffice.importers.words.choices import of_each
+from suffice.importers.words.names import (
+    ANSWERS,
+    IDS,
+    MOST_SPEAKERS,
+    PEOPLE,
+    SPEAKERS,
+    is_person,
+    last_name,
+    plain_name,
+)
+
+_SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name", "agent", "agent_name", "from", "who", "actor"})
+_CRITICS = frozenset({"critic", "reviewer", "evaluator", "verifier", "judge"})
+"""Those who speak about answers, but never answer."""
+
+_OF_ANYTHING = frozenset({"source", "name", "type", "kind"})
+"""Names that say anything else as often as who speaks."""
+
+_SHOWN, _OFFERED = 5, 3
+_SOME = 0.05
+"""The share of questions in which people speak from which on they are asked about."""
+
+
+def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collection[str]) -> None:
+    """Raise if rows are said by a user or critic and others, and `where` does not choose whose texts are the rounds.
+
+    A column in `runs` tells runs apart, as the user says.
+    """
+    for name in sorted(_speakers(shape) - where.keys() - {*runs}):
+        said = Counter(value for row in shape.rows if isinstance(value := row.values.get(name), str))
+        others = [own for own, _ in said.most_common() if not (own.lower() in _CRITICS or is_person(own))]
+        if others and len(others) < len(said):
+            listed = ", ".join(map(repr, [*said][:_SHOWN]))
+            raise UnsettledError(
+                f"{'the items of a list' if shape.how else 'the rows'} are what {listed} say in turn (column {name!r}; --column run={name} if "
+                "each answers in rounds of its own): whose texts are the rounds?",
+                "options",
+                of_each(name, others[:_SHOWN], "those of {!r}"),
+            )
+
+
+def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collection[str]) -> None:
+    """Raise if the first or last rows of questions are by others than most of the rest, as in a chat of people and a bot.
+
+    Args:
+        table: The rows, which nothing counts but their order.
+        ids: The question of each row.
+        used: Columns whose meaning is known.
+    """
+    firsts = {*{own: place for place, own in reversed([*enumerate(ids)])}.values()}
+    lasts = {*{own: place for place, own in enumerate(ids)}.values()}
+    for name in [name for name in table.names if last_name(name) in PEOPLE and name not in used]:
+        values = [None if value in (None, "") else str(value) for value in table.column(name)]
+        for ends, word in ((firsts, "first"), (lasts, "last")):
+            asking = {values[place] for place in ends}
+            rest = [value for place, value in enumerate(values) if place not in ends]
+            said = Counter(value for value in rest if value not in asking and value is not None)
+            if 2 * said.total() > len(rest):
+                others = [own for own, _ in said.most_common(_OFFERED)]
+                asked = cut_list(sorted("nothing" if own is None else repr(own) for own in asking))
+                raise UnsettledError(
+                    f"{name!r} is {asked} in the {word} row of each question, and {cut_list(map(repr, said))} in most others: what a person asks "
+                    "is no round",
+                    "options",
+                    {**of_each(name, others, f"rounds are rows whose {name!r} is {{!r}}"), **ALL_ROWS},
+                )
+
+
+def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
+    """Number the rounds of each record anew, if `where` has chosen some of a list's items: those of one speaker or kind of step."""
+    if not shape.how or where.keys() <= shape.outer:
+        return shape
+    places: Counter[tuple[str, int]] = Counter()
+    numbers = []
+    for row in shape.rows:
+        places[row.file, row.number] += 1
+        numbers.append(places[row.file, row.number])
+    return replace(shape, rows=with_column(shape.rows, "round", numbers))
+
+
+def _speakers(shape: Shape) -> set[str]:
+    """Return the columns that may name speakers: those of items without an answer of their own, or with a critic who has one, too."""
+    names = {*column_names(shape.rows)} - shape.outer
+    if shape.how and not any(plain_name(name) in ANSWERS for name in names):
+        return {name for name in names if last_name(name) in {*_SPEAKERS, "role"}}
+    people = [] if shape.how else [name for name in names if last_name(name) in {*SPEAKERS} - _OF_ANYTHING]
+    return {name for name in names & _SPEAKERS if _critics_answer(shape, name)} | {*_with_people(shape, people)}
+
+
+def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
+    """Yield the columns that name people in some rows of many questions, and others in other rows of these questions."""
+    table = TableColumns(shape.rows)
+    ids = [name for name in table.names if last_name(name).endswith("_id") and last_name(name) not in PEOPLE]
+    usual = next((name for name in ids if names and table.repeats(name)), "")
+    questions = questions_of(table, shape, {"question_id": usual} if not table.by_name(IDS) else {}) if names else ()
+    several = sum(n > 1 for n in Counter(questions).values())
+    for name in names:
+        kinds: dict[Hashable, set[bool]] = {}
+        for own, value in zip(questions, table.column(name), strict=True):
+            kinds.setdefault(own, set()).add(is_person(str(value)))
+        if sum(len(own) > 1 for own in kinds.values()) > _SOME * several:
+            yield name
+
+
+def _critics_answer(shape: Shape, name: str) -> bool:
+    """Return whether a column names critics and others, and the former fill all columns that the latter do."""
+    filled: dict[bool, set[str]] = {}
+    for row in shape.rows:
+        is_critic = str(row.values.get(name)).lower() in _CRITICS
+        filled.setdefault(is_critic, set()).update(
+            other for other, value in row.values.items() if value not in (None, "")
+        )
+    return len(filled) > 1 and filled[True] >= filled[False]
+
+
+_AGENTS = frozenset({"agent", "agent_id", "agent_name", "member"})
+"""Names of columns of agents: each has a loop of its own, or all are calls of one loop."""
+
+_CHECKING = re.compile(r"critic|review|evaluat|verif|judge|grader|checker|validator|tester|feedback|reflect|supervis")
+"""Words of those who speak about an answer and give none."""
+
+_WORKING = re.compile(
+    r"writer|author|drafter|editor|refiner|reviser|planner|solver|executor|generator|actor|researcher|coder|programmer|"
+    r"assistant|retriever|searcher|router|orchestrator|manager|summari[sz]er|responder|answerer|translator|proposer|worker"
+)
+"""Words of those who do a part of a loop's work."""
+
+_MOSTLY = 0.5
+
+
+def are_turns(rows: Sequence[Record], name: str, questions: Sequence[Hashable]) -> bool:
+    """Return whether a column of agents names those who take turns in one loop, and not loops of their own.
+
+    People and those who check answers always do.  Others do if their rows alternate within a question, and their names are
+    those of a kind of work, or a column is filled by some of them alone.
+
+    Args:
+        rows: The rows, in the order of the file.
+        name: The column.
+        questions: The question of each row.
+    """
+    values = [row.values.get(name) for row in rows]
+    names = {str(value).lower() for value in values if value not in (None, "")}
+    if last_name(name) not in _AGENTS or not 1 < len(names) <= MOST_SPEAKERS or not _within(values, questions):
+        return False
+    if any(is_person(own) or _CHECKING.search(own) for own in names):
+        return True
+    if len({re.sub(r"\d+", "", own) for own in names}) == 1 or not _alternate(values, questions):
+        return False
+    return any(_WORKING.search(own) for own in names) or _fill_others(rows, name)
+
+
+def _within(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
+    """Return whether some question has rows of several agents."""
+    first: dict[Hashable, object] = {}
+    pairs = zip(values, questions, strict=True)
+    return any(value is not None and first.setdefault(own, value) != value for value, own in pairs)
+
+
+def _alternate(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
+    """Return whether an agent speaks again after another one in at least half of the questions with three rows or more of several."""
+    said: dict[Hashable, list[object]] = {}
+    for value, own in zip(values, questions, strict=True):
+        turns = said.setdefault(own, [])
+        if not turns or turns[-1] != value:
+            turns.append(value)
+    again = [len(turns) > len({*turns}) for turns in said.values() if len(turns) > 1]
+    return sum(again) >= _MOSTLY * len(again) > 0
+
+
+def _fill_others(rows: Sequence[Record], name: str) -> bool:
+    """Return whether a column has a value in most rows of one agent and in none of another's."""
+    agents = places_of(str(row.values.get(name)) for row in rows).values()
+    for other in column_names(rows):
+        shares = [sum(rows[place].values.get(other) not in (None, "") for place in own) / len(own) for own in agents]
+        if min(shares) == 0 and max(shares) > _MOSTLY:
+            return True
+    return False

@@ -1,0 +1,1 @@
+"""From records to rows: nested fields, dialogues, calls of an interface, chains of thought and columns that are numbered."""

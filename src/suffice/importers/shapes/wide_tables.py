@@ -1,0 +1,197 @@
+"""Columns of rounds, such as ``answer_1`` and ``answer_2``: their groups, and a row for each question and round that is made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from os.path import commonprefix
+
+from suffice.errors import UnsettledError
+from suffice.importers.answers.answer_or_gold import is_model_text, is_of_passages
+from suffice.importers.columns.closed_book import (
+    alone_note,
+    begins_alone,
+    closed_book_families,
+    has_run,
+    pair_of,
+    texts_differ,
+)
+from suffice.importers.columns.table_columns import TableColumns
+from suffice.importers.files.records import Record, column_names
+from suffice.importers.shapes.shape import Pair, Shape, flat_record, outer_names, round_rows, without_rounds
+from suffice.importers.words.choices import Choices, of_columns
+from suffice.importers.words.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, numbered, plain_name
+
+_END = re.compile(r"[_\-. @=(#]*(?:[rtkvRTKV]|version|ver)?[_\-. @=(#]*\d+\)?")
+
+
+def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Group columns whose names differ only in a number, by the rest of the name, then by the number, from 0 or 1.
+
+    >>> numbered_families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
+    {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
+    >>> [*numbered_families(["rouge1_v1", "rouge1_v2", "rougeL_v1", "rougeL_v2"])]
+    ['rouge1', 'rougeL']
+    """
+    families: dict[str, dict[int, str]] = {}
+    for name in names:
+        place = numbered(name)
+        if place is not None and place[0] not in GOLDS:
+            families.setdefault(place[0], {}).setdefault(place[1], name)
+    ordered = {_spelled(stem, family): dict(sorted(family.items())) for stem, family in families.items()}
+    return {
+        stem: family
+        for stem, family in ordered.items()
+        if len(family) > 1 and min(family) in (0, 1) and max(family) - min(family) == len(family) - 1
+    }
+
+
+def _spelled(stem: str, family: Mapping[int, str]) -> str:
+    """Return the common part of names as the log spells it if that is one word, such as rougeL; else in lower case."""
+    own = {_END.sub("", name) for name in family.values()}
+    name = next(iter(own))
+    return name if len(own) == 1 and name.isidentifier() and plain_name(name) == stem != name.lower() else stem
+
+
+def families_beside(answers: Sequence[str], names: Iterable[str]) -> dict[str, dict[int, str]]:
+    """Group columns by rounds whose answers are in some columns: those that differ from one another as the answers do.
+
+    >>> families_beside(["sql_0", "sql_1"], ["db", "sql_0", "sql_1", "acc_0", "acc_1"])
+    {'answer': {1: 'sql_0', 2: 'sql_1'}, 'acc': {1: 'acc_0', 2: 'acc_1'}}
+    >>> families_beside(["draft", "final"], ["draft", "final", "draft_ok", "final_ok"])
+    {'answer': {1: 'draft', 2: 'final'}, 'ok': {1: 'draft_ok', 2: 'final_ok'}}
+    >>> families_beside(["draft", "draft_2"], ["draft", "draft_2", "score", "score_2"])["score"]
+    {1: 'score', 2: 'score_2'}
+
+    Args:
+        answers: The columns of answers, in the order of the rounds.
+        names: All columns.
+    """
+    others = [name for name in dict.fromkeys(names) if name not in answers]
+    result = {"answer": dict(enumerate(answers, start=1))}
+    places = [numbered(name) for name in answers]
+    numbers = [place[1] for place in places if place is not None]
+    if len(numbers) == len(answers):
+        for stem, family in numbered_families(others).items():
+            if {*numbers} <= {*family}:
+                result.setdefault(stem or "round_value", {r: family[n] for r, n in enumerate(numbers, start=1)})
+    head = commonprefix(answers)  # noqa: RUF071 - not of paths
+    rests = [name[len(head) :] for name in answers]
+    n_tail = len(commonprefix([rest[::-1] for rest in rests]))  # noqa: RUF071 - the same
+    marks = [rest[: len(rest) - n_tail] for rest in rests]
+    for name in others:
+        before, mark, after = name.partition(marks[0]) if marks[0] else (name, name, "")
+        alike = [f"{before}{own}{after}" for own in marks]
+        if mark and {*alike} <= {*others} and not any(name in known.values() for known in result.values()):
+            result.setdefault(f"{before}{after}".strip("_-. "), dict(enumerate(alike, start=1)))
+    return result
+
+
+OPTION_STEMS = frozenset({"option", "choice", "alternative", "ending", "distractor", "note", "comment", "tag"})
+"""Names of numbered texts that are no rounds: options of a multiple choice, and notes."""
+
+_PREDICTED = re.compile(
+    r"--column '?rounds=(?:pred|predicted|prediction|predictions|answer|response)[_. ]", re.IGNORECASE
+)
+"""The option that reads columns called after what a model predicts."""
+
+_OFFERED, _LONGEST_OPTION = 4, 120
+"""The most families of texts that are asked about, and the most letters of an option that a message makes up."""
+
+
+def widened(records: list[Record]) -> Shape | None:
+    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables."""
+    families = numbered_families(column_names(records))
+    leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
+    if not leads:
+        pair = pair_of(column_names(records))
+        if pair and texts_differ(records, pair):
+            return rows_of_answers(records, pair)
+        _ask_for_texts(records, families)
+        return None
+    lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
+    ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
+    return rows_of_families(records, families, lead, is_ordered=ordered)
+
+
+def rows_of_answers(records: list[Record], answers: Sequence[str]) -> Shape:
+    """Return a row for each of the columns of answers, in this order, with the columns beside them; that of the model alone is round 0."""
+    names = column_names(records)
+    families = families_beside(answers, names)
+    if begins_alone(answers):
+        families = closed_book_families(answers, families, names)
+    return rows_of_families(records, families, "answer", is_ordered=True)
+
+
+def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
+    """Raise if numbered columns have texts of some words that differ within most records: they may be the answers of successive rounds."""
+    choices: Choices = {}
+    table = TableColumns(records)
+    for stem, family in families.items():
+        if not is_model_text(stem) or is_of_passages(stem) or stem in OPTION_STEMS or not stem:
+            continue
+        rows = [*zip(*map(table.column, family.values()), strict=True)]
+        texts = [[value for value in row if isinstance(value, str) and " " in value.strip()] for row in rows]
+        differing = sum(len({*own}) > 1 for own in texts)
+        joined, (first, *_, last) = ",".join(family.values()), family.values()
+        if 2 * differing > len(rows) and sum(map(len, texts)) > len(rows) and len(joined) <= _LONGEST_OPTION:
+            meaning = f"{first!r} to {last!r} are the answers of successive rounds, in this order"
+            choices |= of_columns({"rounds": joined}, meaning)
+    if choices and len(choices) <= _OFFERED:
+        raise UnsettledError(
+            "no column is called like an answer, and numbered columns have texts: are these what the model said in each round?",
+            "columns",
+            choices,
+            next(iter(choices)) if len(choices) == 1 and _PREDICTED.match(next(iter(choices))) else "",
+        )
+
+
+def rows_of_families(
+    records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool
+) -> Shape:
+    """Return a row for each number of the columns of the family `lead`, with those of the other families."""
+    numbers = list(families[lead])
+    moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}
+    parts = {
+        stem: dict(zip(numbers, family.values(), strict=True)) if stem in moved else family
+        for stem, family in families.items()
+        if stem in moved or set(family) <= set(numbers)
+    }
+    beside = "".join(f"; {_first_to_last(family)} belong to them in this order" for family in moved.values())
+    used = {name for family in parts.values() for name in family.values()}
+    is_alone = min(numbers) == 0 and begins_alone([*families[lead].values()])
+    own = {"round", *(stem or "answer" for stem in parts)}
+
+    def read(others: Iterable[Record]) -> tuple[list[Record], int]:
+        pairs: list[Pair] = []
+        for item in map(flat_record, others):
+            outer = {name: value for name, value in item.values.items() if name not in used}
+            inner = [
+                {stem or "answer": item.values.get(family[n]) for stem, family in parts.items() if n in family}
+                for n in numbers
+            ]
+            while inner and not has_run(inner[-1]):
+                inner.pop()
+            pairs.append((item, outer, [{"round": r, **row} for r, row in enumerate(inner)] if is_alone else inner))
+        return round_rows(pairs, own, "round"), without_rounds(pairs)
+
+    rows, skipped = read(records)
+    ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
+    return Shape(
+        rows=rows,
+        how=f"each record is a question, and the columns {ends} are its rounds{beside}{alone_note(families[lead][0]) if is_alone else ''}",
+        columns={
+            "round": f"number in {ends}",
+            **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},
+        },
+        skipped=skipped,
+        outer=outer_names(rows, own),
+        is_ordered=is_ordered,
+        is_alone=is_alone,
+        read=read,
+    )
+
+
+def _first_to_last(family: Mapping[int, str]) -> str:
+    first, *_, last = family.values() if len(family) > 1 else (*family.values(), *family.values())
+    return f"{first} ... {last}"

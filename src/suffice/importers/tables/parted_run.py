@@ -1,0 +1,355 @@
+"""Imported runs as parts of a recording, in memory, or on disk if a table is large."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from suffice.common.tables import Table
+from suffice.importers.answers.columnar import embed_answers, join_golds, ordered_names, recording_part
+from suffice.importers.answers.golds import GoldAnswers
+from suffice.importers.answers.imported import ImportedRun
+from suffice.importers.checks.reading import Reading
+from suffice.importers.guesses.table_settings import TableOptions
+from suffice.importers.rounds.preview import rounds_table
+from suffice.importers.rounds.round_columns import RoundColumns, columns_of
+from suffice.importers.rounds.summary import ColumnCount, match_of_row
+from suffice.importers.rounds.trajectories import ColumnReading
+from suffice.importers.rows.runs import Run
+from suffice.importers.tables.table_parts import PartedTable, UnevenError, is_large
+from suffice.importers.tables.table_source import TableSource, WholeTable
+from suffice.importers.words.names import RUNS, last_name
+from suffice.policy.comparisons import Comparison
+from suffice.policy.embedding import Embedder, identity
+from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
+from suffice.policy.signals import EMBEDDER
+from suffice.recordings.opened import write_tables
+from suffice.recordings.runs import LOOP_NAMES, with_loops
+from suffice.recordings.schema import RETURNED, metric_field
+
+
+class PartedRun:
+    """A run as parts of a recording, in memory or on disk.
+
+    Args:
+        source: The format.
+        golds: A file of gold answers, which are joined to each part.
+        embedder: Embeds the answers.
+        folder: The folder to which parts are written; None = they stay in memory.
+
+    Attributes:
+        columns: The columns of a table's rows that are read, by our names, without computed ones.
+        depends: The configuration on which signals depend.
+        ends: Number of trajectories by the reason for their end.
+        longest: The most rounds of one trajectory.
+        list_answers: Whether the answers are lists.
+        expected: Alarms that are right for every file of the format.
+        doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
+        run_columns: The columns that tell runs apart, as the user says or their names in another language do; else none.
+        shown: One question as it was understood, and means by round, once all parts were reviewed.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        *,
+        golds: str | Path | None = None,
+        embedder: Embedder | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self.source = source
+        self.notes: list[str] = []
+        self.readings: Sequence[ColumnReading] = ()
+        self.columns: Mapping[str, str] = {}
+        self.depends: Mapping[str, Any] = {}
+        self.ends = Counter[str]()
+        self.longest = 0
+        self.list_answers = False
+        self.expected: tuple[str, ...] = ()
+        self.doubt = ""
+        self.run_columns: tuple[str, ...] = ()
+        self.shown: Sequence[Table] = ()
+        self._has_match = False
+        self._answers = None if golds is None else GoldAnswers(golds)
+        self._embedder, self._folder = embedder, folder
+        self._parts: list[Path | pa.Table] = []
+        self._schemas: list[pa.Schema] = []
+        self._fields: dict[str, pa.Field] = {}
+        self._kinds: dict[str, str] = {}
+        self._counts: dict[str, ColumnCount] = {}
+        self._clusters: list[npt.NDArray[np.int64]] = []
+
+    def add(self, columns: RoundColumns, texts: Collection[str] = ()) -> None:
+        """Add the rounds of some questions as a part.
+
+        Args:
+            columns: The rounds.
+            texts: Columns that contain text elsewhere, even if all values here are numbers.
+        """
+        if self._answers is not None:
+            join_golds(columns, self._answers)
+        if self._embedder is not None:
+            embed_answers(columns, self._embedder)
+        table, counts = recording_part(columns, texts)
+        for item in counts:
+            known = self._counts.get(item.name)
+            self._counts[item.name] = item if known is None else known + item
+        self.ends.update(columns.ends)
+        self._clusters.append(np.array([*map(hash, {*columns.clusters})], dtype=np.int64))
+        self.longest = max(self.longest, int(columns.lengths.max()))
+        self._kinds |= columns.kinds
+        # The type of a column without any value is a guess: other parts may know it.
+        self._schemas.append(
+            pa.schema([field for field in table.schema if table.column(field.name).null_count < len(table)])
+        )
+        for field in table.schema:
+            self._fields.setdefault(field.name, field)
+        if self._folder is None:
+            self._parts.append(table)
+        else:
+            self._parts.append(self._folder / f"{len(self._parts)}.parquet")
+            pq.write_table(table, self._parts[-1])
+
+    def describe(
+        self, notes: Sequence[str], readings: Sequence[ColumnReading], depends: Mapping[str, Any]
+    ) -> PartedRun:
+        """Add caveats and readings once all parts are there; return the run."""
+        self.notes = [*notes, *([] if self._answers is None else [self._answers.note()])]
+        self.readings = readings
+        self.depends = dict(depends) if self._embedder is None else {**depends, EMBEDDER: identity(self._embedder)}
+        return self
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of all parts."""
+        known = pa.unify_schemas(self._schemas, promote_options="permissive")
+        fields = self._fields | {field.name: field for field in known}
+        return pa.schema([fields[name] for name in ordered_names(fields, self._kinds)])
+
+    @property
+    def n_clusters(self) -> int:
+        """Number of questions."""
+        return len(np.unique(np.concatenate(self._clusters)))
+
+    def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns, part by part, of the parts that have them."""
+        return (_table_of(part, [*columns]) for part in self._parts if {*columns} <= {*_names_of(part)})
+
+    def texts(self, name: Literal["answer", "golds"]) -> PartTexts:
+        """Return the answers, or the gold answers, part by part."""
+        return PartTexts(self._parts, name)
+
+    def pairs(self, most: int) -> list[tuple[str, str]]:
+        """Return pairs of texts that are compared: the first answers, each with its gold answers and the answer before it.
+
+        Of several gold answers, one that is the answer as it is written settles that it is right.
+        """
+        return [*islice(self._pairs(), most)]
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        for part in self._parts:
+            names = _names_of(part)
+            if "answer" not in names:
+                continue
+            before: tuple[str, str | None] = ("", None)
+            for row in _table_of(
+                part, [name for name in ("question_id", "answer", "golds") if name in names]
+            ).to_pylist():
+                answer = row["answer"] or ""
+                if answer.strip():
+                    golds = row.get("golds") or ()
+                    yield from ((answer, gold) for gold in ([answer] if answer in golds else golds))
+                    if before[0] == row["question_id"] and before[1] is not None:
+                        yield before[1], answer
+                    before = row["question_id"], answer
+
+    def review(self, comparison: Comparison, whole: str = "") -> Reading:
+        """Read all parts once more, and add the metric `match` if there are gold answers and the normalizer is not the default.
+
+        Args:
+            comparison: How answers are compared.
+            whole: The reason why an answer is right as a whole or not at all; "" without one.
+        """
+        normalizer = comparison.normalizer
+        reading = Reading(normalizer, comparison.why, whole)
+        computed = normalizer != DEFAULT_NORMALIZER and any(True for _ in self.texts("golds"))
+        for place, part in enumerate(self._parts):
+            table = _table_of(part)
+            if computed:
+                table = _with_match(table, normalizer)
+                if isinstance(part, Path):
+                    pq.write_table(table, part)
+                else:
+                    self._parts[place] = table
+            reading.add(table)
+        if computed:
+            self._has_match = True
+            if MATCH in self._counts:
+                self._counts[MATCH] = replace(self._counts[MATCH], defined=reading.facts.known[MATCH])
+        reading.facts.clusters = self.n_clusters
+        self.shown = (rounds_table(reading.preview, reading.by_round()),)
+        return reading
+
+    def write(self, out: Path, metadata: Mapping[str, Any]) -> tuple[ColumnCount, ...]:
+        """Write the recording, one part in memory at a time; return counts of defined, removed and clipped values by column."""
+        schema = self.schema
+        if self._has_match and MATCH not in schema.names:
+            schema = schema.append(metric_field(MATCH))
+        for name in self.run_columns:
+            schema = mark_loops(schema, name, map(_table_of, self._parts))
+        write_tables(out, schema, (_complete(part, schema) for part in self._parts), metadata)
+        return tuple(self._counts.values())
+
+
+def _with_match(table: pa.Table, normalizer: str) -> pa.Table:
+    """Return a part with the metric `match` of a normalizer."""
+    table = table.drop_columns([MATCH]) if MATCH in table.column_names else table
+    rows = table.select([name for name in ("answer", "golds", "em") if name in table.column_names]).to_pylist()
+    values = [match_of_row(row, normalizer) for row in rows]
+    return table.append_column(metric_field(MATCH), pa.array(values, pa.float64(), from_pandas=True))
+
+
+def _complete(part: Path | pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a part with all columns of a recording."""
+    table = _table_of(part)
+    own = {*table.column_names}
+    columns = [table[item.name] if item.name in own else pa.nulls(len(table), item.type) for item in schema]
+    return pa.table(columns, names=schema.names).cast(schema)
+
+
+def _names_of(part: Path | pa.Table) -> list[str]:
+    return [*(pq.read_schema(part).names if isinstance(part, Path) else part.column_names)]
+
+
+def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Table:
+    if isinstance(part, Path):
+        return pq.read_table(part, columns=columns, partitioning=None)
+    return part if columns is None else part.select(columns)
+
+
+class PartTexts(Collection[str]):
+    """The answers or gold answers of a run in parts, without blank texts; every iteration reads the parts again."""
+
+    def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
+        self._parts, self._name = parts, name
+
+    def __iter__(self) -> Iterator[str]:
+        for part in self._parts:
+            names = _names_of(part)
+            if self._name not in names:
+                continue
+            column = _table_of(part, [self._name]).column(0)
+            texts = column.combine_chunks().flatten() if pa.types.is_list(column.type) else column
+            yield from (text for text in texts.unique().to_pylist() if text and text.strip())
+
+    def __contains__(self, text: object) -> bool:
+        return any(text == own for own in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def run_of_table(
+    path: Path,
+    options: TableOptions,
+    *,
+    folder: Callable[[], Path],
+    golds: str | Path | None = None,
+    embedder: Embedder | None = None,
+    announce: Callable[[], None] = lambda: None,
+) -> PartedRun:
+    """Read a table as a run; a large table part by part, with its columns guessed from the first rows.
+
+    `folder` creates an empty folder for the parts, and `announce` is called before a table is read as a whole.
+    """
+
+    def read(table: TableSource, place: Path | None) -> PartedRun:
+        run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
+        for columns in table.rounds():
+            run.add(columns, table.texts)
+        return run
+
+    run, how = None, []
+    of_all = options.samples or options.where or RETURNED in options.columns  # these need all rows
+    if not of_all and is_large(path):
+        place = folder()
+        try:
+            table: TableSource = PartedTable(path, place, options)
+            run = read(table, place)
+            how = ["a large table: its columns were guessed from the first rows"]
+        except UnevenError as error:
+            why = str(error) or "the records differ in their shape"
+            how = [f"{why}, so that all of them were read before any was imported"]
+    if run is None:
+        announce()
+        table = WholeTable(path, options)
+        run = read(table, None)
+    run.doubt = table.doubt
+    run.columns = {ours: own for ours, own in table.plan.columns.items() if own not in table.plan.formulas}
+    run.list_answers, run.run_columns = table.grid.list_answers, table.declared_runs or _foreign_loops(table.run)
+    run.describe(table.notes(), table.plan.readings, {**table.tally.depends(), **table.prefixes.depends})
+    run.notes += how
+    return run
+
+
+def _foreign_loops(run: Run | None) -> tuple[str, ...]:
+    """Return the column that tells runs apart if its name is that of a model or the like in another language; else none."""
+    names = [name for name in (run[1] if run else ()) if last_name(name) in LOOP_NAMES]
+    return tuple(name for name in names if name.rpartition(".")[2].lower() not in LOOP_NAMES)[:1]
+
+
+def run_of_trajectories(
+    imported: ImportedRun, golds: str | Path | None = None, embedder: Embedder | None = None
+) -> PartedRun:
+    """Convert trajectories to a run of one part, with gold answers joined from a file and embedded answers."""
+    run = PartedRun(imported.source, golds=golds, embedder=embedder)
+    run.expected = imported.expected
+    run.add(columns_of(imported.trajectories))
+    return run.describe(imported.notes, imported.readings, imported.depends)
+
+
+_MOST = 20
+"""With more values, a column names runs and no loops."""
+
+_NEARLY_ALL = 0.8
+_SEVERAL = 2
+_NUMBER = re.compile(r"[\d.\s_-]+")
+
+
+def mark_loops(schema: pa.Schema, name: str, tables: Iterable[pa.Table]) -> pa.Schema:
+    """Return a recording's schema that says that a column of runs tells loops apart, if each has a few names that questions share.
+
+    Names that differ in a number alone, such as seeds, are repeats of one loop, unless the column is not called like runs.
+
+    Args:
+        schema: The schema.
+        name: The column that the user named.
+        tables: The recording part by part, at least its clusters and the column.
+    """
+    known = next((own for own in (name, f"imported_{name}") if own in schema.names), None)
+    if known is None or not pa.types.is_string(schema.field(known).type):
+        return schema
+    questions: dict[str, set[str]] = {}
+    for table in tables:
+        if known in table.column_names:
+            for question, value in zip(
+                table.column("cluster").to_pylist(), table.column(known).to_pylist(), strict=True
+            ):
+                questions.setdefault(question, set()).add(value)
+    values = set().union(*questions.values()) - {None}
+    words = {_NUMBER.sub("", value) for value in values}
+    are_repeats = words <= {""} or (len(words) == 1 and last_name(name) in {*RUNS} - LOOP_NAMES)
+    shared = sum(len(own - {None}) >= _SEVERAL for own in questions.values())
+    if are_repeats or len(values) > _MOST or shared < _NEARLY_ALL * len(questions):
+        return schema
+    return with_loops(schema, known)

@@ -1,0 +1,89 @@
+"""Read tables of rounds in any shape; columns are guessed, or mapped from this library's names to the table's.
+
+One row for each question and round, in any order; or one record for each question, with its rounds in a list or in numbered
+columns::
+
+    read_tabular("runs.csv", {"question_id": "qid", "round": "step", "answer": "ans", "golds": "gold", "p_correct": "conf"})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from suffice.importers.answers.columnar import score_rounds
+from suffice.importers.answers.imported import ImportedRun
+from suffice.importers.guesses.table_settings import TableOptions
+from suffice.importers.rounds.round_columns import trajectories_of
+from suffice.importers.tables.table_source import WholeTable
+from suffice.policy.rounds import End
+from suffice.policy.signals.position import AnswerPosition
+
+
+def read_tabular(
+    path: str | Path,
+    columns: Mapping[str, str] | None = None,
+    *,
+    metrics: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    log_golds: Literal["keep", "drop"] | None = None,
+    first_round: int | None = None,
+    ended: End | None = None,
+    samples: bool = False,
+    where: Mapping[str, str] | None = None,
+    file_is: Literal["round", "model", "run", "question"] | None = None,
+    answer_position: AnswerPosition | None = None,
+    normalizer: str | None = None,
+    trial_cost: float | None = None,
+    repeated: Literal["first", "last"] | None = None,
+) -> ImportedRun:
+    """Read rounds from a CSV, TSV, JSON, JSON lines or parquet file, gzipped or not, or from a folder of such files.
+
+    A table may be long (a row for each question and round), wide (``answer_1``, ``answer_2``, ...), or nested (the rounds of a
+    question in a list: `steps`, `attempts`, `messages`, ...).
+
+    This library's names: `question_id` and `round`, `answer`, `golds` (a text, or a JSON list of texts),
+    `question`, `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer
+    and golds where the table lacks them; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``; `rounds`
+    for the field that contains the list of rounds.  Any other mapped name becomes a new signal.  Unmapped columns are guessed
+    by usual names (see `readings`); all others are kept unchanged.
+
+    Args:
+        path: The table, or the folder.
+        columns: The column for each of this library's names, if it has another one; an empty column ignores such a name.
+        metrics: Further metrics, in [0, 1], by name.
+        labels: Texts that are the same in all rounds of a question, by name.  A `model` or `prompt_id` that is the same
+            everywhere becomes what policies fitted on the run depend on.
+        log_golds: `keep` gold answers that equal the last answers, or `drop` them; None = keep them, but raise if they do.
+        first_round: The number of the lowest round, 0 (closed book) or 1 (the first evidence or draft); None = as in the table.
+        ended: The reason why trajectories are shorter than the longest one, if the table has no `end`: `rule` (the loop
+            stopped, so that they are censored), `exhausted` (there was no more evidence) or `max_rounds` (each had a cap of its
+            own).  None = `rule`.
+        samples: Whether rows of a question are samples or answers of a panel, which need no order.  Another model, system or file
+            is then another sample; otherwise it is another run of the question, unless the table counts rounds.
+        where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
+        file_is: For a folder: what the name of a file is, a `round`, a `model`, a `run` or a `question`; None = by the names.
+        answer_position: The position of the answer in a reply: in the column `text` if there is one, else in that of the answers.
+        normalizer: The comparison of answers, where it is known: under `unordered`, a list of gold answers is one answer.
+        trial_cost: For prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
+        repeated: Which row counts if a question has a round several times, the `first` or the `last` one with an answer; None = ask.
+
+    Raises:
+        NotFoundError: No row has a value of `where`.
+        UnsettledError: The table can be read in several ways: several columns may be the answer or the rounds, rounds count from
+            0, or gold answers equal the last answers.
+        DataError: A value cannot be used, or is out of its signal's range; the message names file and row.
+        SchemaError: The file is of another kind, or lacks a column.
+    """
+    given = {name: value for name, value in locals().items() if name != "path" and value is not None}
+    source = WholeTable(Path(path), TableOptions(**given))
+    (rounds,) = source.rounds()
+    score_rounds(rounds)
+    return ImportedRun(
+        source="tabular",
+        trajectories=trajectories_of(rounds),
+        notes=source.notes(),
+        depends={**source.tally.depends(), **source.prefixes.depends},
+        readings=source.plan.readings,
+    )

@@ -1,0 +1,41 @@
+"""Names of columns that may have gold answers, beside the usual names of these."""
+
+from __future__ import annotations
+
+from suffice.importers.words.names import GOLDS, plain_name, words, words_in
+
+_SAYS_SO = frozenset(
+    words(
+        "truth true actual actuals observed verified gold golden golds gt ideal target targets expected reference solution "
+        "human expert annotator annotated adjudicated consensus oracle y label labels"
+    )
+)
+_RIGHT, _ANSWER = frozenset({"correct", "right"}), frozenset({"answer", "value", "option", "choice", "number"})
+_SAYS_OTHER = frozenset(
+    words(
+        "id ids time times at ms tokens cost score scores rating ratings preference feedback turns source name email by "
+        "review flag escalation needed intervention length model predicted pred prediction"
+    )
+)
+"""Words of names of columns that may have gold answers, and those of others that begin in the same way."""
+
+
+def may_be_golds(name: str) -> bool:
+    """Return whether a column's name says that it may have gold answers, such as those of an expert, or what was observed later.
+
+    >>> [may_be_golds(name) for name in ("observed", "y", "solution_value", "human.label", "human_id", "customer")]
+    [True, True, True, True, False, False]
+    """
+    own = {*words_in(name)}
+    is_said = not _SAYS_SO.isdisjoint(own) or not (_RIGHT.isdisjoint(own) or _ANSWER.isdisjoint(own))
+    return is_said and _SAYS_OTHER.isdisjoint(own)
+
+
+def is_in_golds(name: str) -> bool:
+    """Return whether a nested column is a field of an object that is called like gold answers, and not of a document or a tag.
+
+    >>> is_in_golds("gold.answer"), is_in_golds("reference.text"), is_in_golds("gold")
+    (True, False, False)
+    """
+    above = plain_name(name).rpartition(".")[0].rpartition(".")[2]
+    return above in GOLDS and not above.startswith(("ref", "label", "target"))

@@ -316,6 +316,8 @@ def test_a_last_row_about_the_whole_run_has_no_id(tmp_path):
     source = written(tmp_path, log)
     assert offered(source, match="id is empty") == ["--where event=classified"]
     log = [{name: value for name, value in row.items() if name != "event"} for row in log]
+    assert imported(written(tmp_path, log)).clusters == N  # nothing that is read is lost with it
+    log[-1]["gold"] = "Lima"
     source = written(tmp_path, log)
     assert offered(source, match="id is empty") == ["--where 'id=*'"]
     assert imported(source, where={"id": "*"}).clusters == N

@@ -100,7 +100,7 @@ def test_what_a_person_asks_in_a_chat_is_no_round(tmp_path):
     cli(*asked.command("marker:Answer:"), code=0)
     recording = read_recording(tmp_path / "log.parquet")
     assert recording.answers.tolist() == [[said(q, r) for r in range(1, 4)] for q in range(N)]
-    assert recording.column("cost.generator.calls").tolist() == [[1] * 3] * N
+    assert "cost.generator.calls" not in recording.table.column_names  # each round is one call
 
 
 @pytest.mark.parametrize("people", [("U1",), ("U1", "U2", "U3"), ("",), (["U1", "U2"],)])

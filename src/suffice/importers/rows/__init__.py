@@ -1,1 +1,1 @@
-"""Which rows are rounds, of which run and in which order, and what the others are: failed calls, scores, searches, events around a loop."""
+"""Rows that are rounds, of which run and in which order, and the others: failed calls, scores, searches, events around a loop."""

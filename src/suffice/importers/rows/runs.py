@@ -206,7 +206,6 @@ class RunColumns:
         unknown = [name for name in declared if name not in column_names(rows)]
         if unknown:
             raise SchemaError(f"no column {unknown[0]!r} (for {RUN!r}); there are: {', '.join(column_names(rows))}")
-        self._has_own_ids = all(item.how != "number of the record" for item in plan.readings)
         names = [
             name for name in column_names(rows) if last_name(name) in RUNS and name not in (self._key, self._number)
         ]
@@ -243,7 +242,7 @@ class RunColumns:
         if self._ways:
             way = self._ways[0] if len(self._files) > 1 else tuple(name for name in self._ways[0] if name != FILE)
             return ("file" if way == (FILE,) else "columns"), way
-        return ("number", ("number",)) if self._has_own_ids and self._in_records else None
+        return ("number", ("number",)) if self._in_records else None
 
 
 def _begins_late(pairs: Sequence[tuple[str, str]], runs: Sequence[tuple[str, ...]]) -> bool:

@@ -6,16 +6,14 @@ Parts of `python -m benchmarks.gpu`.
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tests.support.local_models import SHORT, START
 
+from benchmarks.gpu_measurement import Measurement
 from suffice_gates.models import LoadedModel, TransformersModel
 from suffice_gates.training.memory import GIB, pass_memory
-
-if TYPE_CHECKING:
-    from benchmarks.gpu import Measurement
 
 PASSES = ((32, 256, 0), (32, 1024, 0), (16, 4096, 0), (32, 256, 16), (32, 1024, 16), (16, 4096, 64))
 """Prompts of a batch, bytes of each, and tokens to generate (0: only states are read)."""

@@ -65,7 +65,9 @@ class NumberGuess(CostGuess):
             return
         for name in [name for name in self._unread(of_rounds=True) if is_score_name(name)]:
             if self._score(name, plain_name(name).replace(".", "_")):
-                self.result.notes += other_judge_note(self.table, self._ids_of_rows(), name, self._unread(of_rounds=True))
+                self.result.notes += other_judge_note(
+                    self.table, self._ids_of_rows(), name, self._unread(of_rounds=True)
+                )
                 return
 
     def _score(self, name: str, ours: str, what: str = "a score") -> bool:

@@ -21,6 +21,7 @@ from suffice.importers.shapes.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.shapes.wide_tables import numbered_families
 from suffice.importers.words.choices import Choices, column_options, in_options, of_columns, of_each, of_options
+from suffice.importers.words.gold_names import golds_among
 from suffice.importers.words.names import (
     ANSWERS,
     MONEY,
@@ -252,12 +253,16 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     divide = [*ids, *(name for name in table.names if is_id_name(name) and _divides(table, name))]
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in divide)]
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
+    right = golds_among(answers)
+    answers = [name for name in answers if name not in right]
     joined = ",".join(answers)
     used, counter = columns.values(), columns.get("round", "")
     compounds = {} if "question_id" in columns else compound_choices(table, used, counter=counter)
     if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
-        choices |= of_columns({"rounds": joined}, meaning)
+        golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
+        meaning += "".join(f", and {name!r} has the gold answers" for name in golds.values())
+        choices |= of_columns({"rounds": joined, **golds}, meaning)
     options = of_files(rows) | in_options(choices) | compounds
     own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
     sure = own and column_options({"question_id": own})

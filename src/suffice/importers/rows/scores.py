@@ -23,6 +23,7 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 _MARKS = 6
 """The most texts that are marks."""
 
+
 def is_overlap(name: str) -> bool:
     """Return whether a column's name is that of a score that compares texts with a reference.
 

@@ -13,6 +13,7 @@ from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model
 from suffice.importers.checks.judging import ONCE, flag_notes, metric_name, metric_option
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import Record
+from suffice.importers.guesses.dearer_models import dearer_text
 from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import are_groups, sure_id
 from suffice.importers.rows.incomplete_rows import of_kinds
@@ -161,7 +162,7 @@ def _costs(
     if absent and not _called(unused, TOTAL_TOKENS):
         yield _no_tokens_note(table, shown, unused, absent)
     for name in [name for name in unused if _is_money(name)][:1]:
-        yield _money_note(table, name)
+        yield _money_note(table, columns, name)
 
 
 def _is_money(name: str) -> bool:
@@ -200,7 +201,7 @@ def _forms(name: str, value: object) -> str:
     return f": {options[0]} if its comma separates thousands, {options[1]} if decimals"
 
 
-def _money_note(table: TableColumns, name: str) -> str:
+def _money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> str:
     """Return the note on a column of money, with the option that counts it."""
     fault = table.not_a_number(name)
     prices = "else prices of tokens say what is paid (suffice decide --prices)"
@@ -212,7 +213,7 @@ def _money_note(table: TableColumns, name: str) -> str:
     forms = [unit] if money_unit(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
     options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
     how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
-    return f"{name!r} is not counted: if each row has its own {amounts}, {how}; {prices}"
+    return f"{name!r} is not counted{dearer_text(table, columns, name)}: if each row has its own {amounts}, {how}; {prices}"
 
 
 def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unused: Collection[str]) -> Iterator[str]:

@@ -34,6 +34,8 @@ OTHERS = (
     "latency_pass",
     "match_similarity",
     "solved_cost",
+    "pass_novelty",
+    "overlap_pass",
 )
 CLASSES = ("A61K", "G06F", "H04L")
 
@@ -61,6 +63,12 @@ def test_numbers_that_are_called_after_a_score_judge_nothing(tmp_path: Path, nam
 def test_a_score_is_still_read_by_a_word_in_its_name(tmp_path: Path, name: str) -> None:
     summary, _ = recorded(tmp_path, passes(name, more=False))
     assert summary.judged_by == (name,)
+
+
+def test_marks_of_passes_judge_where_they_are_yes_and_no(tmp_path: Path) -> None:
+    rows = [{**row, "pass_easy": row["reviewer_ok"]} for row in passes("other")]
+    summary, _ = recorded(tmp_path, [{k: v for k, v in row.items() if k != "reviewer_ok"} for row in rows])
+    assert summary.judged_by == ("pass_easy",)
 
 
 def test_a_judgement_beside_a_guessed_score_is_named(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from suffice.importers.guesses.prefixes import THINKING_TOKENS, prefix_columns
 from suffice.importers.rows.scores import LAST_ROUND, is_of_runs, is_overlap, is_task_outcome, run_note
 from suffice.importers.words.gold_names import may_be_golds
 from suffice.importers.words.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
-from suffice.importers.words.score_names import is_measure_of, is_score_name
+from suffice.importers.words.score_names import is_measure_of, is_score_name, may_be_of_passes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
@@ -63,7 +63,8 @@ class NumberGuess(CostGuess):
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
         if self._is_judged():
             return
-        for name in [name for name in self._unread(of_rounds=True) if is_score_name(name)]:
+        names = [name for name in self._unread(of_rounds=True) if is_score_name(name)]
+        for name in [n for n in names if not may_be_of_passes(n) or {*(self.table.numbers(n) or ())} <= {0, 1}]:
             if self._score(name, plain_name(name).replace(".", "_")):
                 self.result.notes += other_judge_note(
                     self.table, self._ids_of_rows(), name, self._unread(of_rounds=True)

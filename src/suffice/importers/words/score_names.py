@@ -26,6 +26,14 @@ _MEASURES = frozenset(
 _PASSES = frozenset({"pass", "passes"})
 """A pass may be a round, so that what a name says besides is what the column has."""
 
+_OF_PASSES = frozenset(
+    words(
+        "rate rates ratio share fraction percent pct score value mean avg at k all any test tests case cases unit exec execution code "
+        "public private hidden full strict plus base is ok eval"
+    )
+)
+"""Words with which a share of tests that pass is called."""
+
 _PLACES = frozenset(
     words(
         "id ids idx index key time times date calls n num no nr number count counts length len size words year batch port seed epoch "
@@ -63,6 +71,16 @@ def is_score_name(name: str) -> bool:
         return False
     others = own if _PASSES.issuperset(said) else own[own.index(said[0]) :]
     return _PLACES.isdisjoint(others)
+
+
+def may_be_of_passes(name: str) -> bool:
+    """Return whether a score is called after passes and something else, so that it may be any number of a round.
+
+    >>> [may_be_of_passes(name) for name in ("pass_novelty", "overlap_pass", "tests_pass", "pass_at_1", "correct_novelty")]
+    [True, True, False, False, False]
+    """
+    own = {word.rstrip("0123456789") for word in words_in(plain_name(name).rpartition(".")[2])} - {""}
+    return own & _RIGHT <= _PASSES and not own <= _PASSES | _OF_PASSES
 
 
 def is_judgement(name: str) -> bool:

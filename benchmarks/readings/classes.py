@@ -17,6 +17,9 @@ import numpy as np
 
 from benchmarks.readings.cases import Case, Log, Loop
 from suffice.cli.main import run
+from suffice.evaluation.replay.outcomes import measured_metrics
+from suffice.policy.metrics import METRICS
+from suffice.policy.normalizers import MATCH
 from suffice.recordings import Recording, read_recording
 
 PLAIN, OPTION, ASKED = "read right with no option", "read right with one option", "refused with the command that works"
@@ -162,7 +165,14 @@ def differences(case: Case, log: Log, recording: Recording, *, samples: bool) ->
     if samples != exchangeable:
         return f"the answers of a question are {'rounds in an order' if samples else 'independent samples'}"
     scored = case.metric or ("match" if "match" in rows[0] else "em")
-    return _sizes(read, questions) or _values(read, questions, scored, states=case.states)
+    return _judges(case, recording) or _sizes(read, questions) or _values(read, questions, scored, states=case.states)
+
+
+def _judges(case: Case, recording: Recording) -> str:
+    """Say of a log that judges answers by a column of its own which other one does so in its place."""
+    own = [name for name in measured_metrics(recording) if name not in (*METRICS, MATCH)]
+    is_other = bool(own) and case.metric not in (None, MATCH, *METRICS, *own)
+    return f"{', '.join(own)} judges, and not {case.metric}" if is_other else ""
 
 
 def _stoppable(rows: Sequence[dict[str, Any]]) -> str:

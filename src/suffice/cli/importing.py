@@ -412,7 +412,7 @@ def _plain_note(text: str) -> str:
             f"{text[: match.start()].rstrip(': ')}, for a reason that the log does not give.{may_say} If the loop stopped there by itself, --ended rule says so "
             "(--ended exhausted or --ended max_rounds: other reasons); until then `suffice decide` assumes the worst of what is missing"
         )
-    return re.sub(r"(is not counted: .+); else prices of tokens say what is paid.*", r"\1", text)
+    return re.sub(r"(is not counted.*: .+); else prices of tokens say what is paid.*", r"\1", text)
 
 
 def _next_step(summary: ImportSummary) -> str:

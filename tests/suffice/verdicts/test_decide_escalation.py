@@ -197,3 +197,35 @@ def test_a_cost_that_is_no_dollars_can_be_left_out(tmp_path):
     import_recording(log(tmp_path / "log.jsonl", items), out=out, columns={"round": "model:cheap,dear", "spend": ""})
     assert np.isnan(read_recording(out).column("cost")).sum() == 0
     assert "spend" not in read_recording(out).names("signal")
+
+
+def retried(tmp_path, cost):
+    """Import retries of 60 questions, each by a dearer model, that stop at the first valid answer."""
+    items = []
+    for q in range(60):
+        for r, model in enumerate(cost[: 1 + q % len(cost)], start=1):
+            name, dollars = model
+            about = {"id": q, "question": f"Which is city {q}?", "gold": "Oslo", "attempt": r, "model": name}
+            items.append({**about, "answer": "Oslo" if r > q % len(cost) else f"Bern {r}", "cost_usd": dollars})
+    return import_recording(
+        log(tmp_path / "log.jsonl", items),
+        out=tmp_path / "log.parquet",
+        columns={"spend": "cost_usd:each"},
+        ended="rule",
+    ).path
+
+
+def test_a_decision_about_calls_says_that_dearer_models_follow(tmp_path):
+    recording = read_recording(retried(tmp_path, [("mini", 0.0004), ("medium", 0.003), ("large", 0.018)]))
+    advice = decide(recording)
+    (note,) = [note for note in advice.notes if "different models" in note]
+    assert advice.trial.cost == "calls"
+    assert "fixed_k(2) saves 15 % of calls, but 69 % of money" in note
+    assert "--cost money" in note
+    assert not any("different models" in note for note in decide(recording, cost="money").notes)
+
+
+@pytest.mark.parametrize("names", [("north", "south", "west"), ("mini", "mini", "mini")])
+def test_models_that_cost_the_same_are_no_dearer_ones(tmp_path, names):
+    advice = decide(read_recording(retried(tmp_path, [(name, 0.001) for name in names])))
+    assert not any("different models" in note for note in advice.notes)

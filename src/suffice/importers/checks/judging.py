@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import Any
 
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
@@ -25,6 +26,7 @@ from suffice.importers.words.names import (
     words_in,
 )
 from suffice.importers.words.number_forms import written_number
+from suffice.importers.words.score_names import is_judgement, is_measure_of, is_score_name
 from suffice.importers.words.word_scales import EQUAL, TEMPLATE, order_of_words
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import title
@@ -171,6 +173,18 @@ def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collecti
         )
 
 
+def other_judge_note(table: TableColumns, ids: Sequence[Any], guessed: str, unread: Collection[str]) -> Iterator[str]:
+    """Note a column called like a judgement that is 0 or 1 in each round, beside the one that is read as the score by a word in its name."""
+    for name in unread:
+        is_called = (is_judgement(name) or is_score_name(name) or may_judge(name)) and not is_error_count(name)
+        if is_called and table.judges_rounds(name, ids) and table.column(name) != table.column(guessed):
+            yield (
+                f"{guessed!r} judges by a word in its name, and not {name!r}, which is 0 or 1 in each round: to judge by this, "
+                f"{metric_option(name, '')}"
+            )
+            return
+
+
 def _order_of_two(table: TableColumns, name: str) -> str:
     """Return the two words that are the only ones of a column, the worse first; "" if their order is not known."""
     said = {*islice(dict.fromkeys(str(value) for value in table.column(name) if value not in (None, "")), 3)}
@@ -295,9 +309,13 @@ def _shares(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
 
 
 def may_judge(name: str) -> bool:
-    """Return whether a column's name says that it judges answers."""
+    """Return whether a column's name says that it judges answers.
+
+    >>> may_judge("judge_score"), may_judge("n_errors"), may_judge("judge_cost_usd")
+    (True, True, False)
+    """
     words = _words(name)
-    return not _JUDGING.isdisjoint(words) or is_error_count(name)
+    return (not _JUDGING.isdisjoint(words) and not is_measure_of(name)) or is_error_count(name)
 
 
 def _words(name: str) -> list[str]:

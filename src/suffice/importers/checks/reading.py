@@ -17,6 +17,7 @@ import pyarrow as pa
 from suffice.evaluation.replay.outcomes import MultipleChoice
 from suffice.importers.answers.answer_or_gold import is_model_text, is_of_passages
 from suffice.importers.checks.contained import count_contained
+from suffice.importers.checks.dates import pairs_of_dates
 from suffice.importers.checks.order_alarms import orders_of
 from suffice.importers.columns.grid import AFTER_MARK, IN_BOX, marked_part
 from suffice.importers.rounds.facts import SCORES, SEVERAL, Facts
@@ -297,12 +298,15 @@ class Reading:
             texts = [*map(value_text, encoded.dictionary.to_pylist())]
             if len(several := facts.several_values.setdefault(item.name, set())) < SEVERAL:
                 several.update(islice(filter(None, texts), SEVERAL))
+            values = {code: texts[code] or "" for code in np.unique(codes[starts[same]]).tolist()}
             pairs = [
                 code * len(places) + places[key]
-                for code in np.unique(codes[starts[same]]).tolist()
-                for key in {*self._keys(_items_of(texts[code] or ""))} - {None}
+                for code, text in values.items()
+                for key in {*self._keys(_items_of(text))} - {None}
                 if key in places
             ]
+            if not pairs and facts.without_golds == facts.trajectories:
+                pairs = pairs_of_dates(values, part)
             is_same = np.repeat(same, lengths)
             equal = is_same & np.isin(codes * len(places) + of_row, pairs)
             facts.equalling[item.name] += int(np.logical_or.reduceat(equal, starts).sum())

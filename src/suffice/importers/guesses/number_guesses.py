@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from suffice.importers.checks.judging import total_beside
+from suffice.importers.checks.judging import other_judge_note, total_beside
 from suffice.importers.columns.closed_book import is_confidence, is_of_retrieval
 from suffice.importers.columns.grid import OWN_COLUMNS, is_cost, whole_number
 from suffice.importers.guesses.cost_guesses import CostGuess
 from suffice.importers.guesses.prefixes import THINKING_TOKENS, prefix_columns
-from suffice.importers.rows.scores import LAST_ROUND, is_of_runs, is_overlap, is_score_name, is_task_outcome, run_note
+from suffice.importers.rows.scores import LAST_ROUND, is_of_runs, is_overlap, is_task_outcome, run_note
 from suffice.importers.words.gold_names import may_be_golds
 from suffice.importers.words.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
+from suffice.importers.words.score_names import is_measure_of, is_score_name, may_be_of_passes
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
@@ -36,7 +37,7 @@ class NumberGuess(CostGuess):
             ours = SYNONYMS.get(ours, ours)
             taken = {*self.result.columns, *self.result.metrics, *self.result.labels, *self.said}
             values = self.table.numbers(name)
-            if values is None or ours in taken or not ours.isidentifier():
+            if values is None or ours in taken or not ours.isidentifier() or (is_outcome and is_measure_of(name)):
                 continue
             in_unit = all(0 <= value <= 1 for value in values)
             if is_outcome and not in_unit and total_beside(name, self.table.names):
@@ -62,8 +63,12 @@ class NumberGuess(CostGuess):
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
         if self._is_judged():
             return
-        for name in [name for name in self._unread(of_rounds=True) if is_score_name(name)]:
+        names = [name for name in self._unread(of_rounds=True) if is_score_name(name)]
+        for name in [n for n in names if not may_be_of_passes(n) or {*(self.table.numbers(n) or ())} <= {0, 1}]:
             if self._score(name, plain_name(name).replace(".", "_")):
+                self.result.notes += other_judge_note(
+                    self.table, self._ids_of_rows(), name, self._unread(of_rounds=True)
+                )
                 return
 
     def _score(self, name: str, ours: str, what: str = "a score") -> bool:

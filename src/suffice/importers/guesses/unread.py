@@ -13,6 +13,7 @@ from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model
 from suffice.importers.checks.judging import ONCE, flag_notes, metric_name, metric_option
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import Record
+from suffice.importers.guesses.dearer_models import dearer_text
 from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import are_groups, sure_id
 from suffice.importers.rows.incomplete_rows import of_kinds
@@ -21,6 +22,7 @@ from suffice.importers.shapes.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.shapes.wide_tables import numbered_families
 from suffice.importers.words.choices import Choices, column_options, in_options, of_columns, of_each, of_options
+from suffice.importers.words.gold_names import golds_among
 from suffice.importers.words.names import (
     ANSWERS,
     MONEY,
@@ -160,7 +162,7 @@ def _costs(
     if absent and not _called(unused, TOTAL_TOKENS):
         yield _no_tokens_note(table, shown, unused, absent)
     for name in [name for name in unused if _is_money(name)][:1]:
-        yield _money_note(table, name)
+        yield _money_note(table, columns, name)
 
 
 def _is_money(name: str) -> bool:
@@ -199,7 +201,7 @@ def _forms(name: str, value: object) -> str:
     return f": {options[0]} if its comma separates thousands, {options[1]} if decimals"
 
 
-def _money_note(table: TableColumns, name: str) -> str:
+def _money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> str:
     """Return the note on a column of money, with the option that counts it."""
     fault = table.not_a_number(name)
     prices = "else prices of tokens say what is paid (suffice decide --prices)"
@@ -211,7 +213,7 @@ def _money_note(table: TableColumns, name: str) -> str:
     forms = [unit] if money_unit(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
     options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
     how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
-    return f"{name!r} is not counted: if each row has its own {amounts}, {how}; {prices}"
+    return f"{name!r} is not counted{dearer_text(table, columns, name)}: if each row has its own {amounts}, {how}; {prices}"
 
 
 def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unused: Collection[str]) -> Iterator[str]:
@@ -252,12 +254,16 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     divide = [*ids, *(name for name in table.names if is_id_name(name) and _divides(table, name))]
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in divide)]
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
+    right = golds_among(answers)
+    answers = [name for name in answers if name not in right]
     joined = ",".join(answers)
     used, counter = columns.values(), columns.get("round", "")
     compounds = {} if "question_id" in columns else compound_choices(table, used, counter=counter)
     if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
         meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
-        choices |= of_columns({"rounds": joined}, meaning)
+        golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
+        meaning += "".join(f", and {name!r} has the gold answers" for name in golds.values())
+        choices |= of_columns({"rounds": joined, **golds}, meaning)
     options = of_files(rows) | in_options(choices) | compounds
     own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
     sure = own and column_options({"question_id": own})

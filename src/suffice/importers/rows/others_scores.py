@@ -11,17 +11,15 @@ from suffice.common.tables import cut_list
 from suffice.importers.checks.judging import may_judge
 from suffice.importers.columns.grid import number_or_nan
 from suffice.importers.files.records import Record, column_names, with_column
-from suffice.importers.rows.scores import are_marks, is_score_name
+from suffice.importers.rows.scores import are_marks
 from suffice.importers.words.names import ANSWERS, OUTCOME_NAMES, WEAK_REPLIES, is_round_name, last_name
+from suffice.importers.words.score_names import APPROVING, is_score_name
 
 _HALF, _NEARLY_ALL = 0.5, 0.95
 """The least share of rows that have an answer, and of scores that have one before them."""
 
 _MARKS, _OFTEN = 2, 0.3
 """The most different values of marks, and the least share of questions in which a row has what is right."""
-
-_APPROVING = frozenset({"approved", "accepted", "acceptable"})
-"""Further words by which a critic says how good an answer is."""
 
 _Scores = Mapping[int, object]
 """The score of each row, by its place."""
@@ -145,7 +143,7 @@ def _scores_of_others(rows: Sequence[Record], kept: Sequence[bool]) -> list[str]
     names = [
         name
         for name in column_names(rows)
-        if may_judge(name) or is_score_name(name) or last_name(name) in {*OUTCOME_NAMES, *_APPROVING}
+        if may_judge(name) or is_score_name(name) or last_name(name) in {*OUTCOME_NAMES, *APPROVING}
     ]
     return [name for name in names if _is_of_others(rows, kept, name)]
 

@@ -17,29 +17,11 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.rounds.round_columns import RoundColumns
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.words.names import OVERLAPS, is_error_count, last_name, words, words_in
+from suffice.importers.words.score_names import is_measure_of
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 
-_RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
 _MARKS = 6
 """The most texts that are marks."""
-
-_OF_OTHERS = frozenset(
-    words(
-        "self judge critic predicted pred estimated expected prob p retrieval retriever tool format syntax "
-        "parse cache not first final best"
-    )
-)
-"""Words of names of numbers that say something else than whether the answer of the round is right."""
-
-
-def is_score_name(name: str) -> bool:
-    """Return whether a word of a column's name says that its numbers tell whether an answer is right.
-
-    >>> is_score_name("exec_acc"), is_score_name("self_correct"), is_score_name("confidence")
-    (True, False, False)
-    """
-    words = {*last_name(name).split("_")}
-    return not words.isdisjoint(_RIGHT) and words.isdisjoint(_OF_OTHERS)
 
 
 def is_overlap(name: str) -> bool:
@@ -94,11 +76,12 @@ _CHANGING, _GOOD = 10, 5
 def is_task_outcome(name: str) -> bool:
     """Return whether a column's name says that a task succeeded.
 
-    >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved")]
-    [True, True, False, False]
+    >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved", "success_cost")]
+    [True, True, False, False, False]
     """
     words = {*words_in(name)}
-    return not words.isdisjoint(_WORDS) and words.isdisjoint(_OTHERS) and not any(map(is_error_count, words))
+    is_other = is_measure_of(name) or any(map(is_error_count, words))
+    return not words.isdisjoint(_WORDS) and words.isdisjoint(_OTHERS) and not is_other
 
 
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:

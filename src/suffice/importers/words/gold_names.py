@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from suffice.importers.words.names import GOLDS, plain_name, words, words_in
 
 _SAYS_SO = frozenset(
@@ -10,6 +13,7 @@ _SAYS_SO = frozenset(
         "human expert annotator annotated adjudicated consensus oracle y label labels"
     )
 )
+_SURELY = frozenset(words("truth true gold golden golds gt reference expected ground groundtruth"))
 _RIGHT, _ANSWER = frozenset({"correct", "right"}), frozenset({"answer", "value", "option", "choice", "number"})
 _SAYS_OTHER = frozenset(
     words(
@@ -29,6 +33,20 @@ def may_be_golds(name: str) -> bool:
     own = {*words_in(name)}
     is_said = not _SAYS_SO.isdisjoint(own) or not (_RIGHT.isdisjoint(own) or _ANSWER.isdisjoint(own))
     return is_said and _SAYS_OTHER.isdisjoint(own)
+
+
+def golds_among(names: Sequence[str]) -> list[str]:
+    """Return the columns of answers that are called like gold answers beside those of rounds, which may differ in a number alone.
+
+    >>> golds_among(["ipc_gold", "pass1_ipc", "pass2_ipc"]), golds_among(["human_label", "run1_label", "run2_label"])
+    (['ipc_gold'], ['human_label'])
+    >>> golds_among(["draft_solution", "checked", "final"]), golds_among(["expert_1", "expert_2"])
+    ([], [])
+    """
+    named = [name for name in names if may_be_golds(name) and re.search(r"\d", name) is None]
+    others = {re.sub(r"\d+", "", name) for name in names if name not in named}
+    golds = [name for name in named if len(others) == 1 or not _SURELY.isdisjoint(words_in(name))]
+    return golds if len(names) - len(golds) > 1 else []
 
 
 def is_in_golds(name: str) -> bool:

@@ -18,6 +18,9 @@ from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, unknown_text
 
+_UNEQUAL = 10
+"""Percentage points by which the calls and the money saved differ at least if calls are not equal."""
+
 
 def metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
     """Return notes on a metric that is defined outside this library, or on such a one that does not judge, if no metric was `stated`."""
@@ -127,6 +130,29 @@ def _thought_notes(recording: Recording) -> list[str]:
     return notes
 
 
+def _unequal_calls_notes(recording: Recording, trial: Trial) -> list[str]:
+    """Return a note if calls are counted, while models differ between rounds and money or tokens say that their calls are not equal."""
+    if trial.cost != "calls" or "model" not in recording.names("label"):
+        return []
+    models = recording.objects("model")
+    is_known = np.not_equal(models, None)
+    if not ((models[:, :-1] != models[:, 1:]) & is_known[:, :-1] & is_known[:, 1:]).any():
+        return []
+    saved = {name: 1 - costs[:-1] / costs[-1] for name, costs in trial.totals.costs.items() if costs[-1] > 0}
+    for name in ("money", "tokens"):
+        if "calls" not in saved or not np.isfinite(saved.get(name, np.array([]))).any():
+            continue
+        place = int(np.nanargmax(np.abs(saved[name] - saved["calls"])))
+        calls, other = (100 * float(saved[kind][place]) for kind in ("calls", name))
+        if abs(other - calls) >= _UNEQUAL:
+            text = (
+                f"rounds have different models, whose calls are not equal: {trial.candidates[place].label} saves {calls:.0f} % of calls, but "
+                f"{other:.0f} % of {name}; to count {name}, --cost {name} (with -o OTHER.json)"
+            )
+            return [text]
+    return []
+
+
 def unit_notes(recording: Recording, trial: Trial) -> list[str]:
     """Return notes on the questions that judged: how they were measured, what is unknown, and what they contradict."""
     notes = _thought_notes(recording)
@@ -143,7 +169,7 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
         notes.append(
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
-    notes += choice_notes(recording, [trial.metric])
+    notes += [*choice_notes(recording, [trial.metric]), *_unequal_calls_notes(recording, trial)]
     if recording.independent:
         from suffice.evaluation.replay.panels import best_single_note
 

@@ -1,0 +1,40 @@
+"""Dates in a column and in answers that are the same, although they are written in different ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+from suffice.importers.rounds.own_columns import Part
+from suffice.policy.normalizers import NORMALIZERS, Normalizer
+
+_FORMS = ("date_day_first", "date")
+_SAMPLE = 20
+"""Texts that show whether the others are dates, of which most are."""
+
+
+def pairs_of_dates(texts: Mapping[int, str], part: Part) -> list[int]:
+    """Return the pairs of a column's value and of an answer's key that are one date, each as the code of the value times the number of keys plus that of the key.
+
+    Of two numbers before a year, the first is the day or the month, whichever makes more pairs.
+
+    Args:
+        texts: The column's different values, by their codes.
+        part: The answers, of which the first ones say whether they are dates.
+    """
+    said = {part.places[key]: text for key, text in zip(part.keys, part.answers, strict=True) if text is not None}
+    if not (_are_dates([*islice(texts.values(), _SAMPLE)]) and _are_dates([*islice(said.values(), _SAMPLE)])):
+        return []
+    return max((_pairs(texts, said, len(part.places), NORMALIZERS[form]) for form in _FORMS), key=len)
+
+
+def _are_dates(texts: Sequence[str]) -> bool:
+    return any(2 * sum(NORMALIZERS[form](text) is not None for text in texts) > len(texts) for form in _FORMS)
+
+
+def _pairs(texts: Mapping[int, str], said: Mapping[int, str], n: int, key_of: Normalizer) -> list[int]:
+    places: dict[str, list[int]] = {}
+    for place, text in said.items():
+        if (date := key_of(text)) is not None:
+            places.setdefault(date, []).append(place)
+    return [code * n + place for code, text in texts.items() for place in places.get(key_of(text) or "", ())]

@@ -1,0 +1,92 @@
+"""Names of scores, and of numbers beside a score: its confidence, time or cost, which are called after it."""
+
+from __future__ import annotations
+
+from suffice.importers.words.names import plain_name, words, words_in
+from suffice.recordings.schema import is_confidence_name
+
+_RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
+
+_OF_OTHERS = frozenset(
+    words(
+        "self judge critic predicted pred estimated expected prob p retrieval retriever tool format syntax "
+        "parse cache not first final best"
+    )
+)
+"""Words of names of numbers that say something else than whether the answer of the round is right."""
+
+_MEASURES = frozenset(
+    words(
+        "ms s sec secs seconds minutes latency duration elapsed timestamp ts usd eur gbp dollars cents cost costs price spend money "
+        "tokens toks bytes chars gpus temperature threshold thresh cutoff likelihood estimate estimates odds stderr std variance"
+    )
+)
+"""Words of names of measures and settings, wherever they stand."""
+
+_PASSES = frozenset({"pass", "passes"})
+"""A pass may be a round, so that what a name says besides is what the column has."""
+
+_OF_PASSES = frozenset(
+    words(
+        "rate rates ratio share fraction percent pct score value mean avg at k all any test tests case cases unit exec execution code "
+        "public private hidden full strict plus base is ok eval"
+    )
+)
+"""Words with which a share of tests that pass is called."""
+
+_PLACES = frozenset(
+    words(
+        "id ids idx index key time times date calls n num no nr number count counts length len size words year batch port seed epoch "
+        "rank similarity prev previous delta gain change"
+    )
+)
+"""Words of other numbers if they end a name: `match_id` is an id, and `id_match` a score."""
+
+APPROVING = frozenset({"approved", "accepted", "acceptable"})
+"""Further words by which a critic says how good an answer is."""
+
+_OK = APPROVING | {"ok", "okay", "good", "valid", "right"}
+
+
+def is_measure_of(name: str) -> bool:
+    """Return whether a column's name says that its numbers are a confidence, a time, a cost or a setting, whatever else it says.
+
+    >>> [is_measure_of(name) for name in ("pass_conf", "judge_latency_s", "confidence.score", "pass_rate")]
+    [True, True, True, False]
+    """
+    return not _MEASURES.isdisjoint(words_in(name)) or is_confidence_name("_".join(words_in(name)))
+
+
+def is_score_name(name: str) -> bool:
+    """Return whether a word of a column's name says that its numbers tell whether an answer is right, and no word says that they tell something else.
+
+    >>> is_score_name("exec_acc"), is_score_name("self_correct"), is_score_name("confidence")
+    (True, False, False)
+    >>> [is_score_name(name) for name in ("pass_conf", "id_match", "match_id", "id_pass")]
+    [False, True, False, False]
+    """
+    own = words_in(plain_name(name).rpartition(".")[2])
+    said = [word for word in own if word in _RIGHT]
+    if not said or not _OF_OTHERS.isdisjoint(own) or is_measure_of(name):
+        return False
+    others = own if _PASSES.issuperset(said) else own[own.index(said[0]) :]
+    return _PLACES.isdisjoint(others)
+
+
+def may_be_of_passes(name: str) -> bool:
+    """Return whether a score is called after passes and something else, so that it may be any number of a round.
+
+    >>> [may_be_of_passes(name) for name in ("pass_novelty", "overlap_pass", "tests_pass", "pass_at_1", "correct_novelty")]
+    [True, True, False, False, False]
+    """
+    own = {word.rstrip("0123456789") for word in words_in(plain_name(name).rpartition(".")[2])} - {""}
+    return own & _RIGHT <= _PASSES and not own <= _PASSES | _OF_PASSES
+
+
+def is_judgement(name: str) -> bool:
+    """Return whether a column's name says that it approves of answers or not, as people do.
+
+    >>> is_judgement("reviewer_ok"), is_judgement("pass_ok"), is_judgement("ok_latency")
+    (True, True, False)
+    """
+    return not _OK.isdisjoint(words_in(name)) and not is_measure_of(name)

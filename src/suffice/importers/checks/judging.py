@@ -71,7 +71,7 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
     # a signal of the log's own is called after the last part of its column's name
-    options = {read.columns.get(theirs, theirs): scale for theirs, scale in scores_of(known).items()}
+    options = {read.named(theirs): scale for theirs, scale in scores_of(known).items()}
     unordered = _unordered(known)
     golds = [
         in_log(name)

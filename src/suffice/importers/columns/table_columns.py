@@ -231,12 +231,14 @@ class ColumnMap:
     ) -> None:
         """Read the file's column `theirs`, or one that is computed from `sources`, as this library's column `ours`."""
         self.columns[ours] = theirs
-        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,)))
+        own = theirs if shown else ""
+        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,), column=own))
 
     def read_metric(self, ours: str, theirs: str, how: str, shown: str = "") -> None:
         """Read the file's column `theirs` as a metric."""
         self.metrics[ours] = theirs
-        self.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown or theirs, how=how))
+        own = theirs if shown else ""
+        self.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown or theirs, how=how, column=own))
 
     @property
     def sources(self) -> set[str]:

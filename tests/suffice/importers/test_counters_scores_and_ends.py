@@ -1,0 +1,112 @@
+"""Counters of nested rounds under any name, lists of scores beside answers, reasons in an event after a loop, and calls around one."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from suffice.importers.columns.closed_book import is_of_evidence
+from suffice.recordings import read_recording
+from tests.support.cli_tools import cli
+from tests.support.logs import CITIES, answer, asked, by_command, imported, offered, recorded, texts, written
+
+N, ROUNDS = 24, 3
+
+
+def hops(name, *, passages=True, lowest=0, n=N):
+    """Return questions with a list of hops, numbered by a field; only the first has no passages."""
+    return [
+        {
+            "id": f"v{q}",
+            "gold": CITIES[q % 4],
+            "hops": [
+                {name: lowest + r, "answer": answer(q, r)}
+                | ({"retrieved": [f"d{q}{i}" for i in range(2 * r)]} if passages else {})
+                for r in range(ROUNDS)
+            ],
+        }
+        for q in range(n)
+    ]
+
+
+@pytest.mark.parametrize("name", ["n", "k", "i", "idx", "index", "nr", "hop", "step", "turn"])
+def test_a_nested_counter_of_any_name_is_asked_about(name, tmp_path):
+    source = written(tmp_path / "log.json", hops(name))
+    options = {"columns": {"rounds": "hops"}}
+    assert offered(source, "counts from 0", **options) == ["--first-round 1", "--first-round 0"]
+    for first in (0, 1):
+        recording = read_recording(imported(source, **options, first_round=first).path)
+        assert recording.index.tolist() == [first, first + 1, first + 2]
+        assert texts(recording)["v1"] == [answer(1, r) for r in range(ROUNDS)]
+
+
+@pytest.mark.parametrize("name", ["n", "k"])
+def test_a_nested_setting_may_still_tell_loops_apart(name, tmp_path):
+    done = by_command(tmp_path, hops(name), name="log.json", code=2)
+    assert [own[-1] for own in done.commands] == [f"run={name}", "rounds=hops"]
+    loops, rounds = done.commands
+    assert "--first-round" not in cli(*loops).err
+    assert "--first-round 0" in cli(*rounds, code=2).error
+
+
+@pytest.mark.parametrize("options", [{"passages": False}, {"lowest": 1}])
+def test_other_nested_counters_only_number_the_items(options, tmp_path):
+    summary, recording = recorded(tmp_path, hops("idx", **options))
+    assert recording.index.tolist() == [1, 2, 3]
+    assert not any("counts from 0" in note for note in summary.notes)
+
+
+def test_the_number_of_passages_is_no_counter_of_rounds(tmp_path):
+    log = hops("n_retrieved")
+    _, recording = recorded(tmp_path, log)
+    assert recording.index.tolist() == [1, 2, 3]
+    assert recording.column("n_retrieved")[0].tolist() == [0, 1, 2]
+    assert is_of_evidence("n_retrieved")
+
+
+def drafts(n=N, **scores):
+    """Return questions with a list of drafts, and lists of scores that are as long."""
+    return [
+        {"id": f"c{q}", "captions": [f"Caption {r} of piece {q} says {q * r}" for r in range(ROUNDS)]}
+        | {name: score(q) for name, score in scores.items()}
+        for q in range(n)
+    ]
+
+
+def numbers(q):
+    return [55 + (7 * q + 13 * r) % 45 for r in range(ROUNDS)]
+
+
+@pytest.mark.parametrize(
+    ("name", "score", "printed"),
+    [
+        ("judge_score", numbers, "judge_score=judge_score:0..100"),
+        ("judge_scores", numbers, "judge_score=judge_score:0..100"),
+        ("judgeScore", numbers, "judgeScore=judgeScore:0..100"),
+        ("quality", lambda q: [("bad", "good")[(q + r) % 2] for r in range(ROUNDS)], "quality=quality:bad,good"),
+        ("eval", lambda q: {"judge": numbers(q)}, "eval_judge=eval.judge:0..100"),
+    ],
+)
+def test_a_printed_list_of_scores_judges_when_typed(name, score, printed, tmp_path):
+    rounds = ("--column", "rounds=captions")
+    done = by_command(tmp_path, drafts(**{name: score}), *rounds, "--details", code=0)
+    option = shlex.split(re.search(r"--metric-column ('[^']*'|\S+)", done.words)[0].rstrip(",;"))
+    assert option[1] == printed
+    typed = cli("import", tmp_path / "log.jsonl", "-o", tmp_path / "r.parquet", "--yes", *rounds, *option, code=0)
+    assert "may:" not in typed.words
+    table = read_recording(tmp_path / "r.parquet").table
+    assert len({*table.column(printed.partition("=")[0]).to_pylist()}) > 1
+
+
+def test_scores_of_passages_are_no_scores_of_rounds(tmp_path):
+    log = drafts(context=lambda q: {"scores": [0.5 + r / 10 for r in range(ROUNDS)]})
+    _, recording = recorded(tmp_path, log, columns={"rounds": "captions"})
+    assert "score" not in recording.table.column_names
+
+
+def test_a_falling_list_of_scores_is_turned_by_the_printed_option(tmp_path):
+    log = drafts(40, reward=lambda q: [0.9 - 0.3 * r + (q % 3) / 100 for r in range(ROUNDS)])
+    error = asked(written(tmp_path, log), "reverse order", columns={"rounds": "captions"})
+    assert next(iter(error.choices)) == "--metric-column reward=reward:1..0"

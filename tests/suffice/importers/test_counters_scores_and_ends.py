@@ -110,3 +110,53 @@ def test_a_falling_list_of_scores_is_turned_by_the_printed_option(tmp_path):
     log = drafts(40, reward=lambda q: [0.9 - 0.3 * r + (q % 3) / 100 for r in range(ROUNDS)])
     error = asked(written(tmp_path, log), "reverse order", columns={"rounds": "captions"})
     assert next(iter(error.choices)) == "--metric-column reward=reward:1..0"
+
+
+def stream(end, *, calls=(), n=N):
+    """Return events of runs: a start, an answer in each round, calls beside it, and an end, whose fields `end` makes; every second run stops early."""
+    log = []
+    for q in range(n):
+        run, last = {"run_id": f"run{q}"}, ROUNDS - q % 2
+        log.append({**run, "event": "start", "question": f"Wind at buoy {q}?", "gold": CITIES[q % 4]})
+        for r in range(1, last + 1):
+            log += [{**run, "event": kind, "iteration": r} for kind in calls]
+            log.append({**run, "event": "answer", "iteration": r, "answer": answer(q, r)})
+        log.append({**run, "event": "end", **end(q, last < ROUNDS)})
+    return log
+
+
+def ends(recording):
+    return {str(value) for value in recording.table.column("end").to_pylist()}
+
+
+@pytest.mark.parametrize("name", ["reason", "stop_reason", "cause", "status", "run.outcome"])
+def test_the_event_after_a_loop_says_why_it_ended(name, tmp_path):
+    log = stream(lambda _, early: {name: "converged" if early else "max_iterations", "iterations": 9})
+    summary, recording = recorded(tmp_path, log)
+    assert ends(recording) == {"rule", "max_rounds"}
+    assert recording.table.num_rows == sum(event["event"] == "answer" for event in log)
+    assert not any("--ended" in note for note in summary.notes)
+    done = by_command(tmp_path, log, "--column", f"end={name}", code=0)
+    assert "for a reason that the log does not give" not in done.words
+
+
+def test_own_words_for_the_end_in_a_last_event_are_asked_about(tmp_path):
+    log = stream(lambda _, early: {"reason": "tired" if early else "max_iterations"})
+    assert "'reason' may say why, but is not read (--column end=reason)" in by_command(tmp_path, log, code=0).words
+    refused = by_command(tmp_path, log, "--column", "end=reason", code=2)
+    assert "end is 'tired'" in refused.error
+    assert cli(*refused.commands[0], code=0)
+    assert ends(read_recording(tmp_path / "r.parquet")) == {"rule", "max_rounds"}
+
+
+def test_words_that_differ_within_a_run_are_no_reason(tmp_path):
+    log = stream(lambda _, early: {"status": "converged" if early else "max_iterations"})
+    more = [{**event, "status": "failed"} for event in log if event["event"] == "end"]
+    _, recording = recorded(tmp_path, sorted([*log, *more], key=lambda event: int(event["run_id"][3:])))
+    assert ends(recording).isdisjoint({"failed"})
+
+
+def test_states_of_calls_are_no_reason(tmp_path):
+    log = stream(lambda *_: {"status": "ok", "result": "Oslo"})
+    _, recording = recorded(tmp_path, log)
+    assert {"status", "result"}.isdisjoint(recording.table.column_names)

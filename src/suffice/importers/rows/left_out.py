@@ -25,6 +25,7 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record, column_names, places_of, with_column
 from suffice.importers.questions.counted_ids import means_no_question
 from suffice.importers.rows.others_scores import have_usual_answers, with_scores
+from suffice.importers.rows.stop_words import ends_beside
 from suffice.importers.shapes.dialogues import REPLY_TYPE
 from suffice.importers.shapes.shape import ANY, Shape
 from suffice.importers.words.names import (
@@ -223,7 +224,7 @@ def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Seque
 def _with_facts(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
 ) -> list[Record]:
-    """Give each row the question and gold answer if only rows that are left out have them.
+    """Give each row the question, the gold answer and the reason for the end of the loop if only rows that are left out have them.
 
     The user or usual names tell them.
     """
@@ -233,11 +234,12 @@ def _with_facts(
     table = TableColumns(rows)
     golds = [name for name in table.names if last_name(name) in GOLDS and not is_argument(name)][:1]
     asked = [] if "question" in said else table.by_name(QUESTIONS)[:1]
-    for name in (
-        {said.get("question", ""), said.get("golds", ""), *asked, *(golds if "golds" not in said else [])}
-        - there
-        - {""}
-    ):
+    for name in {
+        said.get("question", ""),
+        said.get("golds", ""),
+        *asked,
+        *(golds if "golds" not in said else []),
+    } - there - {""} | {*ends_beside(rows, kept, questions, said.get("end", ""))}:
         known = {
             own: row.values[name] for own, row in zip(questions, rows, strict=True) if row.values.get(name) is not None
         }

@@ -160,3 +160,20 @@ def test_states_of_calls_are_no_reason(tmp_path):
     log = stream(lambda *_: {"status": "ok", "result": "Oslo"})
     _, recording = recorded(tmp_path, log)
     assert {"status", "result"}.isdisjoint(recording.table.column_names)
+
+
+@pytest.mark.parametrize(
+    ("kinds", "calls", "said"),
+    [
+        (("retrieve",), 1, "they are steps of that round, none of them calls of a model (--where event=answer)"),
+        (("plan",), 2, "they are calls of that round (--where event=answer)"),
+        (("retrieve", "plan"), 2, "they are steps of that round, 63 of them calls of a model (--where event=answer)"),
+    ],
+)
+def test_steps_of_a_round_are_called_calls_as_they_are_counted(kinds, calls, said, tmp_path):
+    log = stream(lambda *_: {}, calls=kinds, n=25)
+    summary, recording = recorded(tmp_path, log)
+    counts = {*recording.table.column("cost.generator.calls").to_pylist()}
+    assert counts == {calls}
+    (note,) = [note for note in summary.notes if "share the round of one" in note]
+    assert note.endswith(said)

@@ -130,12 +130,7 @@ def charged(
     owners = _owners(questions, kept)
     free = totals | {place for place, row in enumerate(shape.rows) if row.where in outside}
     owners = {place: [own for own in others if own not in free] for place, others in owners.items()}
-    silent = _silent_kinds(shape.rows, kept)
-    kinds = [*map(_kinds_of, shape.rows)]
-    calls = [
-        _is_call(row, where) and (silent.isdisjoint(own) or any(_MODEL.search(kind) for _, kind in own))
-        for row, own in zip(shape.rows, kinds, strict=True)
-    ]
+    calls = model_calls(shape.rows, kept, where)
     n = sum(calls[place] for places in owners.values() for place in places)
     if not any(owners.values()):
         return rows, notes, ""
@@ -151,6 +146,15 @@ def charged(
     result = _with_costs(shape.rows, owners, _cost_columns(table, said, questions), calls)
     note = f"{option:.80} leaves out {counted(n, 'call')}, whose cost counts to the next row of the question, or to the one before at its end"
     return [result[place] for place, is_kept in enumerate(kept) if is_kept], [*notes, *([note] if n else [])], ""
+
+
+def model_calls(rows: Sequence[Record], kept: Sequence[bool], where: Mapping[str, str]) -> list[bool]:
+    """Return whether a model was called for each row, as far as its tokens, its kind, and the filter that keeps others tell."""
+    silent = _silent_kinds(rows, kept)
+    return [
+        _is_call(row, where) and (silent.isdisjoint(own) or any(_MODEL.search(kind) for _, kind in own))
+        for row, own in zip(rows, map(_kinds_of, rows), strict=True)
+    ]
 
 
 def _is_of_one_loop(name: str, value: str) -> bool:

@@ -177,3 +177,33 @@ def test_steps_of_a_round_are_called_calls_as_they_are_counted(kinds, calls, sai
     assert counts == {calls}
     (note,) = [note for note in summary.notes if "share the round of one" in note]
     assert note.endswith(said)
+
+
+def rouge(q):
+    return [round(0.3 + r / 20 + q / 1000, 3) for r in range(ROUNDS)]
+
+
+def test_the_note_on_the_judge_names_another_score(tmp_path):
+    log = drafts(rouge_l=rouge, judge_score=numbers)
+    rounds = {"columns": {"rounds": "captions"}}
+    summary, _ = recorded(tmp_path, log, **rounds)
+    (note,) = [note for note in summary.notes if "judges" in note]
+    assert note.startswith("the log's own 'rouge_l' judges, and not its 'judge_score', from 0 to 100")
+    option = "judge_score=judge_score:0..100"
+    assert f"--metric-column {option}, then `suffice decide --metric judge_score`" in note
+    name, _, theirs = option.partition("=")
+    chosen, recording = recorded(tmp_path, log, **rounds, metrics={name: theirs})
+    assert not any("judges" in note for note in chosen.notes)
+    assert recording.column("judge_score")[1].tolist() == pytest.approx([n / 100 for n in numbers(1)])
+
+
+def test_a_percentage_beside_gold_answers_judges_only_if_called_so(tmp_path):
+    log = [
+        {"id": q, "round": r, "gold": CITIES[q % 4], "answer": answer(q, r), "judge_score": n, "feedback_score": n}
+        for q in range(N)
+        for r, n in enumerate(numbers(q), 1)
+    ]
+    summary, _ = recorded(tmp_path, log)
+    assert any("not the log's own 'judge_score', from 0 to 100" in note for note in summary.notes)
+    counted = [{name: value for name, value in row.items() if name != "judge_score"} for row in log]
+    assert not any("the gold answers judge, and" in note for note in recorded(tmp_path, counted)[0].notes)

@@ -207,3 +207,30 @@ def test_a_percentage_beside_gold_answers_judges_only_if_called_so(tmp_path):
     assert any("not the log's own 'judge_score', from 0 to 100" in note for note in summary.notes)
     counted = [{name: value for name, value in row.items() if name != "judge_score"} for row in log]
     assert not any("the gold answers judge, and" in note for note in recorded(tmp_path, counted)[0].notes)
+
+
+def passes(name, *, first=1, key="Record"):
+    return [
+        {key: f"G{q}", "Question": f"When was person {q} married?", name: first + r, "Answer": answer(q, r)}
+        | {"Expected": CITIES[q % 4], "Checked by": "AK"}
+        for q in range(N)
+        for r in range(ROUNDS)
+    ]
+
+
+@pytest.mark.parametrize("name", ["Pass", "pass", "PASS", "pass_no", "Pass #"])
+@pytest.mark.parametrize("key", ["Record", "id"])
+def test_passes_count_rounds_whatever_the_order_of_rows(name, key, tmp_path):
+    log = sorted(passes(name, key=key), key=lambda row: (row["Question"], -row[name]))
+    summary, recording = recorded(tmp_path / "log.csv", log)
+    assert recording.metadata["read_from"]["round"] == name
+    assert not any("no column counts rounds" in note for note in summary.notes)
+    assert sorted(texts(recording).values()) == sorted([answer(q, r) for r in range(ROUNDS)] for q in range(N))
+
+
+def test_whether_an_answer_passed_counts_no_rounds(tmp_path):
+    log = [{**row, "pass": int(row["Answer"] == row["Expected"])} for row in passes("no", key="id")]
+    log = [{name: value for name, value in row.items() if name != "no"} for row in log]
+    _, recording = recorded(tmp_path / "log.csv", log)
+    assert recording.metadata["read_from"]["round"] == "order of the rows"
+    assert recording.shape == (N, ROUNDS)

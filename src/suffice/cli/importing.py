@@ -407,9 +407,9 @@ def _plain_note(text: str) -> str:
     "'cost' is not counted: if each row has its own dollars, --column spend=cost:each"
     """
     if (match := _ENDED.search(text)) is not None:
-        may_say = f" {match[1]}." if "may say why" in match[1] else ""
+        why = f". {match[1]}." if "may say why" in match[1] else ", for a reason that the log does not give."
         return (
-            f"{text[: match.start()].rstrip(': ')}, for a reason that the log does not give.{may_say} If the loop stopped there by itself, --ended rule says so "
+            f"{text[: match.start()].rstrip(': ')}{why} If the loop stopped there by itself, --ended rule says so "
             "(--ended exhausted or --ended max_rounds: other reasons); until then `suffice decide` assumes the worst of what is missing"
         )
     return re.sub(r"(is not counted.*: .+); else prices of tokens say what is paid.*", r"\1", text)

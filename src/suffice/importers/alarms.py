@@ -96,9 +96,9 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
     said_beside = Counter({name: n for name, n in facts.beside.items() if name not in passages})
     for name, n in said_beside.most_common(1):
         if n >= _CHANGING * facts.several:
-            answer = read.columns.get("answer", "answer")
-            said = in_log(name) if name != "text" else read.columns.get("text", name)
-            golds = read.columns.get("golds")
+            answer = read.named("answer")
+            said = in_log(name) if name != "text" else read.named("text")
+            golds = read.named("golds") if "golds" in read.columns else None
             sentence = (
                 f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, while {said!r} varies between "
                 f"the rounds of {n:,}: {answer!r} may be a gold answer or an input, and {said!r} what the model said"
@@ -152,9 +152,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
         theirs, (value,) = in_log(name), single[name][0]
         choices |= of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
-    answer = read.columns.get("answer", "answer")
-    name = "answer" if answer.startswith("items of ") else answer
-    yield sentence, choices or of_rows(name, ANY, "only rows with an answer are rounds")
+    yield sentence, choices or of_rows(read.named("answer"), ANY, "only rows with an answer are rounds")
 
 
 def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:

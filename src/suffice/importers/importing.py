@@ -244,7 +244,9 @@ def _imported(
     read = read_of(run, reading, options)
     loops, noted = loops_of(out)
     judging = [] if judged_by or run.longest == 1 else [judging_note(read) or _unjudged(columns)]
-    judging += second_judge_note(read) if {*judged_by} <= {"em", "f1", MATCH} and judged_by else []
+    own = [name for name in judged_by if name not in ("em", "f1", MATCH)]
+    if judged_by and own in ([], [*judged_by]) and not (own and options.get("metrics")):
+        judging += second_judge_note(read, *own[:1])
     notes = _with_unread(read, [*notes, *judging, *judge_notes(read, reading.judge), *noted])
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:

@@ -54,7 +54,8 @@ class Read:
     """A run as it was read.
 
     Attributes:
-        columns: The log's column for each name of ours.
+        columns: The log's column, or a description of its source, for each name of ours.
+        items: The name by which options name a column that is described as the items of a list, for each name of ours.
         doubt: What is doubtful about the cost of rows that a filter leaves out.
         sources: The log's columns from which others are computed.
     """
@@ -65,10 +66,15 @@ class Read:
     options: Mapping[str, Any]
     doubt: str = ""
     sources: Collection[str] = ()
+    items: Mapping[str, str] = field(default_factory=dict)
 
     def was_guessed(self, ours: str) -> bool:
         """Return whether a table's column was read without the user's word; other formats say what their fields are."""
         return self.is_table and ours not in self.said
+
+    def named(self, ours: str) -> str:
+        """Return the name by which an option names the log's column of one of our names."""
+        return self.items.get(ours) or self.columns.get(ours, ours)
 
     @property
     def is_table(self) -> bool:

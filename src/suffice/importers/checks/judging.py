@@ -46,8 +46,10 @@ _SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
 _HALF = 50
 """Scores of up to 100 that never reach it are probably on another scale."""
 
-_SECOND = ("", ":1..5", ":0..5", ":1..6", ":0..10")
-"""The scales of scores beside gold answers: what lies between 0 and 100 is as often a count."""
+_SECOND, _PERCENT = ("", ":1..5", ":0..5", ":1..6", ":0..10"), ":0..100"
+"""The scales of a score beside another judge; what lies between 0 and 100 is as often a count, unless its name has one of `_GRADING`."""
+
+_GRADING = frozenset(words("judge judgement judgment rating grade quality correctness verifier critic"))
 
 ONCE = "is known once of a question, not of each round"
 """What is said of an outcome of whole questions."""
@@ -73,7 +75,7 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
     # a signal of the log's own is called after the last part of its column's name
-    options = {read.columns.get(theirs, theirs): scale for theirs, scale in scores_of(known).items()}
+    options = {read.named(theirs): scale for theirs, scale in scores_of(known).items()}
     unordered = _unordered(known)
     golds = [
         in_log(name)
@@ -132,23 +134,33 @@ def judge_notes(read: Read, judge: str) -> list[str]:
     return [f"{judges}; {kept}"]
 
 
-def second_judge_note(read: Read) -> list[str]:
-    """Return a note on a column of scores that judges nothing, where gold answers judge."""
+def second_judge_note(read: Read, judge: str = "") -> list[str]:
+    """Return a note on a column of scores that judges nothing, where gold answers judge, or a score of the log's own does.
+
+    Args:
+        read: The run as it was read.
+        judge: The score of the log's own that judges; "" if gold answers do.
+    """
     columns = read.facts.own.columns
     said = {*(read.options.get("metrics") or {}).values(), *(read.options.get("columns") or {}).values()}
     used = {name for name in used_columns(read) if last_name(name) not in OWN_SIGNALS} | said
     known = {name: own for name, own in columns.items() if name not in used and own.varying and may_judge(name)}
     scales = {name: scale_of(name, own) for name, own in known.items() if "self" not in _words(name)}
-    usable = {name: scale for name, scale in scales.items() if scale is not None and scale in _SECOND}
+    usable = {
+        name: scale
+        for name, scale in scales.items()
+        if scale is not None and (scale in _SECOND or (scale == _PERCENT and not _GRADING.isdisjoint(_words(name))))
+    }
     if not usable or not read.is_table:
         return []
     name, scale = next(iter(usable.items()))
-    theirs, span = in_log(name), (scale.removeprefix(":") or "0..1").replace("..", " to ")
+    theirs, span = read.named(in_log(name)), (scale.removeprefix(":") or "0..1").replace("..", " to ")
     option = metric_option(theirs, scale)
     ours = option.rpartition(" ")[2].strip("'").partition("=")[0]
-    return [
-        f"the gold answers judge, and not the log's own {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {ours}`"
-    ]
+    judges = (
+        f"the log's own {judge!r} judges, and not its" if judge else "the gold answers judge, and not the log's own"
+    )
+    return [f"{judges} {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {ours}`"]
 
 
 def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:

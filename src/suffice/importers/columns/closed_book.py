@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from suffice.importers.files.records import Record
-from suffice.importers.words.names import ANSWERS, last_name, plain_name
+from suffice.errors import UnsettledError
+from suffice.importers.files.records import Record, column_names
+from suffice.importers.words.names import ANSWERS, last_name, plain_name, words, words_in
 from suffice.recordings.schema import is_confidence_name
 
 _WHAT = "(?:rag|retrieval|contexts?|docs|documents|evidence|search|passages|tools?|knowledge)"
@@ -21,6 +22,18 @@ _RETRIEVED = re.compile(
 )
 _STATUS = frozenset({"status", "error", "state", "ok", "failed", "finish_reason", "exception"})
 _NOT_RUN = frozenset({"skipped", "skip", "not_run", "not run", "none", "gated", "unused", "n/a", "no"})
+
+_EVIDENCE = frozenset(
+    words(
+        "retrieval retrievals retrieved retriever passage passages doc docs document documents context contexts chunk chunks snippet snippets "
+        "evidence search searches source sources citation citations"
+    )
+)
+"""Words of names of columns with what was retrieved, or with how much."""
+
+_NOTHING = frozenset({"", "0", "0.0", "[]", "{}", "none", "null", "nan", "false", "no"})
+_NEARLY_ALL, _MOSTLY = 0.98, 0.8
+"""The least share of first rows without evidence, and of later rows with some, if only the former are the model alone."""
 
 Families = dict[str, dict[int, str]]
 
@@ -124,3 +137,37 @@ def texts_differ(records: Sequence[Record], pair: Sequence[str]) -> bool:
     """Return whether both columns of a pair have texts, and not the same ones."""
     first, second = ([row.values.get(name) for row in records] for name in pair)
     return first != second and all(any(isinstance(value, str) and value for value in own) for own in (first, second))
+
+
+def is_of_evidence(name: str) -> bool:
+    """Return whether a column's name is that of what was retrieved, or of how much."""
+    return not _EVIDENCE.isdisjoint(words_in(last_name(name)))
+
+
+def only_later_have_evidence(rows: Sequence[Record], are_first: Sequence[bool]) -> bool:
+    """Return whether a column of what was retrieved is empty, or 0, in the first rows, and filled in later ones."""
+    for name in filter(is_of_evidence, column_names(rows)):
+        has = [str(row.values.get(name)).strip().lower() not in _NOTHING for row in rows]
+        first = [own for own, is_first in zip(has, are_first, strict=True) if is_first]
+        later = [own for own, is_first in zip(has, are_first, strict=True) if not is_first]
+        if later and sum(first) <= (1 - _NEARLY_ALL) * len(first) and sum(later) >= _MOSTLY * len(later):
+            return True
+    return False
+
+
+def counts_from_0(name: str) -> UnsettledError:
+    """Return the question whether round 0, of which a column of this name counts on, is a call of the loop."""
+    return UnsettledError(
+        f"{name!r} counts from 0: does the loop begin with 0, or is 0 the model alone, asked beside the loop?",
+        "first_round",
+        {
+            "--first-round 1": (
+                1,
+                "a call of the loop, which pays for it: a first draft, attempt or evidence, or an answer without retrieval",
+            ),
+            "--first-round 0": (
+                0,
+                "the model alone, without retrieval (closed book), asked beside the loop: no call of the loop, which begins with 1",
+            ),
+        },
+    )

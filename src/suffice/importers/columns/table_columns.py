@@ -12,7 +12,15 @@ from suffice.errors import DataError
 from suffice.importers.columns.grid import END_NAMES, OWN_COLUMNS, cell_number, cell_text, whole_number
 from suffice.importers.files.records import Record, column_names, places_of
 from suffice.importers.rounds.trajectories import ColumnReading
-from suffice.importers.words.names import GOLDS, is_argument, last_name, plain_name
+from suffice.importers.words.names import (
+    GOLDS,
+    QUESTIONS,
+    ends_with_round,
+    is_argument,
+    is_pass_name,
+    last_name,
+    plain_name,
+)
 from suffice.policy.normalizers import ANSWER_ID
 
 _PAIRS = 5
@@ -76,6 +84,24 @@ class TableColumns:
         numbers = self.whole_numbers(name)
         questions = places_of(map(str, self.column(key))).values()
         return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
+
+    def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
+        """Return the columns, of those that count, which count rounds in each question, and end with a word for them or number its passes.
+
+        Passes are numbered from 1 to more than 1: whether an answer passed is 0 or 1.  Where no id is known, the text tells questions apart.
+        """
+        texts = [name for name in self.by_name(QUESTIONS) if self.repeats(name)]
+        passes = [
+            name
+            for name in names
+            if is_pass_name(name)
+            and min(self.whole_numbers(name)) == 1
+            and self._counts_in_any(name, [*ids, *texts][:1])
+        ]
+        return [name for name in names if ends_with_round(name) and self._counts_in_any(name, ids[:1])] or passes
+
+    def _counts_in_any(self, name: str, keys: Sequence[str]) -> bool:
+        return any(self.counts_in(name, key) for key in keys)
 
     def numbers_rows(self, name: str, ids: Sequence[Any]) -> bool:
         """Return whether a column numbers the rows of each id in their order, from 0 or 1 on: it says nothing of their content.
@@ -231,12 +257,14 @@ class ColumnMap:
     ) -> None:
         """Read the file's column `theirs`, or one that is computed from `sources`, as this library's column `ours`."""
         self.columns[ours] = theirs
-        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,)))
+        own = theirs if shown else ""
+        self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,), column=own))
 
     def read_metric(self, ours: str, theirs: str, how: str, shown: str = "") -> None:
         """Read the file's column `theirs` as a metric."""
         self.metrics[ours] = theirs
-        self.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown or theirs, how=how))
+        own = theirs if shown else ""
+        self.readings.append(ColumnReading(ours=f"{ours} (metric)", theirs=shown or theirs, how=how, column=own))
 
     @property
     def sources(self) -> set[str]:

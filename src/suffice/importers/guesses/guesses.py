@@ -42,7 +42,6 @@ from suffice.importers.words.names import (
     REPLIES,
     SUBJECTS,
     WEAK_REPLIES,
-    ends_with_round,
     is_of_person,
     is_round_name,
     last_name,
@@ -155,9 +154,7 @@ class _Guess(NumberGuess):
                 n for n in counting if not self._names_texts(n)
             ]
             counting = self._without_row_ids(counting, ids)
-            counting = counting or [
-                name for name in free if ends_with_round(name) and ids and self.table.counts_in(name, ids[0])
-            ]
+            counting = counting or self.table.counters_in(free, ids)
             if counting:
                 self.read("round", counting[0])
         if self.lacks("question_id"):

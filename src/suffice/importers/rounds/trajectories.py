@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from suffice.common.results import UNLESS_EMPTY
+from suffice.common.results import NOT_IN_JSON, UNLESS_EMPTY
 from suffice.common.tables import cut_list
 from suffice.errors import DataError
 from suffice.policy.metrics import METRICS
@@ -89,12 +89,14 @@ class ColumnReading:
         theirs: The file's column or field, or a description of its source.
         how: The reason: `option`, `its own name`, `usual name`, ...
         sources: The file's columns that it was computed from, where `theirs` describes a computation.
+        column: The name by which options name the column, where `theirs` describes its source.
     """
 
     ours: str
     theirs: str
     how: str
     sources: tuple[str, ...] = field(default=(), metadata=UNLESS_EMPTY)
+    column: str = field(default="", metadata=NOT_IN_JSON)
 
     @property
     def is_guess(self) -> bool:

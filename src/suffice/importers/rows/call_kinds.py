@@ -1,4 +1,4 @@
-"""Rows of another kind than answers, such as searches, that share the number of a round with one: calls of that round."""
+"""Rows of another kind than answers, such as searches, that share the number of a round with one: steps of that round."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from suffice.common.tables import counted, cut_list
 from suffice.importers.columns.grid import whole_number
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record, column_names, places_of
-from suffice.importers.rows.left_out import CALL_KINDS, named_questions
+from suffice.importers.rows.left_out import CALL_KINDS, model_calls, named_questions
 from suffice.importers.shapes.shape import ANY
 from suffice.importers.words.choices import of_rows
 from suffice.importers.words.names import MOST_SPEAKERS, last_name
@@ -75,13 +75,22 @@ def answering_rows(
         if calling and is_told and not all(_JUDGING.search(str(kind).lower()) for kind in calling):
             only = next(iter(answering)) if len(answering) == 1 else None
             where = {name: only} if isinstance(only, str) else {answer: ANY}
+            calls = model_calls(rows, has_answer, where)
+            option = next(iter(of_rows(*next(iter(where.items())), "")))
             return AnsweringRows(
                 where,
                 {rows[call].where: rows[place].where for call, place in owners.items()},
                 f"{counted(len(owners), 'row')} whose {name!r} is {cut_list(sorted(map(repr, calling)))} have no answer and share the round of one: "
-                f"they are calls of that round ({next(iter(of_rows(*next(iter(where.items())), '')))})",
+                f"they are {_what(len(owners), sum(calls[place] for place in owners))} ({option})",
             )
     return None
+
+
+def _what(n: int, calls: int) -> str:
+    """Return what rows without an answer are to the round that they share, if a model was called for some."""
+    if calls == n:
+        return "calls of that round"
+    return f"steps of that round, {f'{calls:,} of them' if calls else 'none of them'} calls of a model"
 
 
 def _number(value: object) -> object:

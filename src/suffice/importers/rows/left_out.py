@@ -25,6 +25,7 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record, column_names, places_of, with_column
 from suffice.importers.questions.counted_ids import means_no_question
 from suffice.importers.rows.others_scores import have_usual_answers, with_scores
+from suffice.importers.rows.stop_words import ends_beside
 from suffice.importers.shapes.dialogues import REPLY_TYPE
 from suffice.importers.shapes.shape import ANY, Shape
 from suffice.importers.words.names import (
@@ -129,12 +130,7 @@ def charged(
     owners = _owners(questions, kept)
     free = totals | {place for place, row in enumerate(shape.rows) if row.where in outside}
     owners = {place: [own for own in others if own not in free] for place, others in owners.items()}
-    silent = _silent_kinds(shape.rows, kept)
-    kinds = [*map(_kinds_of, shape.rows)]
-    calls = [
-        _is_call(row, where) and (silent.isdisjoint(own) or any(_MODEL.search(kind) for _, kind in own))
-        for row, own in zip(shape.rows, kinds, strict=True)
-    ]
+    calls = model_calls(shape.rows, kept, where)
     n = sum(calls[place] for places in owners.values() for place in places)
     if not any(owners.values()):
         return rows, notes, ""
@@ -150,6 +146,15 @@ def charged(
     result = _with_costs(shape.rows, owners, _cost_columns(table, said, questions), calls)
     note = f"{option:.80} leaves out {counted(n, 'call')}, whose cost counts to the next row of the question, or to the one before at its end"
     return [result[place] for place, is_kept in enumerate(kept) if is_kept], [*notes, *([note] if n else [])], ""
+
+
+def model_calls(rows: Sequence[Record], kept: Sequence[bool], where: Mapping[str, str]) -> list[bool]:
+    """Return whether a model was called for each row, as far as its tokens, its kind, and the filter that keeps others tell."""
+    silent = _silent_kinds(rows, kept)
+    return [
+        _is_call(row, where) and (silent.isdisjoint(own) or any(_MODEL.search(kind) for _, kind in own))
+        for row, own in zip(rows, map(_kinds_of, rows), strict=True)
+    ]
 
 
 def _is_of_one_loop(name: str, value: str) -> bool:
@@ -223,7 +228,7 @@ def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Seque
 def _with_facts(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
 ) -> list[Record]:
-    """Give each row the question and gold answer if only rows that are left out have them.
+    """Give each row the question, the gold answer and the reason for the end of the loop if only rows that are left out have them.
 
     The user or usual names tell them.
     """
@@ -233,11 +238,12 @@ def _with_facts(
     table = TableColumns(rows)
     golds = [name for name in table.names if last_name(name) in GOLDS and not is_argument(name)][:1]
     asked = [] if "question" in said else table.by_name(QUESTIONS)[:1]
-    for name in (
-        {said.get("question", ""), said.get("golds", ""), *asked, *(golds if "golds" not in said else [])}
-        - there
-        - {""}
-    ):
+    for name in {
+        said.get("question", ""),
+        said.get("golds", ""),
+        *asked,
+        *(golds if "golds" not in said else []),
+    } - there - {""} | {*ends_beside(rows, kept, questions, said.get("end", ""))}:
         known = {
             own: row.values[name] for own, row in zip(questions, rows, strict=True) if row.values.get(name) is not None
         }

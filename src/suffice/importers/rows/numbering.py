@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from suffice.importers.columns.closed_book import counts_from_0, is_of_evidence, only_later_have_evidence
 from suffice.importers.columns.grid import whole_number
 from suffice.importers.columns.table_columns import ColumnMap
 from suffice.importers.files.records import Record, column_names, with_column
 from suffice.importers.rows.row_times import tied_note
 from suffice.importers.rows.runs import RowOrder, row_order, run_id
 from suffice.importers.shapes.shape import Shape
-from suffice.importers.words.names import is_round_name, last_name, words, words_in
+from suffice.importers.words.names import is_round_name, last_name
 
 
 def in_order(
@@ -54,19 +55,6 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
     return [*rows] if make is None else with_column(rows, key, map(make, rows))
 
 
-_EVIDENCE = frozenset(
-    words(
-        "retrieval retrievals retrieved retriever passage passages doc docs document documents context contexts chunk chunks snippet snippets "
-        "evidence search searches source sources citation citations"
-    )
-)
-"""Words of names of columns with what was retrieved, or with how much."""
-
-_NOTHING = frozenset({"", "0", "0.0", "[]", "{}", "none", "null", "nan", "false", "no"})
-_NEARLY_ALL, _MOSTLY = 0.98, 0.8
-"""The least share of first rows without evidence, and of later rows with some, if only the former are the model alone."""
-
-
 def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
     """Return the number of the lowest round: 1 for drafts, steps or attempts from 0, unless only later ones have evidence; None if it is asked."""
     name = plan.columns.get("round", "round")
@@ -79,15 +67,24 @@ def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
     ):
         return first_round
     are_first = [whole_number(str(row.values.get(name))) == 0 for row in rows]
-    return 1 if any(are_first) and not _only_later_have_evidence(rows, are_first) else None
+    return 1 if any(are_first) and not only_later_have_evidence(rows, are_first) else None
 
 
-def _only_later_have_evidence(rows: Sequence[Record], are_first: Sequence[bool]) -> bool:
-    """Return whether a column of what was retrieved is empty, or 0, in the first rows, and filled in later ones."""
-    for name in [name for name in column_names(rows) if not _EVIDENCE.isdisjoint(words_in(last_name(name)))]:
-        has = [str(row.values.get(name)).strip().lower() not in _NOTHING for row in rows]
-        first = [own for own, is_first in zip(has, are_first, strict=True) if is_first]
-        later = [own for own, is_first in zip(has, are_first, strict=True) if not is_first]
-        if later and sum(first) <= (1 - _NEARLY_ALL) * len(first) and sum(later) >= _MOSTLY * len(later):
-            return True
-    return False
+def refuse_items_from_0(rows: Sequence[Record], plan: ColumnMap, used: Collection[str]) -> None:
+    """Raise if a field of any name, which has no other use, counts the items of lists from 0, and all but the first have evidence."""
+    reading = next((item for item in plan.readings if item.ours == "round"), None)
+    if (
+        reading is None
+        or reading.how != "shape"
+        or not reading.theirs.startswith("order in ")
+        or "p_known" in plan.columns
+    ):
+        return
+    places = [whole_number(str(row.values.get(plan.columns["round"]))) for row in rows]
+    if not any(place != 1 for place in places) or not only_later_have_evidence(rows, [place == 1 for place in places]):
+        return
+    known = {*used, *plan.columns.values(), *plan.metrics.values(), *plan.sources}
+    for name in [name for name in column_names(rows) if name not in known and not is_of_evidence(name)]:
+        numbers = (whole_number(str(row.values.get(name))) for row in rows)
+        if all(place is not None and number == place - 1 for place, number in zip(places, numbers, strict=True)):
+            raise counts_from_0(name)

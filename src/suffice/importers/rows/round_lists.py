@@ -8,6 +8,7 @@ from typing import Any
 
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.importers.answers.answer_or_gold import is_of_passages
 from suffice.importers.files.records import ROUND_LISTS, Record, column_names
 from suffice.importers.rows.trees import PARENTS
 from suffice.importers.shapes.dialogues import (
@@ -55,6 +56,9 @@ from suffice.importers.words.names import (
 
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
+
+ITEMS = "items of "
+"""The beginning of the description of a column with the items of a list."""
 
 _USUAL = frozenset(
     word
@@ -119,10 +123,10 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
                 f"{records[0].where}: {rounds!r} is an object with several lists: name one, --column {ROUNDS}={lists[0]}; there "
                 f"are: {cut_list(lists)}"
             )
-        if rounds in column_names(records):
-            return _named_rounds(records, rounds)
         if rounds in column_names(rows):
             return _reading_flat(_named_rounds(rows, rounds))
+        if rounds in column_names(records):
+            return _named_rounds(records, rounds)
         names = [name.strip() for name in rounds.split(",")]
         if len(names) > 1 and {*names} <= {*column_names(rows)}:
             return rows_of_answers(rows, names)
@@ -167,7 +171,7 @@ def _named_rounds(records: Sequence[Record], name: str) -> Shape:
 
 def _of_lists(records: Sequence[Record]) -> Shape | None:
     """Return the shape of records that have their rounds in lists, or their answers in an object by system; else None."""
-    lists = [name for name in _list_fields(records) if _NOT_ROUNDS.isdisjoint(plain_name(name).split(".")[:-1])]
+    lists = [name for name in _list_fields(records) if _NOT_ROUNDS.isdisjoint(_above(name))]
     lists = [name for name in lists if not (_items_are(records, name, dict) and are_prompts(_values(records, name)))]
     objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
     if not objects:
@@ -187,11 +191,19 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
     if len(parallel) == 1:
         _refuse_asked_turns(records, parallel[0])
     if parallel:
-        return _rows_of_items(records, parallel)
+        rows = [*map(flat_record, records)]
+        inner = [name for name in _list_fields(rows) if name not in {*column_names(records)}]
+        inner = [name for name in _alike(rows, parallel[0], inner) if _items_are(rows, name, (int, float))]
+        return _reading_flat(_rows_of_items(rows, [*parallel, *inner])) if inner else _rows_of_items(records, parallel)
     panels = [name for name in column_names(records) if _is_panel(records, name)]
     if len(panels) == 1:
         return replace(_rows_of_items(records, panels), is_ordered=_are_numbered(records, panels[0]))
     return None
+
+
+def _above(name: str, lead: str = "") -> list[str]:
+    """Return the names of the objects that a field is in, and the field `lead` is not."""
+    return [own for own in plain_name(name).split(".")[:-1] if own not in plain_name(lead).split(".")[:-1]]
 
 
 def _refuse_sub_questions(records: Sequence[Record], name: str) -> None:
@@ -276,12 +288,14 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
 
 
 def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[str]:
-    """Return the other lists of values that are as long as the list `lead` in every record."""
+    """Return the other lists of values that are as long as the list `lead` in every record, and not of passages."""
 
     def lengths(name: str) -> list[int]:
         return [len(item.values.get(name) or ()) for item in records]
 
-    scalar = [name for name in lists if name != lead and _items_are(records, name, (str, int, float, bool))]
+    inside = [name for name in lists if name != lead and not is_of_passages(".".join(_above(name, lead)))]
+    inside = [name for name in inside if _NOT_ROUNDS.isdisjoint(_above(name, lead))]
+    scalar = [name for name in inside if _items_are(records, name, (str, int, float, bool))]
     return [name for name in scalar if lengths(name) == lengths(lead)]
 
 
@@ -345,7 +359,7 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
         how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round{left_out}",
         columns={
             number: f"order of {counter!r} in {lead!r}" if counter else f"order in {lead!r}",
-            **{_item_name(name): f"items of {name!r}" for name in simple},
+            **{_item_name(name): f"{ITEMS}{name!r}" for name in simple},
         },
         skipped=without_rounds(pairs),
         outer=outer_names(rows, own),

@@ -22,7 +22,7 @@ _NAME = re.compile(
 _SHORT_NAME = re.compile(
     r"(?:(?:loop|run|final|agent)_)?(?:exit|finish|finished|stop|stopped|ended|ending|end_state|terminated)(?:_(?:status|state|type))?"
 )
-_OUTCOME = re.compile(r"(?:(?:loop|run|final|agent)_)?(?:status|state|outcome|result)")
+_OUTCOME = re.compile(r"(?:(?:loop|run|final|agent)_)?(?:status|state|outcome|result|reason|cause)")
 """Names that have reasons as often as other things: their words tell."""
 
 _OF_WORDS = re.compile(r"(?P<name>.+) \(end: (?P<pairs>.*)\)")
@@ -96,6 +96,33 @@ def may_end(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]) -> s
         if _is_one_word_each(values, ids) and 1 < len({*values} - {None, ""}) <= _MOST and table.numbers(name) is None:
             return name
     return ""
+
+
+def ends_beside(
+    rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Any], said: str = ""
+) -> Iterator[str]:
+    """Yield the columns that only rows which are left out have, and that say, in a word for each question, why its loop ended.
+
+    Args:
+        rows: All rows.
+        kept: Whether each stays.
+        questions: What tells the questions of rows apart.
+        said: The column that the user names as the reason, perhaps with meanings of its words.
+    """
+    names = column_names([row for row, is_kept in zip(rows, kept, strict=True) if not is_kept])
+    there = {
+        name for row, own in zip(rows, kept, strict=True) if own for name, v in row.values.items() if v is not None
+    }
+    for name in [name for name in names if name not in there]:
+        is_said = name in {said, said.rpartition(":")[0]}
+        if not (is_said or is_stop_name(name) or _OUTCOME.fullmatch(last_name(name))):
+            continue
+        pairs = [(own, row.values.get(name)) for own, row in zip(questions, rows, strict=True)]
+        told = [(own, value) for own, value in pairs if value not in (None, "")]
+        words = {str(value) for _, value in told}
+        is_told = len(words) <= _MOST and (is_stop_name(name) or any(map(end_in_words, words)))
+        if (is_said or is_told) and _is_one_word_each([value for _, value in told], [own for own, _ in told]):
+            yield name
 
 
 def _is_one_word_each(values: Sequence[Any], ids: Sequence[Any]) -> bool:

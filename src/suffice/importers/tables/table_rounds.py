@@ -11,6 +11,7 @@ import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.columns.closed_book import counts_from_0
 from suffice.importers.columns.grid import (
     END_NAMES,
     OWN_COLUMNS,
@@ -245,20 +246,7 @@ class _Rows:
         grid = self._grid
         if lowest or not grid.strict or grid.first_round is not None or "p_known" in grid.columns:
             return
-        raise UnsettledError(
-            f"{grid.columns['round']!r} counts from 0: does the loop begin with 0, or is 0 the model alone, asked beside the loop?",
-            "first_round",
-            {
-                "--first-round 1": (
-                    1,
-                    "a call of the loop, which pays for it: a first draft, attempt or evidence, or an answer without retrieval",
-                ),
-                "--first-round 0": (
-                    0,
-                    "the model alone, without retrieval (closed book), asked beside the loop: no call of the loop, which begins with 1",
-                ),
-            },
-        )
+        raise counts_from_0(grid.columns["round"])
 
     def _indices(self, ids: Sequence[str], starts: Positions, lengths: Positions, numbers: Floats) -> Positions:
         """Return the index of each round; a question's rounds count from 0 or 1 without gaps."""

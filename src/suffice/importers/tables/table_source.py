@@ -42,7 +42,7 @@ from suffice.importers.rows.attempts import refuse_models_in_turn, turns_hint
 from suffice.importers.rows.call_kinds import AnsweringRows, answering_rows
 from suffice.importers.rows.failed_calls import models_that_answer, refuse_failed_calls, without_repeated_calls
 from suffice.importers.rows.filters import chosen_rows
-from suffice.importers.rows.numbering import in_order, with_ids
+from suffice.importers.rows.numbering import in_order, refuse_items_from_0, with_ids
 from suffice.importers.rows.others_scores import with_scores_of_dropped
 from suffice.importers.rows.outside import NOT
 from suffice.importers.rows.repeated_rounds import without_copies
@@ -209,6 +209,8 @@ class TableSource(ABC):
             return
         self._rows = self._without_repeated_calls(self._rows)
         numbered = "" if self._order is None or self._order.is_counted else self._order.column
+        if options.first_round is None and not options.samples:
+            refuse_items_from_0(self._rows, self.plan, {*self.declared_runs, *options.where})
         self.grid = replace(grid_of(self._path, self._rows, self.plan, options), numbered=numbered)
         if self.grid.first_round is None and (self.shape.is_alone or options.samples):
             self.grid = replace(self.grid, first_round=0 if self.shape.is_alone else 1)  # samples have no first one

@@ -411,6 +411,15 @@ def is_round_name(name: str) -> bool:
     return _ROUND_NAME.fullmatch(plain_name(name)) is not None
 
 
+def is_pass_name(name: str) -> bool:
+    """Return whether a column of this name may number passes over a question; it may as well say whether an answer passed.
+
+    >>> is_pass_name("Pass"), is_pass_name("pass_no"), is_pass_name("pass_rate")
+    (True, True, False)
+    """
+    return re.fullmatch(r"pass(?:_(?:index|idx|number|num|no|nr|id|i))?", last_name(name)) is not None
+
+
 def is_id_name(name: str) -> bool:
     """Return whether a column's name ends as those of ids and numbers do.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from suffice import import_recording, read_recording
-from suffice.errors import DataError, SchemaError, UnsettledError
+from suffice.errors import SchemaError, UnsettledError
 from tests.support.cli_tools import CITIES, cli
 from tests.support.logs import asked, imported, offered, written
 

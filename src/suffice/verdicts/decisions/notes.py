@@ -134,9 +134,7 @@ def _unequal_calls_notes(recording: Recording, trial: Trial) -> list[str]:
     """Return a note if calls are counted, while models differ between rounds and money or tokens say that their calls are not equal."""
     if trial.cost != "calls" or "model" not in recording.names("label"):
         return []
-    models = recording.objects("model")
-    is_known = np.not_equal(models, None)
-    if not ((models[:, :-1] != models[:, 1:]) & is_known[:, :-1] & is_known[:, 1:]).any():
+    if all(len({*models} - {None}) <= 1 for models in recording.objects("model").tolist()):
         return []
     saved = {name: 1 - costs[:-1] / costs[-1] for name, costs in trial.totals.costs.items() if costs[-1] > 0}
     for name in ("money", "tokens"):

@@ -88,20 +88,18 @@ class TableColumns:
     def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
         """Return the columns, of those that count, which count rounds in each question, and end with a word for them or number its passes.
 
-        Passes are numbered from 1 to more than 1: whether an answer passed is 0 or 1.  Where no id is known, the text tells questions apart.
+        Passes are numbered once each, from 1 to more than 1: whether an answer passed is 0 or 1.  Where no id is known, the text tells
+        questions apart.
         """
+        called = [name for name in names if ends_with_round(name) and any(self.counts_in(name, key) for key in ids[:1])]
         texts = [name for name in self.by_name(QUESTIONS) if self.repeats(name)]
-        passes = [
-            name
-            for name in names
-            if is_pass_name(name)
-            and min(self.whole_numbers(name)) == 1
-            and self._counts_in_any(name, [*ids, *texts][:1])
-        ]
-        return [name for name in names if ends_with_round(name) and self._counts_in_any(name, ids[:1])] or passes
+        keys = [*ids, *texts][:1]
+        passes = [name for name in names if is_pass_name(name) and min(self.whole_numbers(name)) == 1]
+        return called or [name for name in passes if any(self._counts_once_in(name, key) for key in keys)]
 
-    def _counts_in_any(self, name: str, keys: Sequence[str]) -> bool:
-        return any(self.counts_in(name, key) for key in keys)
+    def _counts_once_in(self, name: str, key: str) -> bool:
+        is_once = len({*zip(map(str, self.column(key)), self.whole_numbers(name), strict=True)}) == len(self.rows)
+        return is_once and self.counts_in(name, key)
 
     def numbers_rows(self, name: str, ids: Sequence[Any]) -> bool:
         """Return whether a column numbers the rows of each id in their order, from 0 or 1 on: it says nothing of their content.

@@ -225,7 +225,18 @@ def test_passes_count_rounds_whatever_the_order_of_rows(name, key, tmp_path):
     summary, recording = recorded(tmp_path / "log.csv", log)
     assert recording.metadata["read_from"]["round"] == name
     assert not any("no column counts rounds" in note for note in summary.notes)
+    counts = "counts rounds that follow one another; if they are independent samples, import them with --samples"
+    assert f"{name!r} {counts}" in summary.notes
     assert sorted(texts(recording).values()) == sorted([answer(q, r) for r in range(ROUNDS)] for q in range(N))
+
+
+@pytest.mark.parametrize("name", ["pass", "Pass"])
+def test_passes_of_several_models_are_asked_about(name, tmp_path):
+    log = [{**row, "model": ("mini", "mini", "large")[row[name] - 1]} for row in passes(name, key="id")]
+    assert offered(written(tmp_path / "log.csv", log), "asked in turn") == [
+        f"--column round={name}",
+        "--column run=model",
+    ]
 
 
 def test_whether_an_answer_passed_counts_no_rounds(tmp_path):

@@ -22,6 +22,7 @@ from suffice.importers.words.names import (
     plain_name,
 )
 from suffice.policy.normalizers import ANSWER_ID
+from suffice.recordings.runs import tells_loops_apart
 
 _PAIRS = 5
 """The fewest ids of two rows that are numbered if none has more rows."""
@@ -88,20 +89,20 @@ class TableColumns:
     def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
         """Return the columns, of those that count, which count rounds in each question, and end with a word for them or number its passes.
 
-        Passes are numbered from 1 to more than 1: whether an answer passed is 0 or 1.  Where no id is known, the text tells questions apart.
+        Passes are numbered once each, from 1 to more than 1: whether an answer passed is 0 or 1.  Where no id is known, the text tells
+        questions apart.  Where models or the like change within questions, they may tell loops apart, and no pass is read.
         """
+        called = [name for name in names if ends_with_round(name) and any(self.counts_in(name, key) for key in ids[:1])]
         texts = [name for name in self.by_name(QUESTIONS) if self.repeats(name)]
-        passes = [
-            name
-            for name in names
-            if is_pass_name(name)
-            and min(self.whole_numbers(name)) == 1
-            and self._counts_in_any(name, [*ids, *texts][:1])
-        ]
-        return [name for name in names if ends_with_round(name) and self._counts_in_any(name, ids[:1])] or passes
+        keys = [*ids, *texts][:1]
+        passes = [name for name in names if is_pass_name(name) and min(self.whole_numbers(name)) == 1]
+        return called or [name for name in passes if any(self._counts_once_in(name, key) for key in keys)]
 
-    def _counts_in_any(self, name: str, keys: Sequence[str]) -> bool:
-        return any(self.counts_in(name, key) for key in keys)
+    def _counts_once_in(self, name: str, key: str) -> bool:
+        is_once = len({*zip(map(str, self.column(key)), self.whole_numbers(name), strict=True)}) == len(self.rows)
+        loops = filter(tells_loops_apart, self.names)
+        are_one = all(self.constant_in(own, self.column(key)) for own in loops)
+        return is_once and are_one and self.counts_in(name, key)
 
     def numbers_rows(self, name: str, ids: Sequence[Any]) -> bool:
         """Return whether a column numbers the rows of each id in their order, from 0 or 1 on: it says nothing of their content.

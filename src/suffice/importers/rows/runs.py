@@ -20,7 +20,7 @@ from suffice.importers.files.records import Record, column_names, with_column
 from suffice.importers.rows.row_times import falling_back, order_by_time, refuse_other_order
 from suffice.importers.rows.speakers import are_turns
 from suffice.importers.shapes.shape import ANY, Shape
-from suffice.importers.words.names import ORDER_WORDS, REPEATS, RUNS, last_name, plain_name
+from suffice.importers.words.names import ORDER_WORDS, REPEATS, RUNS, is_pass_name, last_name, plain_name
 from suffice.recordings.runs import LOOP_NAMES, MODEL_NAMES, RUN_FILE, is_of_judge
 
 FILE = "file"
@@ -356,7 +356,7 @@ def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, sample
         if name in shape.columns and not shape.is_ordered and not samples:
             items = shape.columns[name].replace("order in", "the items of").replace("number in", "the columns")
             return [f"{items} are read as rounds that follow one another; {_IF_SAMPLES}"]
-        if samples or not last_name(name).startswith(REPEATS):
+        if samples or not (last_name(name).startswith(REPEATS) or is_pass_name(name)):
             return []
         return [f"{name!r} counts rounds that follow one another; {_IF_SAMPLES}"]
     if order.head:

@@ -100,10 +100,21 @@ def test_a_printed_list_of_scores_judges_when_typed(name, score, printed, tmp_pa
     assert len({*table.column(printed.partition("=")[0]).to_pylist()}) > 1
 
 
-def test_scores_of_passages_are_no_scores_of_rounds(tmp_path):
-    log = drafts(context=lambda q: {"scores": [0.5 + r / 10 for r in range(ROUNDS)]})
-    _, recording = recorded(tmp_path, log, columns={"rounds": "captions"})
-    assert "score" not in recording.table.column_names
+@pytest.mark.parametrize("name", ["context", "metadata", "passages"])
+@pytest.mark.parametrize("answers", ["captions", "answers"])
+def test_scores_of_passages_are_no_scores_of_rounds(name, answers, tmp_path):
+    made = drafts(**{name: lambda q: {"scores": [0.5 + (r + q) / 100 for r in range(ROUNDS)]}})
+    log = [{"id": row["id"], answers: row["captions"], name: row[name]} for row in made]
+    said = {"columns": {"rounds": answers}} if answers == "captions" else {"expected": ["sample-list"]}
+    _, recording = recorded(tmp_path, log, **said)
+    assert not any("score" in column for column in recording.metadata["read_from"])
+
+
+def test_scores_in_an_object_are_parallel_to_answers_of_a_usual_name(tmp_path):
+    made = drafts(eval=lambda q: {"judge": numbers(q)})
+    log = [{"id": row["id"], "answers": row["captions"], "eval": row["eval"]} for row in made]
+    _, recording = recorded(tmp_path, log, expected=["sample-list"], metrics={"judge": "eval.judge:0..100"})
+    assert recording.column("judge")[1].tolist() == pytest.approx([n / 100 for n in numbers(1)])
 
 
 def test_a_falling_list_of_scores_is_turned_by_the_printed_option(tmp_path):

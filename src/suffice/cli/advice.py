@@ -35,6 +35,10 @@ _PLAIN_RULES = {
 }
 """Rules that a first decision nearly always tries, in words."""
 
+_QUIET = re.compile(
+    r"rules whose signals|not tried: |losses are means over|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"
+)
+"""Notes that a first screen leaves to ``--details``."""
 _LEAD = re.compile(r"lead\((\d+)\)")
 _SENTENCES = (
     (
@@ -227,9 +231,7 @@ def decide_command(
         tables=_tables(advice, names, details=output.details),
         shown=1 + (advice.worth is not None and not advice.trial.unjudged) + (advice.spending is not None),
         aside={bar_heading(advice.trial.max_loss), advice.trial.cost, advice.trial.metric},
-        quiet=re.compile(
-            r"rules whose signals|not tried: |losses are means over|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"
-        ),
+        quiet=_QUIET,
         files={**({} if quoted(target) in then else {"decision": target}), **sheet},
         then=then,
     )

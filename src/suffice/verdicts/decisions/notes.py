@@ -131,9 +131,7 @@ def _thought_notes(recording: Recording) -> list[str]:
 
 
 def _unequal_calls_notes(recording: Recording, trial: Trial) -> list[str]:
-    """Return a note if calls are counted, while models differ between rounds and money or tokens say that their calls are not equal."""
-    if trial.cost != "calls" or "model" not in recording.names("label"):
-        return []
+    """Return a note if models, which a label names, differ between rounds, and money or tokens say that their calls are not equal."""
     if all(len({*models} - {None}) <= 1 for models in recording.objects("model").tolist()):
         return []
     saved = {name: 1 - costs[:-1] / costs[-1] for name, costs in trial.totals.costs.items() if costs[-1] > 0}
@@ -167,7 +165,9 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
         notes.append(
             f"{agreement_note(recording)}. {bound if bounds else 'For'} rules on stability the comparison is circular"
         )
-    notes += [*choice_notes(recording, [trial.metric]), *_unequal_calls_notes(recording, trial)]
+    notes += choice_notes(recording, [trial.metric])
+    if trial.cost == "calls" and "model" in recording.names("label"):
+        notes += _unequal_calls_notes(recording, trial)
     if recording.independent:
         from suffice.evaluation.replay.panels import best_single_note
 

@@ -23,6 +23,7 @@ from suffice.common.registry import registration
 from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
 from suffice.policy.metrics import answer_key, normalize_answer
+from suffice.policy.money import in_one_form
 from suffice.policy.numbers_in_text import (
     LONGEST as _LONGEST,
     in_base_units,
@@ -220,7 +221,8 @@ def _mixed_key(answer: str) -> str | None:
     """As in question answering, but numbers count by value, with sign, decimal point and unit, and code and formulas as written.
 
     Lengths, masses, volumes and times in other units may be equal: 87 km is 87,000 m.  So may times of day (8:05 and 08:05, 3 pm
-    and 15:00), dates with the name of a month, and ranges (12-17 and 12 to 17).  Typography does not count but in literals and
+    and 15:00), dates with the name of a month, ranges (12-17 and 12 to 17), and amounts of money: EUR 5 is €5, not $5, nor 5, and
+    5 USD is $5, and 5.  Typography does not count but in literals and
     programs: any dash is a hyphen, and any quote a straight one.
     """
     text = answer.strip()
@@ -228,7 +230,10 @@ def _mixed_key(answer: str) -> str | None:
         text = plain_text(text).strip()
     if _YEAR.search(text) and (date := _date(text, _WRITTEN)) is not None:
         return date
-    text = in_base_units(in_one_spelling(text))
+    text = in_one_spelling(text)
+    if (amounts := in_one_form(text)) != text and not is_structured(text):
+        text = amounts
+    text = in_base_units(text)
     if text.lower() in _MISSING:
         return None
     rest, values = without_numbers(text)

@@ -7,6 +7,7 @@ from functools import cache
 
 from suffice.policy.doubts import FEW, Pairs, unsettled
 from suffice.policy.metrics import f1, normalize_answer
+from suffice.policy.money import CURRENCY, in_one_form
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 from suffice.policy.numbers_in_text import is_quantity
 from suffice.policy.typography import plain_text
@@ -23,10 +24,8 @@ _NAME = 3
 _PADDED = re.compile(r"(?<![\d.,:])0\d+(?!\d|[.:]\d)")
 """A number with a zero in front, which may be an id; in a time of day it is none."""
 
-_VERSION = re.compile(
-    r"(?<![\d.,$€£¥])\d{1,3}\.\d{1,3}(?![\d.,]*\d|\s?(?:[%$€£¥]|USD\b|EUR\b|GBP\b|dollars?\b|euros?\b))"
-)
-"""A number with decimals and no sign of a share or of money."""
+_VERSION = re.compile(rf"(?<![\d.,$])\d{{1,3}}\.\d{{1,3}}(?![\d.,]*\d|\s?(?:[%$€£¥]|{CURRENCY}))")
+"""A number with decimals and no sign of a share or of money in one form."""
 
 
 def reason_of_spellings(pairs: Pairs) -> str:
@@ -38,7 +37,7 @@ def reason_of_spellings(pairs: Pairs) -> str:
     >>> reason_of_spellings([("12\u201317 days", "12-17 days"), ("Oslo", "Rome")]).partition("12-17 days', ")[2]
     "differ in dashes, quotes or blanks alone, which 'qa' would tell apart"
     >>> reason_of_spellings([("8:05", "08:05")])
-    "since 1 of 1 pairs, such as '8:05' and '08:05', are one number, time or date in two forms, which 'qa' would tell apart"
+    "since 1 of 1 pairs, such as '8:05' and '08:05', are one number, amount, time or date in two forms, which 'qa' would tell apart"
     >>> reason_of_spellings([("Oslo", "oslo"), ("8:05", "8:15")])
     ''
     """
@@ -53,7 +52,7 @@ def reason_of_spellings(pairs: Pairs) -> str:
         )
     words = NORMALIZERS[DEFAULT_NORMALIZER]
     of_type = [pair for pair in split if words(plain_text(pair[0])) == words(plain_text(pair[1]))]
-    found, way = split, "are one number, time or date in two forms"
+    found, way = split, "are one number, amount, time or date in two forms"
     if 2 * len(of_type) >= len(split):
         found, way = of_type, "differ in dashes, quotes or blanks alone"
     return f"since {_count(found, pairs)}, {way}, which {DEFAULT_NORMALIZER!r} would tell apart"
@@ -95,7 +94,7 @@ def _may_be_another(first: str, second: str) -> bool:
     if all(map(is_quantity, (first, second))) or None not in map(NORMALIZERS["date"], (first, second)):
         return False
     padded = [sorted(map(int, _PADDED.findall(text))) for text in (first, second)]
-    versions = [sorted(_VERSION.findall(text)) for text in (first, second)]
+    versions = [sorted(_VERSION.findall(in_one_form(text))) for text in (first, second)]
     return padded[0] != padded[1] or (versions[0] != versions[1] and all(versions))
 
 

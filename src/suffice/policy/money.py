@@ -1,0 +1,90 @@
+"""Amounts of money in one form, wherever the sign, the code or the name of their currency stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_OF_SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "¥", "₹": "INR", "₩": "KRW"}
+"""Currencies by sign; ¥ alone may be the yen or the yuan, and stays what it is."""
+
+_OF_PREFIXES = {
+    **dict.fromkeys(["US$", "U.S.$", "U.S. $"], "USD"),
+    **dict.fromkeys(["A$", "AU$"], "AUD"),
+    **dict.fromkeys(["C$", "CA$"], "CAD"),
+    "HK$": "HKD",
+    "NZ$": "NZD",
+    "S$": "SGD",
+    "JP¥": "JPY",
+    "CN¥": "CNY",
+}
+_DOLLARS = ("USD", "AUD", "CAD", "HKD", "NZD", "SGD", "MXN")
+_CODES = (
+    *(*_DOLLARS, "JPY", "CNY", "EUR", "GBP", "INR", "KRW", "CHF"),
+    *("SEK", "NOK", "DKK", "PLN", "CZK", "HUF", "BRL", "ZAR", "ILS", "THB"),
+)
+_OF_NAMES = {
+    **{code: code for code in _CODES},
+    **dict.fromkeys(["RMB", "YUAN"], "CNY"),
+    **dict.fromkeys(["EURO", "EUROS"], "EUR"),
+    **dict.fromkeys(["DOLLARS", "US DOLLARS", "U.S. DOLLARS"], "USD"),
+    "POUNDS STERLING": "GBP",
+    "YEN": "JPY",
+}
+_CURRENCIES = {**_OF_SIGNS, **_OF_PREFIXES, **_OF_NAMES}
+_SHARED = {"USD": frozenset(_DOLLARS), "¥": frozenset({"JPY", "CNY"})}
+"""Currencies whose sign is that of another one, or of none in particular, as in CAD $5."""
+
+_SCALES = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion"}
+
+
+def _one_of(names: Iterable[str]) -> str:
+    return "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+
+
+_SCALE = "thousand|[mb]illion|trillion"
+_SIGNS = "".join(_OF_SIGNS)
+_NAMED = re.compile(rf"[{_SIGNS}]|{_one_of(_OF_NAMES)}", re.IGNORECASE)
+_AMOUNT = re.compile(
+    rf"""(?<![\w.,/{_SIGNS}-])(?<!\d:)(?P<sign>[-+])?
+    (?:(?P<before>(?-i:{_one_of(_OF_PREFIXES)})|{_one_of([*_CODES, "RMB"])})\s*)?
+    (?:(?P<first>[{_SIGNS}])\s*)?(?P<inner>[-+])?
+    (?P<digits>\d{{1,3}}(?:[ ']\d{{3}})+(?:\.\d+)?(?![.,']?\d)|\d(?:[\d.,]*\d)?|\.\d+)
+    (?:\s*(?P<scale>{_SCALE})\b|\s?(?P<short>k|mn?|bn?)\b)?
+    (?:\s*(?P<last>[{_SIGNS}])|\s*(?P<after>{_one_of(_OF_NAMES)})\b)?
+    (?!\w|[.,]?\d|\s*[-/]\s*[{_SIGNS}]?\d)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+CURRENCY = rf"(?:(?:{_SCALE})\s)?(?:{_one_of([*_CODES, '¥'])})(?!\w)"
+"""The pattern of what follows the number of an amount in one form, but for dollars."""
+
+
+def in_one_form(text: str) -> str:
+    """Return a text with its amounts of money as numbers before the code of a currency; dollars as $5, which is also 5.
+
+    What names no currency, or two, is left as it is, and so are ranges and formulas.
+
+    >>> in_one_form("€42.50 or EUR 42.50"), in_one_form("-€1.5k a night"), in_one_form("73 500 US dollars")
+    ('42.50 EUR or 42.50 EUR', '-1.5 thousand EUR a night', '$73500')
+    >>> in_one_form("€5 or CAD $5 or ¥5"), in_one_form("€5-10"), in_one_form("$5$"), in_one_form("€5 USD")
+    ('5 EUR or 5 CAD or 5 ¥', '€5-10', '$5$', '€5 USD')
+    """
+    return _AMOUNT.sub(_written, text) if _NAMED.search(text) else text
+
+
+def _written(found: re.Match[str]) -> str:
+    named = [found[part] for part in ("before", "first", "last", "after") if found[part]]
+    currencies = {_CURRENCIES[name.upper()] for name in named}
+    if len(currencies) > 1:
+        currencies -= {own for own in currencies if _SHARED.get(own, frozenset()) & (currencies - {own})}
+    is_formula = found["last"] == "$" and found.string.count("$") > 1
+    if len(currencies) != 1 or is_formula:
+        return found[0]
+    currency = currencies.pop()
+    number = re.sub("[ ']", "", found["digits"])
+    scale = (found["scale"] or _SCALES.get((found["short"] or "").lower(), "")).lower()
+    sign = "-" if ((found["sign"] or "") + (found["inner"] or "")).count("-") % 2 else ""
+    amount = f"{number} {scale}".rstrip()
+    return f"{sign}${amount}" if currency == "USD" else f"{sign}{amount} {currency}"

@@ -13,6 +13,7 @@ import pyarrow as pa
 from suffice.importers.rounds.facts import SCORES
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.metrics import METRICS, normalize_answer
+from suffice.policy.normalizers import NORMALIZERS
 from suffice.recordings.schema import column_kind
 
 _PAIRS = 20_000
@@ -102,7 +103,9 @@ def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]]
         return ""
     known = {*map(normalize_answer, golds)} if is_closed else frozenset[str]()
     scored = [pair for pair in halves if pair[1] in golds]
-    others = [pair for pair in scored if _differ_in_code(*pair) or known.issuperset(map(normalize_answer, pair))]
+    key_of = NORMALIZERS["mixed"]
+    apart = [pair for pair in scored if key_of(pair[0]) != key_of(pair[1])]
+    others = [pair for pair in apart if _differ_in_code(*pair) or known.issuperset(map(normalize_answer, pair))]
     if len(others) < max(1, _MOSTLY * len(scored)):
         return ""
     first, second = others[0]

@@ -10,6 +10,7 @@ from itertools import chain
 from suffice.policy.doubts import FEW, Pairs, differ, unsettled
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.metrics import normalize_answer
+from suffice.policy.money import currencies_in
 from suffice.policy.normalizers import (
     DEFAULT_NORMALIZER,
     NORMALIZERS,
@@ -52,7 +53,6 @@ _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
 _WITH_UNIT = re.compile(rf"\W*\d[\d.,]*\s*{_UNIT}\W*")
 _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_CURRENCY = re.compile("[$€£¥]")
 _NAME = re.compile(r"[^\W_]*[^\W\d_][^\W_]*")
 """What stands beside a number: a word, or a letter with digits such as Q1."""
 
@@ -190,20 +190,24 @@ def _ask_about_words(pairs: Pairs) -> None:
     """
     key_of = NORMALIZERS["number"]
     same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
-    apart = [pair for pair in same if differ("number", "mixed", *pair) and _have_other(_NAME, *pair)]
-    of_money = [pair for pair in same if _have_other(_CURRENCY, *pair)]
-    found, name = max((apart, "mixed"), (of_money, "exact"), key=lambda own: len(own[0]))
+    apart = [pair for pair in same if differ("number", "mixed", *pair)]
+    found = [pair for pair in apart if _have_other_words(*pair) or _have_other_currencies(*pair)]
     if len(found) > FEW * len(pairs):
         first, second = found[0]
         question = f"{len(found):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, have the same number beside other words or signs"
-        is_told = name == "mixed" and all(is_quantity(text) for pair in pairs for text in pair)
-        raise unsettled(question, ("number", name), name if is_told else "")
+        is_told = all(is_quantity(text) for pair in pairs for text in pair)
+        raise unsettled(question, ("number", "mixed"), "mixed" if is_told else "")
 
 
-def _have_other(what: re.Pattern[str], first: str, second: str) -> bool:
-    """Return whether each of two texts has words or signs that the other lacks."""
-    own, other = ({*what.findall(_SAYS_NOTHING.sub(" ", text.lower()))} for text in (first, second))
+def _have_other_words(first: str, second: str) -> bool:
+    """Return whether each of two texts has words that the other lacks."""
+    own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", text.lower()))} for text in (first, second))
     return bool(own - other and other - own)
+
+
+def _have_other_currencies(first: str, second: str) -> bool:
+    own, other = currencies_in(first), currencies_in(second)
+    return bool(own and other and own != other)
 
 
 def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:

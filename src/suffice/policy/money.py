@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from suffice.policy.typography import plain_text
+
 _OF_SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "¥", "₹": "INR", "₩": "KRW"}
 """Currencies by sign; ¥ alone may be the yen or the yuan, and stays what it is."""
 
@@ -57,8 +59,11 @@ _AMOUNT = re.compile(
 )
 
 
-CURRENCY = rf"(?:(?:{_SCALE})\s)?(?:{_one_of([*_CODES, '¥'])})(?!\w)"
+_CODE = _one_of([*_CODES, "¥"])
+CURRENCY = rf"(?:(?:{_SCALE})\s)?(?:{_CODE})(?!\w)"
 """The pattern of what follows the number of an amount in one form, but for dollars."""
+
+_OF_CURRENCY = re.compile(rf"(\d(?:\s(?:{_SCALE}))?)\s({_CODE})(?!\w)|(\$)(?=\.?\d)")
 
 
 def in_one_form(text: str) -> str:
@@ -72,6 +77,26 @@ def in_one_form(text: str) -> str:
     ('5 EUR or 5 CAD or 5 ¥', '€5-10', '$5$', '€5 USD')
     """
     return _AMOUNT.sub(_written, text) if _NAMED.search(text) else text
+
+
+def without_currency(text: str) -> str:
+    """Return a text with its amounts of money as numbers alone.
+
+    >>> without_currency("€42.50"), without_currency("5k USD a night"), without_currency("5 km")
+    ('42.50', '5 thousand a night', '5 km')
+    """
+    read = in_one_form(plain_text(text))
+    bare = _OF_CURRENCY.sub(r"\1", read)
+    return text if bare == read else bare
+
+
+def currencies_in(text: str) -> set[str]:
+    """Return the codes of the currencies in a text, "$" for dollars.
+
+    >>> sorted(currencies_in("€5 or 5 dollars")), currencies_in("5 km")
+    (['$', 'EUR'], set())
+    """
+    return {found[2] or found[3] for found in _OF_CURRENCY.finditer(in_one_form(plain_text(text)))}
 
 
 def _written(found: re.Match[str]) -> str:

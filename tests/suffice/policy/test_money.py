@@ -142,8 +142,16 @@ def test_other_amounts_among_other_answers_stay_words(pair):
     assert chosen_normalizer(["yes", "Anna Stone", pair[1]], pairs=[pair, *OTHERS]).normalizer == "qa"
 
 
-def test_prices_alone_are_compared_as_numbers():
-    assert chosen_normalizer(["42.50 EUR", "7 EUR"], pairs=[("€42.50", "42.50 EUR")]).normalizer == "number"
+@pytest.mark.parametrize("answer", ["€42.50", "EUR 42.5", "42.50", "€42.50 a night"])
+def test_prices_alone_are_compared_as_numbers(answer):
+    assert chosen_normalizer(["42.50 EUR", "7 EUR"], pairs=[(answer, "42.50 EUR")]).normalizer == "number"
+
+
+@pytest.mark.parametrize("answer", ["$42.50", "42.50 USD", "CHF 42.50"])
+def test_prices_in_two_currencies_are_asked_about(answer):
+    with pytest.raises(UnsettledError, match="other words or signs") as caught:
+        chosen_normalizer(["€42.50", "7 EUR"], pairs=[(answer, "€42.50")])
+    assert [*caught.value.choices] == ["--set normalizer=number", "--set normalizer=mixed"]
 
 
 def test_versions_beside_amounts_are_asked_about():

@@ -10,7 +10,8 @@ from suffice.errors import UnsettledError
 from suffice.importers.answers.reply_answers import HARDLY_EVER, OFTEN, SAMPLE
 from suffice.importers.guesses.scaled import without_separators
 from suffice.importers.words.choices import of_options
-from suffice.importers.words.number_forms import DAY_FIRST, DECIMAL_COMMA, MONTH_FIRST, THOUSANDS
+from suffice.importers.words.number_forms import DAY_FIRST, DECIMAL_COMMA, MONTH_FIRST, NO_CURRENCY, THOUSANDS
+from suffice.policy.money import currencies_in, without_currency
 from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
 
 if TYPE_CHECKING:
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 COLUMNS = ("answer", "golds")
 """The columns of a recording that are looked at."""
 
-_ENOUGH, _GAIN = 8, 0.1
-"""The fewest answers, and by how much more of them another form must make equal to a gold answer."""
+_ENOUGH, _GAIN, _FEW = 8, 0.1, 0.01
+"""The fewest answers, and by how much more of them another form, or one without currencies, must make equal to a gold answer."""
 
 _ASKED = ("normalizer", "answer_position")
 """Options by which the user has said how answers are compared."""
@@ -33,7 +34,9 @@ _MADE = re.compile(r"\)$| in '| \.\.\. ")
 
 Key = Callable[[str], str | None]
 
-_NUMBER, _PERCENT, _DATE, _DAY = (NORMALIZERS[name] for name in ("number", "percent", "date", "date_day_first"))
+_NUMBER, _PERCENT, _DATE, _DAY, _MIXED = (
+    NORMALIZERS[name] for name in ("number", "percent", "date", "date_day_first", "mixed")
+)
 _ALIKE = ("number", "percent", "decimal_comma", "mixed", "date", "date_day_first")
 """Normalizers that read answers and gold answers in the same way, and are chosen elsewhere."""
 
@@ -44,6 +47,10 @@ def _with_comma(key_of: Key) -> Key:
 
 def _without_gaps(key_of: Key) -> Key:
     return lambda text: key_of(without_separators(text))
+
+
+def _of_bare_amounts(text: str) -> str | None:
+    return _MIXED(without_currency(text))
 
 
 _COMMAS, _GAPS = _with_comma(_NUMBER), _without_gaps(_NUMBER)
@@ -59,6 +66,9 @@ _OTHERS: tuple[tuple[Mapping[str, str], Key, Key], ...] = (
     ({"answer": THOUSANDS, "golds": DECIMAL_COMMA}, _GAPS, _COMMAS),
     ({"answer": MONTH_FIRST}, _DATE, _DAY),
     ({"answer": DAY_FIRST}, _DAY, _DATE),
+    ({"answer": NO_CURRENCY}, _of_bare_amounts, _MIXED),
+    ({"golds": NO_CURRENCY}, _MIXED, _of_bare_amounts),
+    ({"answer": NO_CURRENCY, "golds": NO_CURRENCY}, _of_bare_amounts, _of_bare_amounts),
 )
 """Readings of columns in other forms, by our names, and what compares answers and gold answers then."""
 
@@ -67,6 +77,7 @@ _MEANINGS = {
     THOUSANDS: "blanks, commas and apostrophes separate thousands",
     MONTH_FIRST: "the month is first in dates",
     DAY_FIRST: "the day is first in dates",
+    NO_CURRENCY: "the currencies of amounts are left out",
 }
 
 
@@ -103,9 +114,10 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
     usual = {name: counted(NORMALIZERS[name], NORMALIZERS[name]) for name in alike}
     best = max(others, key=lambda other: counted(*other[1:]))
     before, agreed = max(usual.values()), counted(*best[1:])
-    if agreed - before < _GAIN * len(pairs):
-        return
     forms, of_answers, of_golds = best
+    of_money = NO_CURRENCY in forms.values()
+    if agreed - before < (_FEW if of_money else _GAIN) * len(pairs):
+        return
     of_dates = not {MONTH_FIRST, DAY_FIRST}.isdisjoint(forms.values())
     name = max((own for own in alike if own.startswith("date") == of_dates), key=lambda own: usual[own])
     said, right = next(
@@ -119,7 +131,8 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
         f"{len(pairs):,} answers equal a gold answer if {meaning}, else {before:,}"
     )
     choices = of_options(meaning, columns={ours: f"{known[ours]}:{form}" for ours, form in forms.items()})
-    if before <= HARDLY_EVER * len(pairs) and agreed >= OFTEN * len(pairs):
+    one_currency = of_money and len(set().union(*(currencies_in(text) for own in texts for text in own))) == 1
+    if one_currency or (before <= HARDLY_EVER * len(pairs) and agreed >= OFTEN * len(pairs)):
         raise UnsettledError(question, "options", choices, next(iter(choices)))
     choices |= {f"--set normalizer={name}": ({"normalizer": name}, "both are written in the same way")}
     raise UnsettledError(question, "options", choices)

@@ -26,6 +26,7 @@ from suffice.importers.words.number_forms import (
     EACH,
     FORMS,
     MONTH_FIRST,
+    NO_CURRENCY,
     THOUSANDS,
     UNITS,
     money_unit,
@@ -33,6 +34,7 @@ from suffice.importers.words.number_forms import (
     written_number,
 )
 from suffice.importers.words.word_scales import EQUAL, PLACEHOLDERS, TEMPLATE, order_of_words
+from suffice.policy.money import without_currency
 from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
 
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
@@ -278,5 +280,6 @@ _OF_CELLS: dict[str, Callable[[Any], Any]] = {
     **{unit: partial(_in_dollars, per=per) for unit, per in UNITS.items()},
     DAY_FIRST: _as_date("date_day_first"),
     MONTH_FIRST: _as_date("date"),
+    NO_CURRENCY: lambda value: without_currency(value) if isinstance(value, str) else value,
 }
 """What reads a cell in a form, of ids and of other columns."""

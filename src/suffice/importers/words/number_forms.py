@@ -9,8 +9,9 @@ from suffice.importers.words.names import words_in
 
 THOUSANDS, DECIMAL_COMMA, EACH, CENTS = "thousands", "decimal-comma", "each", "cents"
 DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
-"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, that dollars or cents (`spend`) are those of each round, or what is
-first in a date."""
+NO_CURRENCY = "no-currency"
+"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, that dollars or cents (`spend`) are those of each round, what is
+first in a date, or that the currencies of amounts are left out."""
 UNITS = {
     CENTS: 100,
     "millidollars": 10**3,
@@ -22,7 +23,7 @@ UNITS = {
 }
 """Parts of a dollar in which amounts are logged, and how many of them a dollar has."""
 
-FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, *UNITS, DAY_FIRST, MONTH_FIRST)
+FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, *UNITS, DAY_FIRST, MONTH_FIRST, NO_CURRENCY)
 
 _PARTS = {
     **dict.fromkeys(("milli", "mill", "e3", "1e3"), "milli"),

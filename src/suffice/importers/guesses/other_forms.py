@@ -49,8 +49,12 @@ def _without_gaps(key_of: Key) -> Key:
     return lambda text: key_of(without_separators(text))
 
 
-def _of_bare_amounts(text: str) -> str | None:
+def _of_any_currency(text: str) -> str | None:
     return _MIXED(without_currency(text))
+
+
+def _of_none(text: str) -> str | None:
+    return None if currencies_in(text) else _MIXED(text)
 
 
 _COMMAS, _GAPS = _with_comma(_NUMBER), _without_gaps(_NUMBER)
@@ -66,9 +70,8 @@ _OTHERS: tuple[tuple[Mapping[str, str], Key, Key], ...] = (
     ({"answer": THOUSANDS, "golds": DECIMAL_COMMA}, _GAPS, _COMMAS),
     ({"answer": MONTH_FIRST}, _DATE, _DAY),
     ({"answer": DAY_FIRST}, _DAY, _DATE),
-    ({"answer": NO_CURRENCY}, _of_bare_amounts, _MIXED),
-    ({"golds": NO_CURRENCY}, _MIXED, _of_bare_amounts),
-    ({"answer": NO_CURRENCY, "golds": NO_CURRENCY}, _of_bare_amounts, _of_bare_amounts),
+    ({"answer": NO_CURRENCY}, _of_any_currency, _of_none),
+    ({"golds": NO_CURRENCY}, _of_none, _of_any_currency),
 )
 """Readings of columns in other forms, by our names, and what compares answers and gold answers then."""
 
@@ -119,7 +122,8 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
     if agreed - before < (_FEW if of_money else _GAIN) * len(pairs):
         return
     of_dates = not {MONTH_FIRST, DAY_FIRST}.isdisjoint(forms.values())
-    name = max((own for own in alike if own.startswith("date") == of_dates), key=lambda own: usual[own])
+    rivals = ["mixed"] if of_money else [own for own in alike if own.startswith("date") == of_dates]
+    name = max(rivals, key=lambda own: usual[own])
     said, right = next(
         pair
         for pair in pairs

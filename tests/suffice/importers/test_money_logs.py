@@ -1,0 +1,86 @@
+"""Logs whose answers are amounts of money, in other forms than gold answers, beside answers of other kinds."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from benchmarks.readings.cases import Draw
+from benchmarks.readings.money import bare_golds_beside_pounds, prices_with_the_sign_in_later_rounds
+
+from suffice.errors import UnsettledError
+from suffice.recordings import read_recording
+from tests.support.logs import imported, written
+
+KINDS = ["yes", "no", "Anna Stone", "Ben Marsh", "31 July"]
+
+
+def rows_of(golds, later):
+    """Return two rounds of each question, the first of which is wrong where the later one has an answer of its own."""
+    return [
+        {"id": f"q{q}", "question": f"Question {q}?", "round": r, "answer": answer, "gold": gold}
+        for q, gold in enumerate(golds)
+        for r, answer in enumerate((f"1{gold}", later[gold]) if gold in later else (gold, gold), start=1)
+    ]
+
+
+def by_round(summary, name="match"):
+    table = read_recording(summary.path).table
+    scores = zip(table["round"].to_pylist(), table[name].to_pylist(), strict=True)
+    found = {}
+    for r, score in scores:
+        found.setdefault(r, []).append(score)
+    return [sum(own) / len(own) for _, own in sorted(found.items())]
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        {"42.50 EUR": "€42.50", "61.00 EUR": "€61"},
+        {"€74.00": "74.00 €", "€61": "EUR 61.00"},
+        {"73500 USD": "$73,500", "61 USD": "US$61"},
+    ],
+)
+def test_prices_beside_other_answers_are_right_in_any_form(tmp_path, later):
+    summary = imported(written(tmp_path / "log.jsonl", rows_of([*KINDS, *later], later)))
+    assert by_round(summary) == [pytest.approx(5 / 7), 1.0]
+
+
+@pytest.mark.parametrize("later", [{"42.50 EUR": "$42.50", "61 EUR": "61 USD"}, {"£5": "¥5", "£6": "6 JPY"}])
+def test_prices_in_another_currency_are_wrong(tmp_path, later):
+    summary = imported(written(tmp_path / "log.jsonl", rows_of([*KINDS, *later], later)), normalizer="mixed")
+    assert by_round(summary) == [pytest.approx(5 / 7)] * 2
+
+
+def test_the_form_of_a_price_changes_no_score(tmp_path):
+    rows = prices_with_the_sign_in_later_rounds(Draw("x")).content
+    codes = [{**row, "answer": re.sub(r"€(.*)", r"\1 EUR", row["answer"])} for row in rows]
+    of_signs = imported(written(tmp_path / "signs.jsonl", rows))
+    of_codes = imported(written(tmp_path / "codes.jsonl", codes), normalizer="mixed")
+    assert by_round(of_signs) == by_round(of_codes)
+
+
+def test_currencies_that_golds_leave_out_are_left_out(tmp_path):
+    summary = imported(written(tmp_path / "log.jsonl", bare_golds_beside_pounds(Draw("x")).content))
+    assert any("--column answer=answer:no-currency" in note and "£" in note for note in summary.notes)
+    assert not {
+        text for text in read_recording(summary.path).table["answer"].to_pylist() if "£" in text or "GBP" in text
+    }
+
+
+def test_several_currencies_beside_bare_golds_are_asked_about(tmp_path):
+    later = {"42.50": "€42.50", "61.25": "61.25 GBP"}
+    rows = [row if row["round"] == 2 else {**row, "answer": row["gold"]} for row in rows_of([*KINDS, *later], later)]
+    source = written(tmp_path / "log.jsonl", rows)
+    with pytest.raises(UnsettledError, match="currencies of amounts") as found:
+        imported(source)
+    option, other = found.value.choices
+    assert (option, other) == ("--column answer=answer:no-currency", "--set normalizer=mixed")
+    summary = imported(source, columns={"answer": "answer:no-currency"})
+    assert by_round(summary, "em") == [1.0, 1.0]
+
+
+def test_golds_with_a_currency_beside_bare_answers(tmp_path):
+    later = {"€42.50": "42.50", "€61.25": "61.25"}
+    summary = imported(written(tmp_path / "log.jsonl", rows_of([*KINDS, *later], later)))
+    assert any("--column golds=gold:no-currency" in note for note in summary.notes)

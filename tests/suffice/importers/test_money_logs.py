@@ -83,3 +83,12 @@ def test_golds_with_a_currency_beside_bare_answers(tmp_path):
     later = {"€42.50": "42.50", "€61.25": "61.25"}
     summary = imported(written(tmp_path / "log.jsonl", rows_of([*KINDS, *later], later)))
     assert any("--column golds=gold:no-currency" in note for note in summary.notes)
+
+
+def test_equal_amounts_are_not_called_other_values(tmp_path):
+    golds = [f"{q}500 USD" if q % 3 else f"street {q}a" for q in range(1, 101)]
+    rows = rows_of(golds, {golds[0]: "$1,500", golds[1]: "$2,500"})
+    rows = [{**row, "answer": "north lane" if row["answer"] == f"1{row['gold']}" else row["answer"]} for row in rows]
+    rows[-1]["answer"] = "street 7x" if "street" in rows[-1]["gold"] else "7 USD"
+    notes = imported(written(tmp_path / "log.jsonl", rows), log_golds="keep").notes
+    assert not any("other values" in note for note in notes)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from suffice.common.tables import CAUTION, counted
@@ -70,7 +69,7 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
     ):
         notes.append(f"the log's own score {MATCH!r} is replaced by this comparison with the gold answers")
     if "normalizer" in options:
-        notes += _unread_golds(name, golds)
+        notes += _unread_golds(name, run)
     if name == DEFAULT_NORMALIZER and any(True for _ in golds):
         pairs = run.pairs(_PAIRS)
         merged = merged_by_words(pairs)
@@ -98,17 +97,28 @@ def _other_numbers(pairs: Pairs) -> list[str]:
     ]
 
 
-def _unread_golds(name: str, golds: Iterable[str]) -> list[str]:
-    """Note that the chosen normalizer does not read some gold answers."""
+def _unread_golds(name: str, run: PartedRun) -> list[str]:
+    """Note that the chosen normalizer reads no gold answer of some questions."""
     key_of = normalizer_of(name)
     if isinstance(key_of, Grouping):
         return []
-    is_read = Counter(key_of(text) is not None for text in golds)
-    if not is_read[False]:
+    first = [golds[0] if all(key_of(gold) is None for gold in golds) else "" for golds in _golds_of_questions(run)]
+    unread = [*filter(None, first)]
+    if not unread:
         return []
-    share = is_read[False] / is_read.total()
-    example = next(text for text in golds if key_of(text) is None)
+    share = len(unread) / len(first)
     warns = CAUTION if share > 1 / 2 else ""
     return [
-        f"{warns}{share:.0%} of the gold answers, such as {example!r:.40}, cannot be read as {name!r}: no answer equals them"
+        f"{warns}{share:.0%} of the questions have a gold answer, such as {unread[0]!r:.40}, that cannot be read as {name!r}: no answer equals it"
     ]
+
+
+def _golds_of_questions(run: PartedRun) -> Iterator[list[str]]:
+    """Yield the gold answers of each question that has some."""
+    before = None
+    for part in run.tables(["question_id", "golds"]):
+        for row in part.to_pylist():
+            golds = [gold for gold in row["golds"] or () if gold and gold.strip()]
+            if golds and row["question_id"] != before:
+                yield golds
+            before = row["question_id"]

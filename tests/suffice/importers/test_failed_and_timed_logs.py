@@ -43,8 +43,15 @@ def test_decimal_commas_beside_words_are_asked_about(tmp_path):
 def test_gold_answers_that_are_not_read_are_noted(tmp_path):
     rows = [{"id": q, "round": r, "answer": ("Nein", "Ja")[r - 1], "gold": "Ja"} for q in range(30) for r in (1, 2)]
     path = written(tmp_path, rows)
-    assert any("caution: 100% of the gold" in note for note in imported(path, normalizer="number").notes)
-    assert not any("of the gold" in note for note in imported(path, normalizer="decimal_comma").notes)
+    assert any("caution: 100% of the questions" in note for note in imported(path, normalizer="number").notes)
+    assert not any("cannot be read" in note for note in imported(path, normalizer="decimal_comma").notes)
+
+
+def test_unread_gold_answers_are_counted_by_question(tmp_path):
+    golds = [["no"], ["1", "one"], ["no"], ["3"], ["4"], ["no"]] * 10
+    rows = [{"id": q, "round": r, "answer": str(r), "golds": own} for q, own in enumerate(golds) for r in (1, 2)]
+    notes = imported(written(tmp_path / "log.jsonl", rows), normalizer="number").notes
+    assert any(note.startswith("50% of the questions have a gold answer, such as 'no',") for note in notes)
 
 
 def test_points_between_thousands_are_asked_about(tmp_path):

@@ -10,7 +10,7 @@ from benchmarks.readings.money import bare_golds_beside_pounds, prices_with_the_
 
 from suffice.errors import UnsettledError
 from suffice.recordings import read_recording
-from tests.support.logs import imported, written
+from tests.support.logs import by_round, imported, written
 
 KINDS = ["yes", "no", "Anna Stone", "Ben Marsh", "31 July"]
 
@@ -24,15 +24,6 @@ def rows_of(golds, later):
     ]
 
 
-def by_round(summary, name="match"):
-    table = read_recording(summary.path).table
-    scores = zip(table["round"].to_pylist(), table[name].to_pylist(), strict=True)
-    found = {}
-    for r, score in scores:
-        found.setdefault(r, []).append(score)
-    return [sum(own) / len(own) for _, own in sorted(found.items())]
-
-
 @pytest.mark.parametrize(
     "later",
     [
@@ -42,22 +33,20 @@ def by_round(summary, name="match"):
     ],
 )
 def test_prices_beside_other_answers_are_right_in_any_form(tmp_path, later):
-    summary = imported(written(tmp_path / "log.jsonl", rows_of([*KINDS, *later], later)))
-    assert by_round(summary) == [pytest.approx(5 / 7), 1.0]
+    assert by_round(written(tmp_path / "log.jsonl", rows_of([*KINDS, *later], later))) == [pytest.approx(5 / 7), 1.0]
 
 
 @pytest.mark.parametrize("later", [{"42.50 EUR": "$42.50", "61 EUR": "61 USD"}, {"£5": "¥5", "£6": "6 JPY"}])
 def test_prices_in_another_currency_are_wrong(tmp_path, later):
-    summary = imported(written(tmp_path / "log.jsonl", rows_of([*KINDS, *later], later)), normalizer="mixed")
-    assert by_round(summary) == [pytest.approx(5 / 7)] * 2
+    source = written(tmp_path / "log.jsonl", rows_of([*KINDS, *later], later))
+    assert by_round(source, normalizer="mixed") == [pytest.approx(5 / 7)] * 2
 
 
 def test_the_form_of_a_price_changes_no_score(tmp_path):
     rows = prices_with_the_sign_in_later_rounds(Draw("x")).content
     codes = [{**row, "answer": re.sub(r"€(.*)", r"\1 EUR", row["answer"])} for row in rows]
-    of_signs = imported(written(tmp_path / "signs.jsonl", rows))
-    of_codes = imported(written(tmp_path / "codes.jsonl", codes), normalizer="mixed")
-    assert by_round(of_signs) == by_round(of_codes)
+    of_signs = by_round(written(tmp_path / "signs.jsonl", rows))
+    assert of_signs == by_round(written(tmp_path / "codes.jsonl", codes), normalizer="mixed")
 
 
 def test_currencies_that_golds_leave_out_are_left_out(tmp_path):
@@ -75,8 +64,7 @@ def test_several_currencies_beside_bare_golds_are_asked_about(tmp_path):
         imported(source)
     option, other = found.value.choices
     assert (option, other) == ("--column answer=answer:no-currency", "--set normalizer=mixed")
-    summary = imported(source, columns={"answer": "answer:no-currency"})
-    assert by_round(summary, "em") == [pytest.approx(5 / 7), 1.0]
+    assert by_round(source, columns={"answer": "answer:no-currency"}) == [pytest.approx(5 / 7), 1.0]
 
 
 def test_golds_with_a_currency_beside_bare_answers(tmp_path):

@@ -163,7 +163,7 @@ class GoldAnswers:
         self._found = f", {self._golds[0]!r} by {keys[0]!r}"
         self._read()
 
-    def _with_values(self, wanted: Collection[str], form: Callable[[Any], str]) -> list[str]:
+    def _with_values(self, wanted: set[str], form: Callable[[Any], str]) -> list[str]:
         """Return the column of which the most values are wanted, at least half of them or of the wanted ones."""
         known = {
             name: {form(item.values[name]) for item in self._records if item.values.get(name) is not None}

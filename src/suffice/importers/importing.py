@@ -159,7 +159,8 @@ def import_recording(
         columns: For tabular files: the file's column for each of this library's names.
         metrics: For tabular files: the columns of your own metrics, in [0, 1], by name.
         labels: For tabular files: the columns of your own texts, by name; policies depend on a `model`.
-        golds: A file of questions with gold answers, joined by id or by the question's text.
+        golds: A file of questions with gold answers, joined by id or by the question's text; for tabular files, `columns` may name its
+            columns, too.
         log_golds: `keep` gold answers of a table that equal its last answers, or `drop` them; None = drop if `golds` is given, else ask.
         first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
         ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops: censored.

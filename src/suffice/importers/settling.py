@@ -18,7 +18,6 @@ from suffice.importers.checks.reading import Reading
 from suffice.importers.comparing import comparison_metadata, comparison_notes, comparison_of
 from suffice.importers.confirming import Scored, as_options, confirmed_note, confirmed_rows
 from suffice.importers.readers import read_run
-from suffice.importers.rows.round_lists import ITEMS
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.importers.two_judges import refuse_two_judges
 from suffice.importers.whole_answers import whole_reason
@@ -165,7 +164,7 @@ def read_of(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Rea
     """Return what an alarm reads of a run."""
     columns = {item.ours: item.theirs for item in run.readings}
     sources = {name for item in run.readings for name in item.sources}
-    items = {item.ours: item.column for item in run.readings if item.theirs.startswith(ITEMS)}
+    names = {item.ours: item.named for item in run.readings}
     return Read(
         facts=reading.facts,
         source=run.source,
@@ -173,7 +172,7 @@ def read_of(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Rea
         options=options,
         doubt=run.doubt,
         sources=sources,
-        items=items,
+        names=names,
     )
 
 

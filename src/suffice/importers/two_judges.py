@@ -28,13 +28,14 @@ def refuse_two_judges(run: PartedRun, options: Mapping[str, Any]) -> None:
     lengths = [len(gold.split()) for gold in golds if not is_structured(gold)]
     if 2 * sum(length >= _SENTENCE for length in lengths) <= len(golds):
         return
+    names = {item.ours: item.named for item in run.readings}
     for item in run.schema:
         kind = column_kind(item.name, item)
         if item.name in SCORES or kind not in ("metric", "signal") or (kind == "signal" and not may_judge(item.name)):
             continue
         numbers = [number for part in run.tables([item.name]) for number in _numbers(part.column(0))]
         if len({*numbers}) > 1 and all(0 <= number <= 1 for number in numbers):
-            theirs = in_log(item.name)
+            theirs = names.get(item.name, in_log(item.name))
             own = {} if kind == "metric" else {metric_name(theirs): theirs}
             option = "--column golds=" if kind == "metric" else f"{metric_option(theirs, '')} --column golds="
             raise UnsettledError(

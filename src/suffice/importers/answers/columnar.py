@@ -44,6 +44,7 @@ def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
 
     A metric of the source stays if the question had no gold answers before.
     """
+    answers.find([*columns.question_ids, *columns.clusters], columns.questions)
     other = [*map(answers.of, columns.question_ids, columns.clusters, columns.questions)]
     joined = columns.spread(np.array([new is not None for new in other]))
     had = columns.spread(np.array([bool(own) for own in columns.golds]))

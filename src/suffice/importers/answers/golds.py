@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.answers.answer_or_gold import FEW
@@ -18,7 +19,11 @@ from suffice.importers.words.names import GOLDS, IDS, QUESTIONS, last_name, plai
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import listed_items
 
-_LISTED_IDS = 3
+_LISTED_IDS, _NAMED = 3, 4
+_IDS_OF_FILE = (
+    "What has the file's ids in the run is named by --column question_id=COLUMN for a table, --key ATTRIBUTE for traces, and --key "
+    "custom_id.question for a batch whose ids have the number of a sample at their ends"
+)
 _PLAIN = "id without spaces and leading zeros"
 _NEARLY_ALL, _OFTEN = 0.95, 0.1
 _ENOUGH = 5
@@ -75,22 +80,99 @@ def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
 class GoldAnswers:
     """Gold answers from a file, by id and by the question's text; it counts the matched questions.
 
+    Args:
+        path: The file.
+        named: The columns that the user names, by our names; None if the format of the log takes none.
+
+    Attributes:
+        names: The file's columns.
+
     Raises:
         DataError: A question has two different lists of gold answers.
-        SchemaError: The file has no gold answers, or neither ids nor questions.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        self._by_id, self._by_text = _golds(self._path)
-        plain = [(plain_id(own), golds) for own, golds in self._by_id.items()]
-        once = Counter(own for own, _ in plain)
-        self._by_plain_id = {own: golds for own, golds in plain if once[own] == 1}
+    def __init__(self, path: str | Path, named: Mapping[str, str] | None = None) -> None:
+        self._path, self._can_be_named = Path(path), named is not None
+        self._records, self.names = _records(self._path)
+        self._golds = self._named(named, "golds") or self._called(
+            (*GOLDS, "answers", "answer"), ("outputs", "output", *GOLDS)
+        )
+        self._ids = self._named(named, "question_id") or self._called(IDS)
+        self._questions = self._named(named, "question") or self._called(QUESTIONS, ("inputs", "input"))
+        self._found = ""
+        self._by_id: dict[str, tuple[str, ...]] = {}
+        self._by_text: dict[str, tuple[str, ...]] = {}
+        self._by_plain_id: dict[str, tuple[str, ...]] = {}
+        self._is_read = False
+        if self._golds and (self._ids or self._questions):
+            self._read()
         self._ways = {"id": 0, _PLAIN: 0, "text": 0}
         self._n = 0
         self._first: list[str] = []
         self._asked = ""
         self._missing: list[str] = []
+
+    def _named(self, named: Mapping[str, str] | None, ours: str) -> list[str]:
+        """Return the file's column that the user names, perhaps with the form of its values."""
+        theirs = (named or {}).get(ours, "")
+        return [name for name in (theirs, theirs.rpartition(":")[0]) if name and name in self.names][:1]
+
+    def _called(self, usual: tuple[str, ...], within: tuple[str, ...] = ()) -> list[str]:
+        """Return the file's columns with usual names, and the fields of objects called so."""
+        inside = [name for name in self.names if "." in name and plain_name(name).partition(".")[0] in within]
+        own = [name for wanted in usual for name in inside if last_name(name) == wanted]
+        return [name for wanted in usual for name in self.names if plain_name(name) == wanted] + (
+            own or (inside if len(inside) == 1 else [])
+        )
+
+    def _read(self) -> None:
+        """Read the gold answers of the columns."""
+        self._by_id = _by(self._records, self._ids, self._golds, str)
+        self._by_text = _by(self._records, self._questions, self._golds, normalize_answer)
+        plain = [(plain_id(own), golds) for own, golds in self._by_id.items()]
+        once = Counter(own for own, _ in plain)
+        self._by_plain_id = {own: golds for own, golds in plain if once[own] == 1}
+        self._is_read = True
+
+    def find(self, ids: Iterable[str], questions: Iterable[str]) -> None:
+        """Find the columns that neither the user nor usual names tell: that with the run's ids or questions, and the only other one.
+
+        Raises:
+            SchemaError: The file has no gold answers, or neither ids nor questions.
+        """
+        if self._is_read:
+            return
+        wanted = [*dict.fromkeys(ids)]
+        if not (self._ids or self._questions):
+            self._ids = self._with_values({*map(plain_id, wanted)}, plain_id)
+            known = {*map(normalize_answer, questions)} - {""}
+            self._questions = [] if self._ids else self._with_values(known, lambda value: normalize_answer(str(value)))
+        keys = [*self._ids, *self._questions]
+        others = [name for name in self.names if name not in keys]
+        there = f"there are: {cut_list(self.names)}"
+        if (not self._golds and len(others) > 1) or not others:
+            options = " or ".join(f"--column {quoted(f'golds={name}')}" for name in others[:_NAMED])
+            remedy = f"{options} names it" if self._can_be_named and others else "Call the column that has them gold"
+            raise SchemaError(f"{self._path}: no column has gold answers; {there}. {remedy}")
+        if not keys:
+            shown = ", ".join(map(repr, wanted[:_LISTED_IDS]))
+            raise SchemaError(
+                f"{self._path}: no column has ids or questions of the run, such as {shown}; {there}. {_IDS_OF_FILE}"
+            )
+        self._golds = self._golds or others
+        self._found = f", {self._golds[0]!r} by {keys[0]!r}"
+        self._read()
+
+    def _with_values(self, wanted: set[str], form: Callable[[Any], str]) -> list[str]:
+        """Return the column of which the most values are wanted, at least half of them or of the wanted ones."""
+        known = {
+            name: {form(item.values[name]) for item in self._records if item.values.get(name) is not None}
+            for name in self.names
+            if name not in self._golds
+        }
+        found = {name: len(values & wanted) for name, values in known.items()}
+        names = [name for name, n in found.items() if n and 2 * n >= min(len(known[name]), len(wanted))]
+        return sorted(names, key=lambda name: -found[name])[:1]
 
     def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
         """Return the gold answers of a trajectory, and count the match; None if the file has none for it."""
@@ -121,36 +203,37 @@ class GoldAnswers:
             raise DataError(
                 f"{self._path}: no question of the run is in it; the run has the ids "
                 f"{', '.join(map(repr, self._first[:_LISTED_IDS]))}, ..., the file "
-                f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ...{asked}. What has the file's ids in the run is named by "
-                "--column question_id=COLUMN for a table, --key ATTRIBUTE for traces, and --key custom_id.question for a batch whose ids have the "
-                "number of a sample at their ends"
+                f"{', '.join(map(repr, list(self._by_id)[:_LISTED_IDS])) or 'none'}, ...{asked}. {_IDS_OF_FILE}"
             )
         how = " and ".join(f"{count} by {way}" for way, count in self._ways.items() if count)
         n = counted(self._n, "trajectory", "trajectories")
-        note = f"gold answers of {self._path.name}: {matched} of {n} matched ({how})"
+        note = f"gold answers of {self._path.name}{self._found}: {matched} of {n} matched ({how})"
         if self._missing:
             more = ", ..." if len(self._missing) > _LISTED_IDS else ""
             note += f"; missing for {', '.join(map(repr, self._missing[:_LISTED_IDS]))}{more}"
         return note
 
 
-def _golds(path: Path) -> tuple[dict[str, tuple[str, ...]], dict[str, tuple[str, ...]]]:
-    records = [replace(item, values=dict(_fields(item.values))) for item in records_of(path)]
-    names = column_names(records)
+def are_joined(golds: str, names: Collection[str], joined: Collection[str]) -> bool:
+    """Return whether the user names the gold answers of a file that is joined, whose columns are `joined`, and not one of the log's `names`.
 
-    def called(usual: tuple[str, ...], within: tuple[str, ...] = ()) -> list[str]:
-        inside = [name for name in names if "." in name and plain_name(name).partition(".")[0] in within]
-        own = [name for wanted in usual for name in inside if last_name(name) == wanted]
-        return [name for wanted in usual for name in names if plain_name(name) == wanted] + (
-            own or (inside if len(inside) == 1 else [])
+    Raises:
+        SchemaError: There is such a file, and neither has the column.
+    """
+    own = {golds, golds.rpartition(":")[0]} - {""}
+    if not joined or not own.isdisjoint(names):
+        return False
+    if own.isdisjoint(joined):
+        raise SchemaError(
+            f"no column {golds!r} (for 'golds'); in the log there are: {cut_list(names)}; in the file of gold answers: {cut_list(sorted(joined))}"
         )
+    return True
 
-    golds, ids = called((*GOLDS, "answers", "answer"), ("outputs", "output", *GOLDS)), called(IDS)
-    questions = called(QUESTIONS, ("inputs", "input"))
-    if not golds or not (ids or questions):
-        lacking = "ids or questions" if golds else "gold answers"
-        raise SchemaError(f"{path}: no column has {lacking}; there are: {cut_list(names)}")
-    return _by(records, ids, golds, str), _by(records, questions, golds, normalize_answer)
+
+def _records(path: Path) -> tuple[list[Record], list[str]]:
+    """Return the rows of a file of gold answers, with the fields of objects under dotted names, and its columns."""
+    records = [replace(item, values=dict(_fields(item.values))) for item in records_of(path)]
+    return records, column_names(records)
 
 
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

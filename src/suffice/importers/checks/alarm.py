@@ -55,7 +55,7 @@ class Read:
 
     Attributes:
         columns: The log's column, or a description of its source, for each name of ours.
-        items: The name by which options name a column that is described as the items of a list, for each name of ours.
+        names: The name by which options name the log's column, for each name of ours; else as in `columns`.
         doubt: What is doubtful about the cost of rows that a filter leaves out.
         sources: The log's columns from which others are computed.
     """
@@ -66,7 +66,7 @@ class Read:
     options: Mapping[str, Any]
     doubt: str = ""
     sources: Collection[str] = ()
-    items: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def was_guessed(self, ours: str) -> bool:
         """Return whether a table's column was read without the user's word; other formats say what their fields are."""
@@ -74,7 +74,11 @@ class Read:
 
     def named(self, ours: str) -> str:
         """Return the name by which an option names the log's column of one of our names."""
-        return self.items.get(ours) or self.columns.get(ours, ours)
+        return self.names.get(ours) or self.columns.get(ours, ours)
+
+    def named_metric(self, ours: str) -> str:
+        """Return the name by which an option names the log's column of a metric."""
+        return self.named(f"{ours} (metric)").removesuffix(" (metric)")
 
     @property
     def is_table(self) -> bool:

@@ -210,5 +210,5 @@ def own_score(read: Read) -> Iterator[Doubt]:
                 "with their number whether they are right or not"
             )
             meaning = "it is a signal, by which a rule may stop, and judges nothing"
-            yield sentence, of_options(meaning, columns={f"self_{score}": read.named(f"{score} (metric)")})
+            yield sentence, of_options(meaning, columns={f"self_{score}": read.named_metric(score)})
             return

@@ -76,7 +76,7 @@ def judging_note(read: Read) -> str:
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
     # a signal of the log's own is called after the last part of its column's name
     options = {read.named(theirs): scale for theirs, scale in scores_of(known).items()}
-    unordered = _unordered(known)
+    unordered = _unordered(read, known)
     golds = [
         in_log(name)
         for name, own in known.items()
@@ -217,11 +217,11 @@ def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
     return dict(sorted(known.items(), key=lambda pair: _lists_words(pair[1])))
 
 
-def _unordered(columns: Mapping[str, OwnColumn]) -> str:
+def _unordered(read: Read, columns: Mapping[str, OwnColumn]) -> str:
     """Return words on the first column that may judge answers by words whose order is not known; "" without one."""
     for name, own in columns.items():
         if own.varying and may_judge(name) and scale_of(name, own) == TEMPLATE:
-            theirs = in_log(name)
+            theirs = read.named(in_log(name))
             said = cut_list(
                 [value if len(value) <= _LETTERS else f"{value[:_LETTERS]}..." for value in sorted(own.values)]
             )

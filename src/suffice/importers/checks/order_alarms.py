@@ -118,7 +118,7 @@ def _scored_by(read: Read, name: str) -> tuple[str, bool]:
     """Return the log's column of a metric, and whether the user says which of its values are best."""
     said = (read.options.get("metrics") or {}).get(name, "")
     theirs, _, scale = said.rpartition(":")
-    return theirs or said or read.named(f"{name} (metric)").removesuffix(" (metric)"), bool(theirs and scale)
+    return theirs or said or read.named_metric(name), bool(theirs and scale)
 
 
 def _error_name(facts: Facts) -> tuple[str, str] | None:

@@ -29,7 +29,7 @@ def empty_answers(read: Read) -> Iterator[Doubt]:
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
             f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
-        texts = [*(read.columns.get(f"{name} (metric)", name) for name in said), *_texts(read)]
+        texts = [*(read.named_metric(name) for name in said), *_texts(read)]
         yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
 
 
@@ -56,14 +56,15 @@ def _texts(read: Read) -> list[str]:
     """Return the columns of texts that vary between rounds, and may be what the model said."""
     used = used_columns(read)
     known = {name: own for name, own in read.facts.own.columns.items() if name not in used and own.varying}
-    names = [in_log(name) for name, own in known.items() if math.isnan(own.low)]
+    names = [read.named(in_log(name)) for name, own in known.items() if math.isnan(own.low)]
     return [name for name in names if is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS)]
 
 
 def _of_scores(read: Read, texts: Collection[str]) -> Choices:
     """Return the options that judge rounds by a score of the log's own, and no text that may be an answer."""
     result: Choices = {}
-    scores = [pair for pair in scores_of(read.facts.own.columns).items() if pair[0] not in texts]
+    known = {read.named(theirs): scale for theirs, scale in scores_of(read.facts.own.columns).items()}
+    scores = [pair for pair in known.items() if pair[0] not in texts]
     scores = [pair for pair in scores if "answer" in read.columns or not is_error_count(pair[0])]
     for theirs, scale in scores[:_OFFERED]:
         option = metric_option(theirs, scale)

@@ -139,13 +139,15 @@ def cell_text(value: Any, name: str, where: str) -> str | None:
     """Return a cell as text; a number is allowed for an id or an answer, and a list or object (as JSON) for an answer.
 
     Raises:
-        DataError: The cell is a list, an object, a boolean or a fraction, and not an answer.
+        DataError: The cell is a list, an object, a boolean or a fraction, and not an answer, nor a boolean that says whether a loop stopped.
     """
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, float) and math.isnan(value):  # a missing text in a data frame
         return None
     if isinstance(value, bool | list | dict) or (isinstance(value, float) and not value.is_integer()):
+        if isinstance(value, bool) and name == "end":
+            return str(value).lower()
         if name == "answer":
             return list_text(value) if isinstance(value, list | dict) else str(value).lower()
         raise DataError(f"{where}: {name} is {value!r:.80}; expected text")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from suffice.errors import UnsettledError
@@ -24,7 +23,7 @@ from suffice.importers.questions.block_ids import block_id
 from suffice.importers.questions.counted_ids import counted_id
 from suffice.importers.rounds.trajectories import ColumnReading
 from suffice.importers.rows.scores import are_marks, refuse_single_scores
-from suffice.importers.rows.stop_words import end_of_row, ends_in_words, may_end
+from suffice.importers.rows.stop_words import may_end, told_ends
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.words.choices import Choices, of_columns
 from suffice.importers.words.gold_names import is_in_golds
@@ -86,10 +85,11 @@ def guess_columns(
     labels: Mapping[str, str],
     *,
     shape: Shape,
+    has_golds: bool = False,
 ) -> ColumnMap:
     """Map columns: those named by the user, those with this library's names, and those with usual names.
 
-    A column that the user gives as empty does not exist.
+    A column that the user gives as empty does not exist.  With `has_golds`, a file of gold answers judges.
     """
     table, shown = TableColumns(shape.rows), shape.columns
     result = ColumnMap({}, dict(metrics), dict(labels))
@@ -132,7 +132,7 @@ def guess_columns(
     guess.ask_for_an_unread_answer()
     read = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
     used = read | {re.sub(r" \([^()]+\)$", "", name) for name in read} | {*result.sources}
-    is_judged = bool(result.metrics) or not result.columns.keys().isdisjoint({"golds", *METRICS})
+    is_judged = has_golds or bool(result.metrics) or not result.columns.keys().isdisjoint({"golds", *METRICS})
     result.notes += unread_notes(table, result.columns, shape, used, COST_NAMES, is_judged=is_judged)
     return result
 
@@ -245,9 +245,10 @@ class _Guess(NumberGuess):
         self._question(ids)
         if not self.said & {"answer", "golds"} and "golds" not in self.result.columns:
             refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
-        for name, said in ends_in_words(self.table, ids, self._unread()) if self.lacks("end") else ():
-            self._make("end", partial(end_of_row, name=name), said, [name])
-        self.result.may_end = may_end(self.table, ids, self._unread()) if self.lacks("end") else ""
+        rounds = self.result.columns.get("round", "")
+        for name, said, end in told_ends(self.table, ids, rounds, self._unread()) if self.lacks("end") else ():
+            self._make("end", end, said, [name])
+        self.result.may_end = may_end(self.table, ids, rounds, self._unread()) if self.lacks("end") else ""
         for ours, usual in (("feedback", FEEDBACK), ("finish_reason", ("finish_reason", "stop_reason"))):
             free = [name for name in self.free(usual, of_rounds=True) if name not in self.result.sources]
             names = [name for name in free[:1] if self.table.is_text(name)]

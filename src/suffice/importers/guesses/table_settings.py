@@ -22,7 +22,11 @@ from suffice.policy.signals.position import AnswerPosition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """The user's options for reading a table; see `read_tabular`."""
+    """The user's options for reading a table; see `read_tabular`.
+
+    Attributes:
+        joined: The columns of a file of gold answers that are joined; empty without such a file.
+    """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -38,6 +42,7 @@ class TableOptions:
     trial_cost: float | None = None
     repeated: Literal["first", "last"] | None = None
     keeps_copies: bool = False
+    joined: frozenset[str] = frozenset()
 
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableOptions) -> Grid:

@@ -99,6 +99,11 @@ class ColumnReading:
     column: str = field(default="", metadata=NOT_IN_JSON)
 
     @property
+    def named(self) -> str:
+        """The name by which an option names the column; of one that was computed from others, the description."""
+        return self.column if self.column and not self.sources else self.theirs
+
+    @property
     def is_guess(self) -> bool:
         """True if the meaning was decided neither by an option nor by a column name of this library."""
         return self.how not in ("option", "its own name")

@@ -57,9 +57,6 @@ from suffice.importers.words.names import (
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
 
-ITEMS = "items of "
-"""The beginning of the description of a column with the items of a list."""
-
 _USUAL = frozenset(
     word
     for names in (
@@ -359,7 +356,7 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
         how=f"each record is a question, and {what} in {' and '.join(map(repr, names))} is a round{left_out}",
         columns={
             number: f"order of {counter!r} in {lead!r}" if counter else f"order in {lead!r}",
-            **{_item_name(name): f"{ITEMS}{name!r}" for name in simple},
+            **{_item_name(name): f"items of {name!r}" for name in simple},
         },
         skipped=without_rounds(pairs),
         outer=outer_names(rows, own),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from suffice.common.tables import cut_list
@@ -25,6 +26,13 @@ _SHORT_NAME = re.compile(
 _OUTCOME = re.compile(r"(?:(?:loop|run|final|agent)_)?(?:status|state|outcome|result|reason|cause)")
 """Names that have reasons as often as other things: their words tell."""
 
+_FLAG = re.compile(
+    r"(?:(?:is|has|should|did|loop|early|agent)_)*(?:stop|stopped|done|converged|finished|terminated|halted)"
+)
+"""Names of columns that are true in the round after which a loop stopped by itself."""
+
+_TRUE, _FALSE = frozenset({"true", "1", "1.0"}), frozenset({"false", "0", "0.0"})
+
 _OF_WORDS = re.compile(r"(?P<name>.+) \(end: (?P<pairs>.*)\)")
 """The name of the column with the ends that the user gives for the words of another one; no file has it."""
 
@@ -39,13 +47,16 @@ _MEANINGS = {
 }
 
 _WORDS = {
-    "rule": "rule converged convergence early_stop early_stopped early_stopping stopped stable no_change unchanged agreement consensus "
+    "rule": "rule true converged convergence early_stop early_stopped early_stopping stopped stable no_change unchanged agreement consensus "
     "confident confidence approved accepted accept satisfied threshold good_enough",
     "max_rounds": "max_rounds max_iterations max_iters max_iter max_steps max_turns max_attempts max_hops iteration_limit round_limit "
     "step_limit turn_limit limit cap budget budget_exhausted length max_round max_depth",
     "exhausted": "exhausted no_more_results no_more_evidence no_results",
     "failed": "failed error exception timeout crashed aborted",
 }
+NOT_STOPPED = "false"
+"""What a flag says of a loop that did not stop by itself: in as many rounds as the cap, it reached it."""
+
 _ENDS = {word: end for end, words in _WORDS.items() for word in words.split()}
 
 
@@ -68,13 +79,54 @@ def end_in_words(value: Any) -> str | None:
     return _ENDS.get(re.sub(r"[\s\-]+", "_", str(value).strip().lower()))
 
 
-def end_of_row(row: Record, name: str) -> str | None:
+def _end_of_row(row: Record, name: str) -> str | None:
     """Return our name of the reason in a column of a row."""
     return end_in_words(row.values.get(name))
 
 
-def ends_in_words(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the column with the reasons for the ends of loops, and their meaning, if all are usual words, known of each question."""
+def _end_of_flag(row: Record, name: str) -> str | None:
+    """Return our name of the end of a loop that stopped by itself, if a row's flag says so."""
+    return "rule" if _is_true(row.values.get(name)) else None
+
+
+def _is_true(value: Any) -> bool | None:
+    """Return what a flag says; None if it is none, or unknown."""
+    text = str(value).strip().lower()
+    return True if text in _TRUE else False if text in _FALSE else None
+
+
+def _flags(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> Iterator[tuple[str, bool]]:
+    """Yield columns that are true only where a loop stopped by itself, and whether they are so of each that has fewer rounds than others."""
+    names = [name for name in unread if _FLAG.fullmatch(last_name(name))]
+    loops = _in_order(table, ids, rounds) if names else []
+    for name in names:
+        values = [*map(_is_true, table.column(name))]
+        flags = [[values[place] for place in own] for own in loops]
+        if {*values} != {True, False}:
+            continue
+        longest = max(map(len, flags))
+        if all(not any(own[:-1]) for own in flags) or all(len({*own}) == 1 for own in flags):
+            yield name, all(own[-1] for own in flags if len(own) < longest)
+
+
+def _in_order(table: TableColumns, ids: Sequence[Any], rounds: str) -> list[list[int]]:
+    """Return the places of each question's rows, in the order of their rounds if a column counts them."""
+    loops: dict[str, list[int]] = {}
+    for place, own in enumerate(map(str, ids)):
+        loops.setdefault(own, []).append(place)
+    if not (rounds and table.counts(rounds)):
+        return [*loops.values()]
+    numbers = table.whole_numbers(rounds)
+    return [sorted(places, key=lambda place: numbers[place]) for places in loops.values()]
+
+
+def told_ends(
+    table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]
+) -> Iterator[tuple[str, str, Callable[[Record], str | None]]]:
+    """Yield the column that tells why loops ended, its meaning, and what reads a row: flags, or usual words that are known of each question."""
+    for name in [name for name, is_known in _flags(table, ids, rounds, unread) if is_known][:1]:
+        yield name, f"{name} (true = rule)", partial(_end_of_flag, name=name)
+        return
     for name in unread:
         plain = last_name(name)
         if not is_stop_name(name) and _OUTCOME.fullmatch(plain) is None:
@@ -85,17 +137,31 @@ def ends_in_words(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]
         if _NAME.fullmatch(plain) is None:  # a status may be that of a call
             is_told = {*ends.values()} >= {"rule", "max_rounds"}
         if is_told and None not in ends.values() and _is_one_word_each(values, ids):
-            yield name, f"{name} ({', '.join(f'{word} = {end}' for word, end in ends.items())})"
+            meaning = ", ".join(f"{word} = {end}" for word, end in ends.items())
+            yield name, f"{name} ({meaning})", partial(_end_of_row, name=name)
             return
 
 
-def may_end(table: TableColumns, ids: Sequence[Any], unread: Sequence[str]) -> str:
-    """Return the column that may say why loops ended, by its name and its few words, one for each question; "" without one."""
-    for name in [name for name in unread if is_stop_name(name) or _OUTCOME.fullmatch(last_name(name))]:
-        values = table.column(name)
-        if _is_one_word_each(values, ids) and 1 < len({*values} - {None, ""}) <= _MOST and table.numbers(name) is None:
-            return name
-    return ""
+def may_end(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> str:
+    """Return the column that may say why loops ended, by its name and its few words or its flags; "" without one.
+
+    Its words are one for each question, or those of last rounds are others than those of the rounds before.
+    """
+    names = [name for name in unread if is_stop_name(name) or _OUTCOME.fullmatch(last_name(name))]
+    words = {name: {*map(str, table.column(name))} - {"None", ""} for name in names}
+    names = [name for name in names if 1 < len(words[name]) <= _MOST and table.numbers(name) is None]
+    each = [name for name in names if _is_one_word_each(table.column(name), ids)]
+    lasts = [name for name in names if _are_others_at_ends(table, ids, rounds, name)]
+    flags = [name for name, _ in _flags(table, ids, rounds, unread)]
+    return next(iter([*each, *lasts, *flags]), "")
+
+
+def _are_others_at_ends(table: TableColumns, ids: Sequence[Any], rounds: str, name: str) -> bool:
+    """Return whether each last row of a question has a text that no row before a last one has."""
+    values, loops = table.column(name), _in_order(table, ids, rounds)
+    last = {values[places[-1]] for places in loops}
+    before = {values[place] for places in loops for place in places[:-1]}
+    return all(isinstance(word, str) and word for word in last) and last.isdisjoint(before)
 
 
 def ends_beside(
@@ -149,7 +215,8 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
 
     def end(row: Record) -> Any:
         value = row.values.get(name)
-        return ends.get(str(value).strip(), value)
+        text = str(value).strip()
+        return ends.get(text, ends.get(text.lower(), value) if isinstance(value, bool) else value)
 
     return with_derived(shape, name, own, end, f"{name} as {pairs}")
 

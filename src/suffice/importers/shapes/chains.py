@@ -57,6 +57,7 @@ def read_chains(path: str | Path, golds: str | Path | None = None) -> tuple[list
     notes = [f"left out: {counted(n, 'row')} {why}" for why, n in lacks.items()]
     if golds is not None:
         given = GoldAnswers(golds)
+        given.find([name for own in chains for name in (own.chain_id, own.cluster)], [own.question for own in chains])
         joined = [(chain, given.of(chain.chain_id, chain.cluster, chain.question)) for chain in chains]
         chains = [replace(chain, golds=own or chain.golds) for chain, own in joined]
         notes.append(given.note())

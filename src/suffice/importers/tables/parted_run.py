@@ -44,6 +44,7 @@ class PartedRun:
     Args:
         source: The format.
         golds: A file of gold answers, which are joined to each part.
+        named: The columns that the user names, by our names, perhaps of that file; None if the format takes none.
         embedder: Embeds the answers.
         folder: The folder to which parts are written; None = they stay in memory.
 
@@ -64,6 +65,7 @@ class PartedRun:
         source: str,
         *,
         golds: str | Path | None = None,
+        named: Mapping[str, str] | None = None,
         embedder: Embedder | None = None,
         folder: Path | None = None,
     ) -> None:
@@ -80,7 +82,7 @@ class PartedRun:
         self.run_columns: tuple[str, ...] = ()
         self.shown: Sequence[Table] = ()
         self._has_match = False
-        self._answers = None if golds is None else GoldAnswers(golds)
+        self._answers = None if golds is None else GoldAnswers(golds, named)
         self._embedder, self._folder = embedder, folder
         self._parts: list[Path | pa.Table] = []
         self._schemas: list[pa.Schema] = []
@@ -272,9 +274,12 @@ def run_of_table(
 
     `folder` creates an empty folder for the parts, and `announce` is called before a table is read as a whole.
     """
+    named = options.columns
+    if golds is not None:
+        options = replace(options, joined=frozenset(GoldAnswers(golds, named).names))
 
     def read(table: TableSource, place: Path | None) -> PartedRun:
-        run = PartedRun("tabular", golds=golds, embedder=embedder, folder=place)
+        run = PartedRun("tabular", golds=golds, named=named, embedder=embedder, folder=place)
         for columns in table.rounds():
             run.add(columns, table.texts)
         return run

@@ -42,7 +42,7 @@ from suffice.importers.rows.repeated_rounds import (
     refuse_other_calls,
 )
 from suffice.importers.rows.stages import NUMBERED
-from suffice.importers.rows.stop_words import end_in_words, unknown_end
+from suffice.importers.rows.stop_words import NOT_STOPPED, end_in_words, unknown_end
 from suffice.importers.words.choices import Choices, in_options, of_columns
 from suffice.importers.words.names import is_id_name
 from suffice.policy.metrics import METRICS
@@ -290,6 +290,11 @@ class _Rows:
         values = self._texts("end")
         own = (range(start, start + n) for start, n in zip(starts, lengths, strict=True))
         last = [next((place for place in reversed(places) if values[place]), None) for places in own]
+        longest = max(lengths) if self._grid.longest is None else self._grid.longest
+        last = [
+            None if n == longest and place is not None and (values[place] or "").lower() == NOT_STOPPED else place
+            for place, n in zip(last, lengths, strict=True)
+        ]
         words = {place: values[place] or "" for place in last if place is not None}
         ends = {word: end_in_words(word) or word for word in words.values()}
         for place, word in words.items():

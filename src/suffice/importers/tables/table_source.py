@@ -13,6 +13,7 @@ from typing import Any
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.answers.golds import are_joined
 from suffice.importers.answers.parsed_columns import refuse_other_parses
 from suffice.importers.answers.reply_answers import position_note, read_at, with_position
 from suffice.importers.columns.cost_names import (
@@ -163,11 +164,15 @@ class TableSource(ABC):
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
+        if golds and not within and are_joined(golds, names, options.joined):
+            del columns["golds"]  # of the file that is joined
         self.shape = with_forms(with_compound_ids(self.shape, columns), columns)
         self.shape, of_thousands = with_whole_thousands(self.shape, columns)
         try:
             self.shape, metrics = scaled_metrics(self.shape, options.metrics)
-            self.plan = guess_columns(columns, metrics, options.labels, shape=self.shape)
+            self.plan = guess_columns(
+                columns, metrics, options.labels, shape=self.shape, has_golds=bool(options.joined)
+            )
         except UnsettledError as error:
             raise error if options.answer_position else with_position(error, self.shape.rows) from None
         refuse_averages(TableColumns(self.shape.rows), self.plan.columns)

@@ -15,7 +15,6 @@ from suffice.importers.answers.answer_or_gold import FEW
 from suffice.importers.columns.grid import Grid, differing_golds, is_cost
 from suffice.importers.columns.table_columns import WITHIN, ColumnMap
 from suffice.importers.rounds.round_columns import RoundColumns
-from suffice.importers.rows.stop_words import is_stop_name
 from suffice.importers.words.choices import Choices, column_options, of_columns
 from suffice.importers.words.names import plain_name
 from suffice.policy.metrics import normalize_answer
@@ -217,8 +216,7 @@ class Tally:
         if self._unmapped:
             notes.append(f"columns that are kept as they are: {cut_list(self._unmapped)}")
         if grid.ended is None and "end" not in plan.columns:
-            said = plan.may_end or next(filter(is_stop_name, self._unmapped), "")
-            notes.append(self._end_note(plan.columns.get("finish_reason", ""), said, hint))
+            notes.append(self._end_note(plan.columns.get("finish_reason", ""), plan.may_end, hint))
         for name, values in self._labels.items():
             if len(values) > 1:
                 notes.append(

@@ -10,7 +10,7 @@ from itertools import chain
 from suffice.policy.doubts import FEW, Pairs, differ, unsettled
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.metrics import normalize_answer
-from suffice.policy.money import currencies_in
+from suffice.policy.money import currencies_in, without_currency
 from suffice.policy.normalizers import (
     DEFAULT_NORMALIZER,
     NORMALIZERS,
@@ -200,8 +200,8 @@ def _ask_about_words(pairs: Pairs) -> None:
 
 
 def _have_other_words(first: str, second: str) -> bool:
-    """Return whether each of two texts has words that the other lacks."""
-    own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", text.lower()))} for text in (first, second))
+    """Return whether each of two texts has words, but for currencies, that the other lacks."""
+    own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", without_currency(text).lower()))} for text in (first, second))
     return bool(own - other and other - own)
 
 

@@ -132,7 +132,7 @@ class GoldAnswers:
         plain = [(plain_id(own), golds) for own, golds in self._by_id.items()]
         once = Counter(own for own, _ in plain)
         self._by_plain_id = {own: golds for own, golds in plain if once[own] == 1}
-        self._is_read = True
+        self._is_read, self._records = True, []
 
     def find(self, ids: Iterable[str], questions: Iterable[str]) -> None:
         """Find the columns that neither the user nor usual names tell: that with the run's ids or questions, and the only other one.

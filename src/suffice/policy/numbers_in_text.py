@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from fractions import Fraction
+from functools import lru_cache
 
 LONGEST = 1000
 """Most characters of a text that can be a number."""
@@ -61,13 +62,17 @@ _SEVERAL = re.compile(r"[;\n]|,(?!\d{3})|\b(?:and|or)\b", re.IGNORECASE)
 _BARE = re.compile(r"[\s$€£¥%.()*]*\0[\s$€£¥%.()*]*")
 
 
-def without_numbers(text: str) -> tuple[list[str], list[Fraction | str]]:
+def without_numbers(text: str) -> tuple[tuple[str, ...], tuple[Fraction | str, ...]]:
     """Return what stands before, between and after the numbers of a text, and their values; the text of one that cannot be read.
 
     >>> rest, values = without_numbers("-2.50 of 1,000 or 1.234,5 km")
     >>> rest, [str(value) for value in values]
-    (['', ' of ', ' or ', ' km'], ['-5/2', '1000', '1.234,5'])
+    (('', ' of ', ' or ', ' km'), ['-5/2', '1000', '1.234,5'])
     """
+    return _short_without_numbers(text) if len(text) <= LONGEST else _without_numbers(text)
+
+
+def _without_numbers(text: str) -> tuple[tuple[str, ...], tuple[Fraction | str, ...]]:
     text = text.translate(_PLAIN).replace(_HOLE, " ").strip()
     for pattern, replacement in _REWRITTEN:
         text = pattern.sub(replacement, text)
@@ -78,7 +83,11 @@ def without_numbers(text: str) -> tuple[list[str], list[Fraction | str]]:
         values.append(match.group() if value is None else value)
         return _HOLE
 
-    return _NUMBER.sub(keep, text).split(_HOLE), values
+    return tuple(_NUMBER.sub(keep, text).split(_HOLE)), tuple(values)
+
+
+# Every form of an answer that an import tries reads the same texts.
+_short_without_numbers = lru_cache(maxsize=4096)(_without_numbers)
 
 
 def _value(match: re.Match[str]) -> Fraction | None:

@@ -195,8 +195,11 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
         "suffice": __version__,
         **comparison_metadata(options, comparison),
     }
-    if "answer_position" in options:
-        result["config"] = {"answer_position": AnswerPosition.parse(options["answer_position"]).to_dict()}
+    position = AnswerPosition.parse(options["answer_position"]).to_dict() if "answer_position" in options else {}
+    if run.form:
+        position["form"] = run.form
+    if position:
+        result["config"] = {"answer_position": position}
     if run.readings:
         result["read_from"] = {item.ours: item.theirs for item in run.readings}
     return result

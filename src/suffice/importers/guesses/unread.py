@@ -43,8 +43,9 @@ from suffice.importers.words.names import (
     without_steps,
     words_in,
 )
-from suffice.importers.words.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, money_unit
+from suffice.importers.words.number_forms import EACH, currencies, is_undecided, money_unit
 from suffice.importers.words.word_scales import TEMPLATE, order_of_words
+from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.runs import LOOP_NAMES
 

@@ -6,12 +6,10 @@ import re
 from collections.abc import Sequence
 
 from suffice.importers.words.names import words_in
+from suffice.policy.answer_forms import ANSWER_FORMS
 
-THOUSANDS, DECIMAL_COMMA, EACH, CENTS = "thousands", "decimal-comma", "each", "cents"
-DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
-NO_CURRENCY = "no-currency"
-"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, that dollars or cents (`spend`) are those of each round, what is
-first in a date, or that the currencies of amounts are left out."""
+EACH, CENTS = "each", "cents"
+"""Ends of ``COLUMN:FORM`` in an option: that dollars or cents (`spend`) are those of each round."""
 UNITS = {
     CENTS: 100,
     "millidollars": 10**3,
@@ -23,7 +21,7 @@ UNITS = {
 }
 """Parts of a dollar in which amounts are logged, and how many of them a dollar has."""
 
-FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, *UNITS, DAY_FIRST, MONTH_FIRST, NO_CURRENCY)
+FORMS = (*ANSWER_FORMS, EACH, *UNITS)
 
 _PARTS = {
     **dict.fromkeys(("milli", "mill", "e3", "1e3"), "milli"),

@@ -462,6 +462,8 @@ def test_a_policy_without_the_form_of_its_log_is_refused():
         replay(recording, [Policy(rule="answer_stable", max_rounds=ROUNDS)])
     write(records("json"))
     recording, _ = read(POSITIONS["json"])
-    formed = replace(policy_for(recording, "answer_stable"), answer_position=replace(POSITIONS["json"], form="thousands"))
+    formed = replace(
+        policy_for(recording, "answer_stable"), answer_position=replace(POSITIONS["json"], form="thousands")
+    )
     with pytest.raises(ConfigMismatchError, match="reads answers"):
         replay(recording, [formed])

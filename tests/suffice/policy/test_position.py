@@ -560,7 +560,9 @@ def test_a_position_survives_json_and_its_words(position):
     assert AnswerPosition.parse(str(position)) == position
 
 
-@pytest.mark.parametrize("words", ["xml:city", "callable", "whole:x", "regex", "regex:(", "json: ", "thousands:xml:x", "thousands"])
+@pytest.mark.parametrize(
+    "words", ["xml:city", "callable", "whole:x", "regex", "regex:(", "json: ", "thousands:xml:x", "thousands"]
+)
 def test_words_of_no_position_are_refused(words):
     with pytest.raises(DataError, match="answer position"):
         AnswerPosition.parse(words)

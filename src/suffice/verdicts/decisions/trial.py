@@ -364,8 +364,8 @@ class Trial:
             )
         if totals.unexplained > n * self.max_loss:
             return (
-                f"{self.unexplained}. If your loop stopped there by itself, import the log again with --ended rule (ended='rule'; "
-                "exhausted or max_rounds for other reasons); if rounds are missing, log all. Then decide anew (-o OTHER.json)"
+                f"{self.unexplained}. If your loop stopped there by itself, import the log again with --ended rule; if rounds "
+                "are missing, log all. Then decide anew (-o OTHER.json)"
             )
         return (
             f"{self.metric} is unknown where the candidates would stop in {100 * totals.unknown / n:.0f} % of the "

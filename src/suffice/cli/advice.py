@@ -111,7 +111,7 @@ class _Declared:
         Setting(
             "statistics",
             "success-price",
-            help="With --metric 'abandon(NAME)': the value of a success, USD; says what giving up saves and loses in dollars.",
+            help="With --metric 'abandon(NAME)': the value of a success, in the currency of the costs; says what giving up saves and loses in money.",
         ),
     ] = None
 

@@ -28,6 +28,7 @@ from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import DEFAULT_NORMALIZER
 from suffice.policy.signals.position import AnswerPosition
 from suffice.recordings.runs import ATTEMPTS, MODEL_NAMES
+from suffice.recordings.schema import CURRENCY, DOLLAR
 
 _SMALL = 8_000_000
 """The most bytes of a source whose choices are tried before they are offered."""
@@ -195,6 +196,8 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
         "suffice": __version__,
         **comparison_metadata(options, comparison),
     }
+    if run.currency != DOLLAR:
+        result[CURRENCY] = run.currency
     position = AnswerPosition.parse(options["answer_position"]).to_dict() if "answer_position" in options else {}
     if run.form:
         position["form"] = run.form

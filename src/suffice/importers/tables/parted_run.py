@@ -36,7 +36,7 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.signals import EMBEDDER
 from suffice.recordings.opened import write_tables
 from suffice.recordings.runs import LOOP_NAMES, with_loops
-from suffice.recordings.schema import RETURNED, metric_field
+from suffice.recordings.schema import DOLLAR, RETURNED, metric_field
 
 
 class PartedRun:
@@ -57,6 +57,7 @@ class PartedRun:
         list_answers: Whether the answers are lists.
         expected: Alarms that are right for every file of the format.
         doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
+        currency: The currency of the signal `spend`.
         form: The form in which answers are read, one of `ANSWER_FORMS`; "" if they are read as they are.
         run_columns: The columns that tell runs apart, as the user says or their names in another language do; else none.
         shown: One question as it was understood, and means by round, once all parts were reviewed.
@@ -81,6 +82,7 @@ class PartedRun:
         self.list_answers = False
         self.expected: tuple[str, ...] = ()
         self.doubt = ""
+        self.currency = DOLLAR
         self.form = ""
         self.run_columns: tuple[str, ...] = ()
         self.shown: Sequence[Table] = ()
@@ -303,6 +305,7 @@ def run_of_table(
         table = WholeTable(path, options)
         run = read(table, None)
     run.doubt = table.doubt
+    run.currency = table.tally.currency
     run.form = answer_form(table.plan.columns, named) if table.position is None else table.position.form
     run.columns = {ours: own for ours, own in table.plan.columns.items() if own not in table.plan.formulas}
     run.list_answers, run.run_columns = table.grid.list_answers, table.declared_runs or _foreign_loops(table.run)

@@ -338,6 +338,8 @@ class TableSource(ABC):
             keep_at_ends(columns, self.plan.of_runs)
             self._totals = running_totals(columns) if self._totals is None else self._totals
             subtract_totals(columns, self._totals)
+            if money := self.plan.columns.get("spend"):
+                self.tally.add_money([row.values.get(money) for row in rows], money)
             if self._dollars:
                 add_up(columns, "spend")
             if not (self._options.samples or self._options.keeps_copies):
@@ -399,7 +401,7 @@ class TableSource(ABC):
             ),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, grid, self._hint),
-            *([dollars_note(self._dollars)] if self._dollars else []),
+            *([dollars_note(self._dollars, self.tally.currency)] if self._dollars else []),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
             *([] if self.position is None else [position_note(self.position, self._replies)]),
         ]

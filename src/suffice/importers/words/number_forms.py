@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from suffice.importers.words.names import words_in
 from suffice.policy.answer_forms import ANSWER_FORMS
@@ -34,6 +34,7 @@ _UNIT = re.compile(
 """Words of names that say a part of a dollar, or of a cent."""
 
 
+_CODES = {"$": "USD", "€": "EUR", "£": "GBP"}
 _CURRENCY = re.compile(r"\s*(?:[$€£¥]|USD|EUR|GBP)\s*")
 _IN_NAME = re.compile(r"(?:^|[\W_])(usd|eur|gbp|chf|jpy|cny|inr|[$€£¥])(?=$|[\W_])", re.IGNORECASE)
 _UNDECIDED = re.compile(r"-?[1-9]\d{0,2},\d{3}")
@@ -107,6 +108,16 @@ def is_undecided(text: object) -> bool:
     (True, True, False)
     """
     return isinstance(text, str) and _UNDECIDED.fullmatch(_CURRENCY.sub("", text, count=1).strip()) is not None
+
+
+def currency_codes(signs: Iterable[str]) -> list[str]:
+    """Return the codes of the currencies that signs stand for; ¥ beside one of its two codes is that one.
+
+    >>> currency_codes(["$", "USD"]), currency_codes(["€", "EUR", "£"]), currency_codes(["¥", "JPY"])
+    (['USD'], ['EUR', 'GBP'], ['JPY'])
+    """
+    codes = [*dict.fromkeys(_CODES.get(sign, sign) for sign in signs)]
+    return [code for code in codes if code != "¥" or not {"JPY", "CNY"} & {*codes}]
 
 
 def currencies(values: Sequence[object], name: str = "") -> list[str]:

@@ -429,8 +429,8 @@ def _saved_text(trial: Trial, place: int) -> str:
         if name != lead and np.isfinite(share) and not of_thoughts:
             more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     if is_known:
-        dollars = 1000 * float(spent[-1] - spent[place]) / trial.totals.n_recorded
-        more.append(f"USD {dollars:,.{2 if abs(dollars) >= 0.1 else 4}f} per 1,000 questions")  # noqa: PLR2004
+        amount = 1000 * float(spent[-1] - spent[place]) / trial.totals.n_recorded
+        more.append(f"{trial.currency} {amount:,.{2 if abs(amount) >= 0.1 else 4}f} per 1,000 questions")  # noqa: PLR2004
     text = f"{_percent(float(trial.totals.saving(lead)[place]))} of the {lead}"
     return f"{text} ({', '.join(more)})" if more else text
 

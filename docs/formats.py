@@ -19,6 +19,7 @@ import pyarrow as pa
 import suffice
 from suffice.common.json_text import FIELD, number_to_json
 from suffice.common.results import UNLESS_EMPTY
+from suffice.policy.answer_forms import ANSWER_FORMS
 from suffice.policy.calibration import Calibrator
 from suffice.policy.calibration.calibrator import Constant, PiecewiseLinear, Sigmoid
 from suffice.policy.rounds import Cost, Decision, Round
@@ -153,6 +154,7 @@ def _policy() -> Schema:
     schema = _of_fields(Policy, given, (*_OPTIONAL_FIELDS, FIELD), **first)
     position = _policy_parts()["AnswerPosition"]
     del position["properties"]["span"]
+    position["properties"]["form"] = {"enum": [*ANSWER_FORMS]}
     position["required"] = ["kind", "text"]
     named = {"properties": {"kind": {"enum": sorted(_NAMED)}}}
     position |= {
@@ -335,6 +337,7 @@ def javascript_tables() -> str:
             {kind: kind in _NAMED for kind in _POSITION_KINDS if kind != "callable"},
             "The kinds of answer position, and whether each has a text.",
         ),
+        ("ANSWER_FORMS", "string[]", [*ANSWER_FORMS], "The forms in which answers are read."),
         ("PYTHON_KEYWORDS", "string[]", keyword.kwlist, "Words that are no names."),
         ("DEFAULT_ABSTAIN_PATTERNS", "string[]", list(ABSTAIN_PATTERNS), "The patterns of refusals to answer."),
         (

@@ -10,7 +10,7 @@ import pytest
 from tests.frameworks import test_dspy, test_google_adk, test_haystack, test_smolagents, test_strands
 from tests.frameworks.acceptance import Script, loaded
 from tests.frameworks.test_recorder import ADAPTERS
-from tests.support.raw_replies import POSITIONS, judged
+from tests.support.raw_replies import OF_FORMS, POSITIONS, judged
 
 OTHERS = {
     "dspy": lambda script: {},
@@ -25,7 +25,7 @@ OTHERS = {
 ASKED = 15
 
 
-@pytest.fixture(scope="module", params=list(POSITIONS))
+@pytest.fixture(scope="module", params=[*POSITIONS, *OF_FORMS])
 def log(request, tmp_path_factory):
     return judged(request.param, tmp_path_factory.mktemp(request.param))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from suffice import AnswerPosition, import_recording, read_recording
@@ -17,6 +17,18 @@ POSITIONS = {
     "json": AnswerPosition("json", "result.city"),
     "boxed": AnswerPosition("boxed"),
 }
+FORMS = {
+    "thousands": ("1{n}34 km", "1 {n}34 km", "1,{n}34 km"),
+    "decimal-comma": ("1{n}34.50 m", "1.{n}34,50 m", "1{n}34,50 m"),
+    "day-first": ("202{n}-04-03", "3/4/202{n}", "03.04.202{n}"),
+    "month-first": ("202{n}-04-03", "4/3/202{n}", "April 3, 202{n}"),
+    "no-currency": ("1{n}.50", "€1{n}.50", "1{n}.50"),
+}
+"""Answers as gold answers are written, and in two ways of each form, with the number of the city for n."""
+
+OF_FORMS = [kind for form in FORMS for kind in (form, f"{form} json")]
+"""Logs in each form, of answers alone and of replies."""
+
 QUESTIONS, ROUNDS = 48, 6
 
 JUDGED = 240
@@ -42,8 +54,33 @@ def reply(kind: str, answer: str, q: int, r: int) -> str:
     }[kind]
 
 
+def position_of(kind: str) -> AnswerPosition:
+    """Return the position at which a policy reads the answers of a log, with their form."""
+    form, _, place = kind.partition(" ") if kind in OF_FORMS else ("", "", kind)
+    return replace(POSITIONS.get(place, AnswerPosition()), form=form)
+
+
+def written(form: str, way: int, city: str) -> str:
+    """Return an answer in one way of its form, 0 for that of gold answers."""
+    return FORMS[form][way].format(n=CITIES.index(city))
+
+
+def in_form(kind: str, questions: int) -> list[dict[str, object]]:
+    """Return the rows of a log whose answers are written in a form, in another way every other round."""
+    form, _, place = kind.partition(" ")
+    rows: list[dict[str, object]] = []
+    for q in range(questions):
+        for r, city in enumerate(answers_of(q), 1):
+            answer = written(form, 1 + (q + r) % 2, city)
+            text = reply(place, answer, q, r) if place else answer
+            rows.append({"id": f"q{q}", "attempt": r, "expected": written(form, 0, CITIES[q % 7]), "response": text})
+    return rows
+
+
 def records(kind: str, questions: int = QUESTIONS) -> list[dict[str, object]]:
     """Return the rows of the log."""
+    if kind in OF_FORMS:
+        return in_form(kind, questions)
     return [
         {"id": f"q{q}", "attempt": r, "expected": CITIES[q % 7], "response": reply(kind, answer, q, r)}
         for q in range(questions)
@@ -60,15 +97,22 @@ class Judged:
 
 
 def judged(kind: str, folder: Path) -> Judged:
-    """Import the log with the position of its answers, and decide."""
-    log = folder / f"{kind}.jsonl"
-    log.write_text("".join(json.dumps(row) + "\n" for row in records(kind, JUDGED)), "utf-8")
-    summary = import_recording(log, out=folder / f"{kind}.parquet", answer_position=POSITIONS[kind])
+    """Import the log with the position and the form of its answers, and decide."""
+    log, rows = folder / f"{kind}.jsonl", records(kind, JUDGED)
+    log.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    form = position_of(kind).form
+    summary = import_recording(
+        log,
+        out=folder / f"{kind}.parquet",
+        answer_position=POSITIONS.get(kind.removeprefix(f"{form} ")),
+        columns={"answer": f"response:{form}"} if form else None,
+    )
     recording = read_recording(summary.path)
     policy = decide(recording).policy
     assert policy is not None
     stopped = stops(policy, recording.rounds(policy.raw_columns))
-    texts, answers = recording.objects("text").tolist(), recording.answers
+    texts = [[str(row["response"]) for row in rows[at : at + ROUNDS]] for at in range(0, len(rows), ROUNDS)]
+    answers = recording.answers
     questions = [
         (texts[q], int(stop), int(answer), answers[q, int(answer) - 1])
         for q, (stop, answer) in enumerate(zip(stopped.rounds, stopped.answer_rounds, strict=True))

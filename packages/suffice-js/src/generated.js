@@ -20,6 +20,15 @@ export const POSITION_KINDS = {
  "code-block": false
 };
 
+/** The forms in which answers are read. @type {string[]} */
+export const ANSWER_FORMS = [
+ "thousands",
+ "decimal-comma",
+ "day-first",
+ "month-first",
+ "no-currency"
+];
+
 /** Words that are no names. @type {string[]} */
 export const PYTHON_KEYWORDS = [
  "False",

@@ -5,7 +5,7 @@
 import { abstainedBy, normalizerOf } from "./answers.js";
 import { Calibrator, isObject, stateOf } from "./calibrators.js";
 import { DataError, SchemaError, UnsupportedError } from "./errors.js";
-import { POLICY_FORMAT, POLICY_VERSION, POSITION_KINDS, SIGNALS } from "./generated.js";
+import { ANSWER_FORMS, POLICY_FORMAT, POLICY_VERSION, POSITION_KINDS, SIGNALS } from "./generated.js";
 import { parseRule } from "./rules.js";
 import { parseSelector } from "./selectors.js";
 import { COMPUTED, CUMULATED } from "./signals.js";
@@ -32,7 +32,9 @@ const OPTIONAL = /** @type {Record<string, (value: unknown) => boolean>} */ ({
 
 /** @param {unknown} value */
 function isPosition(value) {
-  if (!isObject(value) || Object.keys(value).length !== 2 || typeof value.text !== "string") return false;
+  if (!isObject(value) || typeof value.text !== "string") return false;
+  const { kind: _kind, text: _text, form, ...others } = value;
+  if (Object.keys(others).length > 0 || (form !== undefined && !(typeof form === "string" && ANSWER_FORMS.includes(form)))) return false;
   const hasText = POSITION_KINDS[value.kind];
   return hasText !== undefined && (hasText ? value.text.trim() !== "" : value.text === "");
 }

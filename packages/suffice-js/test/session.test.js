@@ -61,6 +61,14 @@ test("what cannot be decided here is refused with the reason", () => {
   assert.throws(() => Policy.parse("{"), SchemaError);
 });
 
+test("answers may be read in a form that the Python library knows", () => {
+  const position = { kind: "marker", text: "Answer:" };
+  assert.ok(policyOf({ answer_position: { ...position, form: "decimal-comma" } }) instanceof Policy);
+  for (const change of [{ form: "roman" }, { form: ["thousands"] }, { more: 1 }]) {
+    assert.throws(() => policyOf({ answer_position: { ...position, ...change } }), SchemaError);
+  }
+});
+
 test("a round without what the policy reads is an error, and still counts", () => {
   const session = new Session(policyOf({ rule: "spend > 3" }));
   assert.throws(() => session.observe({ answer: "Oslo" }), UnknownSignalError);

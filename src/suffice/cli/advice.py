@@ -27,7 +27,6 @@ from suffice.verdicts.decisions.figures import bar_heading
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
 _LOWERED = re.compile(r"\b([Ll])ower the cap(?: from (\d+))? to (\d+)")
-_CAP = re.compile(r"\bfixed_k\((\d+)\)|\ba cap of (\d+)\b")
 _PLAIN_RULES = {
     "answer_stable": "answer repeats",
     "stable_twice": "answer repeats twice",
@@ -40,22 +39,6 @@ _QUIET = re.compile(
 )
 """Notes that a first screen leaves to ``--details``."""
 _LEAD = re.compile(r"lead\((\d+)\)")
-_SENTENCES = (
-    (
-        re.compile(
-            r"nothing that saved (.+) on tune questions seems to stay within (\S+ points?) of (.+?), and (\S+) questions? (?:do|does) not rule it out either"
-        ),
-        r"nothing tested that saves \1 lost less than \2 of \3 on these \4 questions, but they are too few to settle it",
-    ),
-    (
-        re.compile(r"nothing that would save (.+) seems to stay within (\S+ points)"),
-        r"nothing tested that would save \1 lost less than \2",
-    ),
-    (re.compile(r"\(selected here: (these questions also chose it)\)"), r"(\1)"),
-    (re.compile(r" \(ended='rule'; exhausted or max_rounds for other reasons\)"), ""),
-)
-"""Sentences of an advice with terms that a first screen leaves to ``--details``, and what it says instead."""
-
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
 
@@ -128,7 +111,7 @@ class _Declared:
         Setting(
             "statistics",
             "success-price",
-            help="With --metric 'abandon(NAME)': the value of a success, USD; says what giving up saves and loses in dollars.",
+            help="With --metric 'abandon(NAME)': the value of a success, in the currency of the costs; says what giving up saves and loses in money.",
         ),
     ] = None
 
@@ -283,16 +266,14 @@ def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
     >>> in_plain_words("it changes f1 by +1.0 points (selected here: these questions also chose it)", "f1", ["score"])
     'it changes the score (F1) by +1.0 points (these questions also chose it)'
     """
-    for pattern, words in _SENTENCES:
-        text = pattern.sub(words, text)
-    text = _limited(text)
+    text = _limited(text.replace("(selected here: ", "("))
     for name, words in _PLAIN_RULES.items():
         text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
     text = _plain_rules(text)
     score = "share of right answers" if metric == MATCH else title(metric, others)
     if score != metric:
         text = re.sub(rf"\b(change|changes|of) {metric}\b", rf"\1 the {score}", text)
-    return _range(text.replace(" on tune questions", " on the questions that chose what to try"))
+    return _range(text)
 
 
 def _plain_cell(text: str) -> str:
@@ -334,18 +315,15 @@ def _range(text: str) -> str:
 def _limited(text: str) -> str:
     """Say how many rounds a loop may take, not what its cap is.
 
-    >>> _limited("Lower the cap from 5 to 2"), _limited("to lower the cap to 3"), _limited("fixed_k(2) waits for a cap of 2")
-    ('Allow at most 2 rounds instead of 5', 'to allow at most 3 rounds', 'a limit of 2 rounds waits for a limit of 2 rounds')
+    >>> _limited("Lower the cap from 5 to 2"), _limited("to lower the cap to 3"), _limited("waits for fixed_k(2)")
+    ('Allow at most 2 rounds instead of 5', 'to allow at most 3 rounds', 'waits for a limit of 2 rounds')
     """
 
     def allowed(match: re.Match[str]) -> str:
         instead = f" instead of {match[2]}" if match[2] else ""
         return f"{'A' if match[1] == 'L' else 'a'}llow at most {counted(int(match[3]), 'round')}{instead}"
 
-    text = _CAP.sub(
-        lambda match: f"a limit of {counted(int(match[1] or match[2]), 'round')}", _LOWERED.sub(allowed, text)
-    )
-    return re.sub(r"\bcaps of (\d+ and \d+)\b", r"limits of \1 rounds", text)
+    return _FIXED.sub(lambda match: f"a limit of {counted(int(match[1]), 'round')}", _LOWERED.sub(allowed, text))
 
 
 def _limit(text: str, noun: str) -> str:

@@ -29,7 +29,7 @@ from suffice.hosts.lines import (
 )
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
-from suffice.policy.signals import REMEDIES, SIGNALS, AnswerPosition
+from suffice.policy.signals import REMEDIES, SIGNALS
 from suffice.recordings.schema import CHECKPOINTS
 from suffice.verdicts.certificates import metric_of
 from suffice.verdicts.decisions import Advice
@@ -101,6 +101,8 @@ def deploy_command(
         notes = []
     _check(policy)
     position = models.answer_position(answer_position)
+    if position is not None:  # the form of answers is that of the log, wherever they are in a reply
+        position = replace(position, form=position.form or policy.answer_position.form)
     if position is not None and position != policy.answer_position:
         if out is None and target == path:
             raise DataError(f"{path} reads answers elsewhere: give -o NEW.json, to which the changed policy is written")
@@ -179,8 +181,9 @@ def _sampling_notes(policy: Policy) -> list[str]:
 def _position_note(policy: Policy, *, is_given: bool) -> str:
     """Return a note on the answer position that the lines use, and on replies without an answer there."""
     position = policy.answer_position
+    form = f", written as {position.form}" if position.form else ""
     if position.kind == "whole":
-        return "the lines read the whole reply as the answer, after any thinking block"
+        return f"the lines read the whole reply as the answer{form}, after any thinking block"
     where = {
         "json": "field {} of a JSON reply",
         "tool": "field {} of a tool call",
@@ -192,12 +195,12 @@ def _position_note(policy: Policy, *, is_given: bool) -> str:
         "code-block": "last block of code in a reply",
     }
     place = where.get(position.kind, "text after {}").format(repr(position.text))
-    if position != AnswerPosition():
-        return f"the lines read the answer at the {place}; a reply without it is a round without an answer"
+    if not position.is_default:
+        return f"the lines read the answer at the {place}{form}; a reply without it is a round without an answer"
     advice = (
         "" if is_given else "; if your answers are elsewhere, give --answer-position (json:FIELD, marker:TEXT, whole)"
     )
-    return f"the lines read the answer at the {place}; until a reply to a question has that, they read whole replies{advice}"
+    return f"the lines read the answer at the {place}{form}; until a reply to a question has that, they read whole replies{advice}"
 
 
 def _needed_notes(policy: Policy) -> list[str]:

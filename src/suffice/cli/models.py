@@ -197,7 +197,7 @@ class Examined(Endpoint):
             return self._local(run, prompt, position, logprobs=logprobs, layer=layer)
         if self.model == "span-reader" and self.base_url is None:
             body = json_object(self.extra_body) and not from_file("extra_body")
-            is_elsewhere = (position or AnswerPosition()) != AnswerPosition() and not from_file("answer_position")
+            is_elsewhere = not (position or AnswerPosition()).is_default and not from_file("answer_position")
             if body or is_elsewhere:
                 raise DataError(
                     "the embedded span reader has no request and no reply to read: leave out "
@@ -398,7 +398,7 @@ def answer_position(text: str | None) -> AnswerPosition | None:
     """Parse the setting `answer-position`; None if it was not given.
 
     >>> answer_position("json:city")
-    AnswerPosition(kind='json', text='city', span=None)
+    AnswerPosition(kind='json', text='city', span=None, form='')
     """
     if text is None:
         return None

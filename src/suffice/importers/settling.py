@@ -28,6 +28,7 @@ from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import DEFAULT_NORMALIZER
 from suffice.policy.signals.position import AnswerPosition
 from suffice.recordings.runs import ATTEMPTS, MODEL_NAMES
+from suffice.recordings.schema import CURRENCY, DOLLAR
 
 _SMALL = 8_000_000
 """The most bytes of a source whose choices are tried before they are offered."""
@@ -195,8 +196,13 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
         "suffice": __version__,
         **comparison_metadata(options, comparison),
     }
-    if "answer_position" in options:
-        result["config"] = {"answer_position": AnswerPosition.parse(options["answer_position"]).to_dict()}
+    if run.currency != DOLLAR:
+        result[CURRENCY] = run.currency
+    position = AnswerPosition.parse(options["answer_position"]).to_dict() if "answer_position" in options else {}
+    if run.form:
+        position["form"] = run.form
+    if position:
+        result["config"] = {"answer_position": position}
     if run.readings:
         result["read_from"] = {item.ours: item.theirs for item in run.readings}
     return result

@@ -120,7 +120,7 @@ class Recorder:
             self.policy = Session(policy, missing=missing).policy
             if answer_position is None and not is_rule(policy):
                 self._position = self.policy.answer_position
-                self._falls_back = self._position == AnswerPosition()  # also the default position of a policy
+                self._falls_back = self._position.is_default  # also the default position of a policy
             else:
                 self.policy = replace(self.policy, answer_position=self.answer_position)
         elif max_rounds is not None:

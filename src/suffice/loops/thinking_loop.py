@@ -419,7 +419,7 @@ class ThinkingCourse:
         """Return a completion as the reply of a component: of a trial with a cue, the answer is at its start."""
         own = self.loop.policy.answer_position
         cue = self.loop.prompt.cue.strip()
-        position = AnswerPosition("start", cue) if part == TRIAL and cue else own
+        position = AnswerPosition("start", cue, form=own.form) if part == TRIAL and cue else own
         reply = reply_of(completion.text, completion.tokens, completion.cost, position, **completion.origin)
         ids = None
         if by_ids and part != TRIAL:

@@ -68,6 +68,9 @@ ASSUMED_END = "end_assumed"
 RETURNED = "returned"
 """The signal that is 1 in the round whose answer the loop returned, if that is not the last one, and 0 in others."""
 
+CURRENCY, DOLLAR = "currency", "USD"
+"""The metadata with the currency of the signal `spend`, and the currency where there is none."""
+
 TRIALS, ASKED = "trials", "asked afterwards"
 """The metadata of a recording whose trial answers were asked along finished chains of thought."""
 CHECKPOINTS = "checkpoints"

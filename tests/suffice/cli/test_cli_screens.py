@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from suffice.cli.advice import in_plain_words
 from suffice.cli.console import fits
 from suffice.cli.output import Screen
 from suffice.cli.tree import commands
@@ -279,23 +278,6 @@ def test_the_screens_of_an_easy_log_name_no_tokens_prices_or_ids(tmp_path, monke
     cli("import", "log.jsonl", "--ended", "rule", "--yes")
     shown = cli("decide", "log.parquet").words
     assert not [word for word in (*JARGON, "tokens", "ended") if word in shown]
-
-
-def test_sentences_that_were_read_twice_are_said_otherwise():
-    nothing = "Not enough data: nothing that saved calls on tune questions seems to stay within 2 points of f1, and {} not rule it out either."
-    plain = in_plain_words(nothing.format("45 questions do"), "f1")
-    assert plain == (
-        "Not enough data: nothing tested that saves calls lost less than 2 points of the score on these 45 questions, but they are too few to settle it."
-    )
-    keep = "Keep what you have: nothing that would save 5 % of the money or more seems to stay within 2 points of resolved on these 350 questions."
-    assert (
-        "nothing tested that would save 5 % of the money or more lost less than 2 points of resolved on"
-        in in_plain_words(keep, "resolved")
-    )
-    unsaid = (
-        "import the log again with --ended rule (ended='rule'; exhausted or max_rounds for other reasons); if rounds"
-    )
-    assert in_plain_words(unsaid, "f1") == "import the log again with --ended rule; if rounds"
 
 
 def test_a_decision_that_few_questions_judge_says_so(tmp_path, monkeypatch):

@@ -49,7 +49,9 @@ def test_what_the_page_says_of_gpt_is_recomputed():
 
 def test_a_coin_that_does_better_is_named_in_the_advice():
     said = decide(bundled_recording("escalation_llama"), metric="right", signals=["answer_probability"]).sentence
-    assert "A coin between Llama-13b alone and Llama-70b alone scored better" in said
+    assert (
+        "Llama-13b alone for some questions, drawn at random, and Llama-70b alone for the others scored better" in said
+    )
     assert said in PAGE.read_text("utf-8")
 
 

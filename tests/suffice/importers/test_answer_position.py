@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,21 @@ from suffice.importers.tables import table_parts
 from suffice.recordings import read_recording
 from tests.suffice.importers.test_traces import TRACES
 from tests.support.cli_tools import cli
-from tests.support.raw_replies import CITIES, POSITIONS, QUESTIONS, ROUNDS, answers_of, judged, records, reply
+from tests.support.raw_replies import (
+    CITIES,
+    FORMS,
+    OF_FORMS,
+    POSITIONS,
+    QUESTIONS,
+    ROUNDS,
+    answers_of,
+    in_form,
+    judged,
+    position_of,
+    records,
+    reply,
+    written,
+)
 
 
 @pytest.fixture(params=list(POSITIONS))
@@ -380,11 +395,12 @@ def test_a_graded_score_is_offered_to_judge_whole_replies(score):
 # -- what follows -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("kind", [*POSITIONS, *OF_FORMS])
 def test_printed_lines_stop_and_answer_on_raw_replies_as_decided(kind, tmp_path):
     log = judged(kind, tmp_path)
     cli("decide", f"{kind}.parquet", "-o", "decision.json", code=0)
     done = cli("deploy", "decision.json")
-    assert Policy.load("policy.json").answer_position == POSITIONS[kind]
+    assert Policy.load("policy.json").answer_position == position_of(kind)
     names: dict = {}
     exec(compile(done.out[done.out.index("from suffice import") :], "lines.py", "exec"), names)
     for replies, stop, answered, answer in log.questions:
@@ -405,3 +421,49 @@ def test_a_policy_that_reads_elsewhere_is_refused(kind):
         assert "reads answers at" in cli(*command, "--policy", "policy.json").error
     own = policy_for(recording, "answer_stable")
     assert replay(recording, [own]).n == QUESTIONS
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_answers_in_a_form_are_the_same_alone_in_replies_and_in_parts(form, monkeypatch):
+    gold = [written(form, 0, city) for city in answers_of(3)]
+    write(in_form(form, QUESTIONS))
+    alone, _ = read(columns={"answer": f"response:{form}"})
+    assert alone.answers[3].tolist() == gold
+    assert alone.metadata["config"] == {"answer_position": {"form": form}}
+    write(in_form(f"{form} json", QUESTIONS))
+    by_column, summary = read("json:result.city", columns={"answer": f"response:{form}"})
+    by_position, _ = read(f"{form}:json:result.city", columns={"answer": "response"})
+    assert by_column.answers.tolist() == by_position.answers.tolist() == alone.answers.tolist()
+    assert by_column.metadata["config"] == by_position.metadata["config"]
+    assert by_column.objects("text")[3].tolist() == [row["response"] for row in in_form(f"{form} json", 4)[-ROUNDS:]]
+    assert any(f"read at '{form}:json:result.city' in all" in note for note in summary.notes)
+    monkeypatch.setattr(table_parts, "LARGE", 0)
+    monkeypatch.setattr(table_parts, "PART", 100)
+    parts, _ = read("json:result.city", columns={"answer": f"response:{form}"})
+    assert parts.table.equals(by_column.table)
+    assert parts.metadata["config"] == by_column.metadata["config"]
+
+
+def test_answers_of_two_forms_and_other_forms_are_refused():
+    write(in_form("decimal-comma json", QUESTIONS))
+    with pytest.raises(DataError, match="one form"):
+        read("thousands:json:result.city", columns={"answer": "response:decimal-comma"})
+    with pytest.raises(DataError, match="cents"):
+        read(columns={"answer": "response:cents"})
+
+
+def test_a_policy_without_the_form_of_its_log_is_refused():
+    write(in_form("decimal-comma", QUESTIONS))
+    recording, _ = read(columns={"answer": "response:decimal-comma"})
+    own = policy_for(recording, "answer_stable")
+    elsewhere = replace(own, answer_position=AnswerPosition("json", "city", form="decimal-comma"))
+    assert replay(recording, [own, replace(elsewhere, name="json")]).n == QUESTIONS
+    with pytest.raises(ConfigMismatchError, match="reads answers"):
+        replay(recording, [Policy(rule="answer_stable", max_rounds=ROUNDS)])
+    write(records("json"))
+    recording, _ = read(POSITIONS["json"])
+    formed = replace(
+        policy_for(recording, "answer_stable"), answer_position=replace(POSITIONS["json"], form="thousands")
+    )
+    with pytest.raises(ConfigMismatchError, match="reads answers"):
+        replay(recording, [formed])

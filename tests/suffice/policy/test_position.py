@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from suffice.errors import DataError
 from suffice.policy.normalizers import NORMALIZERS
 from suffice.policy.rounds import Token
+from suffice.policy.session.replies import located_in, read_reply
 from suffice.policy.signals import AnswerPosition, Located
 from suffice.policy.signals.alignment import _BYTE_LEVEL, token_bytes
 from tests.support.linear import takes_linear_time
@@ -547,14 +548,21 @@ def test_the_whole_text_after_thinking_is_the_answer_of_a_draft():
 
 
 @pytest.mark.parametrize(
-    "position", [MARKER, START, JSON, WHOLE, AnswerPosition("tool", "final"), AnswerPosition("marker", "A:"), *FORMS]
+    "position",
+    [
+        *(MARKER, START, JSON, WHOLE, AnswerPosition("tool", "final"), AnswerPosition("marker", "A:"), *FORMS),
+        AnswerPosition(form="day-first"),
+        AnswerPosition("last-number", form="decimal-comma"),
+    ],
 )
 def test_a_position_survives_json_and_its_words(position):
     assert AnswerPosition.from_dict(json.loads(json.dumps(position.to_dict()))) == position
     assert AnswerPosition.parse(str(position)) == position
 
 
-@pytest.mark.parametrize("words", ["xml:city", "callable", "whole:x", "regex", "regex:(", "json: "])
+@pytest.mark.parametrize(
+    "words", ["xml:city", "callable", "whole:x", "regex", "regex:(", "json: ", "thousands:xml:x", "thousands"]
+)
 def test_words_of_no_position_are_refused(words):
     with pytest.raises(DataError, match="answer position"):
         AnswerPosition.parse(words)
@@ -578,6 +586,9 @@ def test_words_of_no_position_are_refused(words):
         {"kind": "json", "text": " "},
         {"kind": "json", "text": ""},
         {"kind": "whole", "text": "Answer:"},
+        {"kind": "whole", "text": "", "form": "roman"},
+        {"kind": "whole", "text": "", "form": ["thousands"]},
+        {"kind": "whole", "form": "thousands"},
         ["kind", "text"],
     ],
 )
@@ -629,6 +640,40 @@ def test_usual_forms_of_replies_are_read(position, text, answer):
     located = position.locate(text)
     assert located.answer == answer
     assert answer is None or text[located.start : located.end] == answer
+
+
+@pytest.mark.parametrize(
+    ("form", "texts", "answer"),
+    [
+        ("thousands", ("1 234 km", "1,234 km", "1'234 km"), "1234 km"),
+        ("decimal-comma", ("1.234,50 EUR", "1234,50 EUR", "1 234,50 EUR"), "1234.50 EUR"),
+        ("day-first", ("3/4/2021", "03.04.2021", "3 April 2021"), "2021-04-03"),
+        ("month-first", ("4/3/2021", "04/03/2021", "April 3, 2021"), "2021-04-03"),
+        ("no-currency", ("€12.50", "12.50 EUR", "12.50"), "12.50"),
+    ],
+)
+def test_answers_are_read_in_the_form_of_the_position(form, texts, answer):
+    position = AnswerPosition("json", "x", form=form)
+    replies = [json.dumps({"x": text, "y": 1}, ensure_ascii=False) for text in texts]
+    found = [position.locate(reply) for reply in replies]
+    assert {item.answer for item in found} == {answer}
+    assert [reply[item.start : item.end].strip('"') for reply, item in zip(replies, found, strict=True)] == [*texts]
+    assert position.locate('{"x": "Oslo"}').answer == "Oslo"
+    assert position.locate('{"y": 1}').answer is None
+
+
+def test_whole_replies_before_the_marker_are_read_in_its_form():
+    position = AnswerPosition(form="decimal-comma")
+    seen = []
+    for reply in ("<think>2,5?</think> 1.234,5", "Answer: 1234,5", "7,5"):
+        seen.append(read_reply(reply, position, seen, index=len(seen) + 1))
+    assert [item.answer for item in seen] == ["1234.5", "1234.5", None]
+    assert [item.answer for item in located_in([item.text for item in seen], position)] == ["1234.5", "1234.5", None]
+
+
+def test_an_unknown_form_is_refused():
+    with pytest.raises(DataError, match="form"):
+        AnswerPosition(form="roman")
 
 
 def test_a_callable_cannot_be_saved():

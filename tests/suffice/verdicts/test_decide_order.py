@@ -120,7 +120,7 @@ def test_a_budget_that_scored_equally_is_named_with_its_distance():
     assert advice.sentence.startswith("Lower the cap from 5 to 3")
     half, most = next(item for item in advice.figures if item.policy == "fixed_k(2)").needed
     distance = f"(about {half:,} to {most:,} more)"
-    rival = f"In these questions a cap of 2 scored as well for less, but that is not proved yet {distance}."
+    rival = f"In these questions at most 2 rounds scored as well for less, but that is not proved yet {distance}."
     assert rival in advice.sentence
 
 
@@ -129,6 +129,6 @@ def test_a_budget_that_scored_as_well_and_is_not_tested_is_named():
     tune = log_of(200, lambda q, r: float(r >= 3 or q % 10 > 0), **stable)
     advice = decide(log_of(400, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
     assert (
-        "In these questions a cap of 2 scored as well for less, but they cannot prove it: on the tune questions "
+        "In these questions at most 2 rounds scored as well for less, but they cannot prove it: on the tune questions "
         "something cheaper seemed as good, and was tested instead."
     ) in advice.sentence

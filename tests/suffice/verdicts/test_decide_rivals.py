@@ -52,7 +52,10 @@ def with_sums(trial: Trial, values, costs, losses=None) -> Trial:
 def test_a_coin_between_a_cap_and_the_loop_itself_is_named(advice):
     assert advice.trial.candidates[advice.chosen].label == "critic_only"
     assert advice.trial.rival is None
-    said = "A coin between a cap of 1 and what you have scored better here and costs no more: it needs no signal, but these questions chose the two."
+    said = (
+        "With no signal at all, at most 1 round for some questions, drawn at random, and what you have for the others scored better here "
+        "and costs no more; but the two were picked on these same questions."
+    )
     assert said in advice.sentence
     data = advice.to_dict()
     assert data["dominated_by"] == "a mixture of fixed_k(1) and recorded"
@@ -64,7 +67,7 @@ def test_a_coin_between_a_cap_and_the_loop_itself_is_named(advice):
 
 def test_a_decision_without_a_better_coin_says_nothing_of_coins():
     advice = decide(log_of(400, converged_at_2), metric="quality")
-    assert "coin" not in advice.sentence
+    assert "at random" not in advice.sentence
     assert "mixture" not in advice.to_dict()
     assert advice.to_dict()["dominated_by"] is None
 
@@ -99,7 +102,10 @@ def test_budgets_that_are_not_tested_count(advice):
     assert trial.mixture is None  # half of caps 1 and 2 score as much, and no more
     trial = with_sums(advice.trial, [0.2, 0.8, 0.6, 0.45, 0.9], [1.0, 3.0, 4.0, 2.0, 5.0], [0.0] * 4)
     assert trial.mixture == Mixture(cheap="fixed_k(1)", dear="fixed_k(2)", share=0.5, quality=0.5)
-    assert "A coin between caps of 1 and 2 scored better here and costs no more" in rivals_text(trial, 3)
+    assert (
+        "at most 1 round for some questions, drawn at random, and at most 2 rounds for the others scored better"
+        in rivals_text(trial, 3)
+    )
 
 
 def test_a_single_budget_that_does_as_well_needs_no_coin(advice):
@@ -157,7 +163,9 @@ def test_a_coin_between_numbers_of_samples_says_samples(advice):
     vote = [replace(policy, selector="majority_of_samples") for policy in trial.candidates]
     trial = replace(trial, candidates=tuple(vote))
     vars(trial)["chosen"] = 2
-    assert "A coin between 1 and 2 samples scored better" in rivals_text(trial, 2)
+    assert " 1 sample for some questions, drawn at random, and 2 samples for the others scored better" in rivals_text(
+        trial, 2
+    )
 
 
 def test_a_coin_with_no_retrieval_says_so(advice):
@@ -165,7 +173,10 @@ def test_a_coin_with_no_retrieval_says_so(advice):
     never = Policy(rule=fixed_k(0), start_round=0, max_rounds=5, name="never")
     trial = replace(trial, candidates=(never, *trial.candidates[1:]))
     vars(trial)["chosen"] = 2
-    assert "A coin between never retrieving and a cap of 2 scored better" in rivals_text(trial, 2)
+    assert (
+        " never retrieving for some questions, drawn at random, and at most 2 rounds for the others scored better"
+        in rivals_text(trial, 2)
+    )
 
 
 def test_labels_of_points_at_one_place_have_heights_of_their_own():

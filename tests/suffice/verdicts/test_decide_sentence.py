@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from suffice.cli.advice import in_plain_words
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError
 from suffice.evaluation.replay import replay
 from suffice.evaluation.replay.selected import seen_in
@@ -56,6 +57,40 @@ def test_one_question_is_one_question():
     assert "1 question does not rule out" in advice.sentence
 
 
+def last_round_helps(share: float):
+    """Return scores by which the last round alone is right in a share of the questions, as any other round is in the rest."""
+    return lambda q, r: float(r == 5 or q % 100 >= 100 * share)
+
+
+@pytest.mark.parametrize(("n", "judges"), [(60, "60 questions"), (1, "1 question")])
+def test_few_questions_on_which_all_seems_to_lose_do_not_settle_it(n, judges):
+    tune = log_of(200, last_round_helps(0.05), first=200)
+    advice = decide(log_of(n, last_round_helps(0.05)), metric="quality", tune=tune)
+    said = f"Not enough data: nothing tested that saves calls lost less than 2 points of quality on {judges}, too few to settle it."
+    assert advice.sentence == f"{said} Record more questions."
+    assert in_plain_words(advice.sentence, "quality") == advice.sentence
+
+
+def test_small_savings_are_named_where_larger_ones_lose():
+    log = log_of(60, lambda q, r: float(r >= 4 or q % 100 >= 5))
+    advice = decide(log, metric="quality", min_saving=0.3, tune=log_of(200, last_round_helps(0.05), first=200))
+    said = "nothing tested that would save 30 % of the calls or more lost less than 2 points of quality on these 60 questions"
+    assert advice.sentence == f"Keep what you have: {said}; of what lost less, fixed_k(4) saved most, 20.0 %."
+
+
+@pytest.mark.parametrize(("n", "is_said"), [(80, True), (200, False)])
+def test_a_range_with_smaller_losses_than_shown_is_explained(n, is_said):
+    def values(q: int, r: int) -> float:
+        return float(q % 100 >= 4 * (5 - r))
+
+    advice = decide(log_of(n, values), metric="quality", tune=log_of(200, values, first=1000))
+    ends = [item.change[2] for item in advice.figures if item.state == "loses more"]
+    assert (max(ends) > -0.02) == is_said
+    notes = [note for note in advice.table().notes if note.startswith("ranges hold for all rows at once")]
+    assert [("below 2 points" in note) for note in notes] == [True] * is_said
+    assert not any("ranges hold" in note for note in advice.to_dict()["notes"])
+
+
 def test_a_fixed_budget_that_dominates_is_named_whatever_the_verdict():
     # The rule stops at round 3 or later; two rounds are as good, and on tune questions they seemed to lose.
     stable = {"answer_stable": lambda q, r: math.nan if r == 1 else float(r > 2)}
@@ -63,7 +98,9 @@ def test_a_fixed_budget_that_dominates_is_named_whatever_the_verdict():
     for n, verdict in ((150, "not enough data"), (500, "do it")):
         advice = decide(log_of(n, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
         assert advice.verdict == verdict
-        assert "In these questions a cap of 2 scored as well for less, but they cannot prove it" in advice.sentence
+        assert (
+            "In these questions at most 2 rounds scored as well for less, but they cannot prove it" in advice.sentence
+        )
         assert any(row[0] == "fixed_k(2)" for row in advice.table().rows)
         assert advice.to_dict()["dominated_by"] == "fixed_k(2)"
 

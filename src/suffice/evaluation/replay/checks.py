@@ -93,9 +93,8 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         defaults["normalizer"] = recording.metadata["normalizer"]
     if recording.metadata.get("fitted"):
         defaults["provenance"] = {"fitted": recording.metadata["fitted"]}
-    position = (recording.metadata.get("config") or {}).get("answer_position")
-    if isinstance(position, Mapping):
-        defaults["answer_position"] = AnswerPosition.from_dict(position)
+    if position := _recorded_position(recording):
+        defaults["answer_position"] = AnswerPosition.from_dict({**AnswerPosition().to_dict(), **position})
     selector = changes.get("selector")
     if isinstance(selector, Best) or (isinstance(selector, str) and selector.strip() == "best"):
         names = recording.names("signal")
@@ -105,6 +104,16 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
     if int(recording.index[0]) == 0 and reads_round_0(rule):
         defaults["start_round"] = 0
     return Policy(rule=rule, **{**defaults, **changes})
+
+
+_AS_WRITTEN = {"form": ""}
+"""A position of answers that are read as they are written."""
+
+
+def _recorded_position(recording: Recording) -> dict[str, Any]:
+    """Return what a recording says of the position of its answers; the form alone if the log had answers and no replies."""
+    position = (recording.metadata.get("config") or {}).get("answer_position")
+    return dict(position) if isinstance(position, Mapping) else {}
 
 
 def reads_round_0(rule: Rule) -> bool:
@@ -144,11 +153,12 @@ def check_policy(
                 f"{recorded[key]!r}: its fitted state does not carry over. Run `suffice calibrate` on a recording of "
                 "tune questions made the same way"
             )
-    position = (recording.metadata.get("config") or {}).get("answer_position")
-    if isinstance(position, Mapping) and policy.answer_position.to_dict() != dict(position):
+    position = _recorded_position(recording)
+    ours = policy.answer_position.to_dict() if position else {}
+    if position and {**ours, **_AS_WRITTEN, **position} != {**_AS_WRITTEN, **ours}:
         raise ConfigMismatchError(
-            f"the policy {policy.label!r} reads answers at {policy.answer_position.to_dict()!r}, the recording was made "
-            f"at {dict(position)!r}: give the policy the recording's answer position, or record again"
+            f"the policy {policy.label!r} reads answers at {ours!r}, the recording was made "
+            f"at {position!r}: give the policy the recording's answer position, or record again"
         )
     theirs = recording.metadata.get("normalizer", policy.normalizer)
     compared = f"the policy compares answers as {policy.normalizer!r}, and the recording was imported to compare them as {theirs!r}"

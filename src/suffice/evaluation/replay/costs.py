@@ -17,7 +17,7 @@ from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import attempts_of
-from suffice.recordings.schema import ASKED, BATCH_NOTE, TRIALS, cost_column
+from suffice.recordings.schema import ASKED, BATCH_NOTE, CURRENCY, DOLLAR, TRIALS, cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """The costs that policies can be compared by."""
@@ -34,6 +34,11 @@ NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, EMBEDDING, RERANKING, "reranker", "e
 """Components that are not language models: their requests are not `calls`, and they need not report tokens."""
 
 
+def currency_of(recording: Recording, prices: Price | Mapping[str, Price] | None) -> str:
+    """Return the currency of money: that of the recording's log, but of prices dollars."""
+    return DOLLAR if prices is not None else str(recording.metadata.get(CURRENCY) or DOLLAR)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """The costs of each question, by component and kind.
@@ -41,7 +46,7 @@ class Ledger:
     Attributes:
         costs: Costs by component, then kind: shape ``(n_questions,)``, in the unit of the kind; NaN where unknown.
         calls: Requests to language models (loop, judges, gate), shape ``(n_questions,)``, count.
-        money: Money in USD, shape ``(n_questions,)``; NaN where a price or a token count is unknown.
+        money: Money in the currency of `currency_of`, shape ``(n_questions,)``; NaN where a price or a token count is unknown.
     """
 
     costs: Mapping[str, Mapping[str, Floats]]

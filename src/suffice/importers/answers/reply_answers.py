@@ -97,8 +97,10 @@ def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
         for item, text, reason in zip(located, replies, reasons, strict=True)
     ]
     columns.has_answers = True
-    whole = position == AnswerPosition() and [
-        text for text, own in zip(replies, columns.texts["answer"], strict=True) if text and own == text.strip()
+    whole = position.is_default and [
+        text
+        for text, own in zip(replies, columns.texts["answer"], strict=True)
+        if text and own == position.whole.locate(text).answer
     ]
     n_whole = sum(position.locate(text).answer is None for text in whole or ())
     return counts_of(replies, columns.texts["answer"]) + Counter(whole=n_whole)

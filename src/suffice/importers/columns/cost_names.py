@@ -11,6 +11,7 @@ from suffice.importers.rounds.round_columns import RoundColumns
 from suffice.importers.words.names import last_name, words
 from suffice.importers.words.number_forms import FORMS, UNITS
 from suffice.recordings.runs import MODEL_NAMES
+from suffice.recordings.schema import DOLLAR
 
 INPUT_COLUMNS = words(
     "prompt_tokens input_tokens tokens_in input_token_count prompt_token_count n_prompt_tokens in_tokens "
@@ -42,7 +43,7 @@ DOLLARS = ("cost_usd", "cost_in_usd", "usd", "price_usd", "cost")
 CALLS = ("calls", "n_calls", "num_calls", "llm_calls", "api_calls")
 
 
-OF_CALLS = "dollars of each call, added up"
+OF_CALLS = "money of each call, added up"
 """The reading of a column of dollars as the signal `spend`."""
 
 _ENOUGH = 20
@@ -95,12 +96,23 @@ def totals_note(theirs: Sequence[str]) -> str:
     return f"never falling within a question, so read as running totals, of which a round costs what it adds: {', '.join(theirs)}"
 
 
-def dollars_note(theirs: str) -> str:
-    """Return the note on a column that is read as the dollars of each call."""
-    name = re.sub(rf" \((?:{'|'.join(FORMS)})\)$", "", theirs)
+def dollars_note(theirs: str, currency: str) -> str:
+    """Return the note on a column that is read as the dollars of each call, or as amounts in another currency."""
+    name = without_form(theirs)
     unit = theirs.removeprefix(f"{name} (").removesuffix(")")
-    what = f"{unit} of each call, {UNITS[unit]:,} a dollar" if unit in UNITS else "dollars of each call"
+    whole = "dollar" if currency == DOLLAR else currency
+    what = f"{unit} of each call, {UNITS[unit]:,} a {whole}" if unit in UNITS else "dollars of each call"
+    what = what if currency == DOLLAR or unit in UNITS else f"amounts of each call, in {currency}"
     return f"{name!r} is read as the {what}; if it is something else, --column spend= leaves it out"
+
+
+def without_form(name: str) -> str:
+    """Return the log's own name of a column that is read in a form.
+
+    >>> without_form("cost (each)"), without_form("cost (EUR)")
+    ('cost', 'cost (EUR)')
+    """
+    return re.sub(rf" \((?:{'|'.join(FORMS)})\)$", "", name)
 
 
 def add_up(columns: RoundColumns, name: str) -> None:

@@ -16,8 +16,9 @@ from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
 from suffice.importers.files.literals import tagged_texts
 from suffice.importers.words.names import words
-from suffice.importers.words.number_forms import DECIMAL_COMMA, THOUSANDS, is_undecided, written_number
+from suffice.importers.words.number_forms import is_undecided, written_number
 from suffice.loops.retrieval.fields import literal
+from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, End
 from suffice.policy.signals import SIGNALS

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from suffice.errors import UnsettledError
 from suffice.importers.answers.reply_answers import HARDLY_EVER, OFTEN, SAMPLE
-from suffice.importers.guesses.scaled import without_separators
 from suffice.importers.words.choices import of_options
-from suffice.importers.words.number_forms import DAY_FIRST, DECIMAL_COMMA, MONTH_FIRST, NO_CURRENCY, THOUSANDS
+from suffice.policy.answer_forms import (
+    DAY_FIRST,
+    DECIMAL_COMMA,
+    MONTH_FIRST,
+    NO_CURRENCY,
+    THOUSANDS,
+    without_separators,
+)
 from suffice.policy.money import currencies_in, without_currency
 from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,26 +21,13 @@ from suffice.importers.guesses.cost_guesses import COST_NAMES
 from suffice.importers.shapes.shape import Shape, with_derived
 from suffice.importers.words.choices import column_options
 from suffice.importers.words.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
-from suffice.importers.words.number_forms import (
-    DAY_FIRST,
-    DECIMAL_COMMA,
-    EACH,
-    FORMS,
-    MONTH_FIRST,
-    NO_CURRENCY,
-    THOUSANDS,
-    UNITS,
-    money_unit,
-    points_separate,
-    written_number,
-)
+from suffice.importers.words.number_forms import EACH, FORMS, UNITS, money_unit, points_separate, written_number
 from suffice.importers.words.word_scales import EQUAL, PLACEHOLDERS, TEMPLATE, order_of_words
-from suffice.policy.money import without_currency
-from suffice.policy.normalizers import NORMALIZERS, with_decimal_point
+from suffice.policy.answer_forms import ANSWER_FORMS, DECIMAL_COMMA
+from suffice.policy.signals.position import AnswerPosition
 
 _RANGE = re.compile(r"(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?)")
 _NUMBER = re.compile(r"(-?\d+(?:[.,]\d+)?)\s*%?")
-_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u2009\u202f'\u2019]\d{3})+(?!\w)")
 _SHOWN = 6
 """The most words of a column that a message shows."""
 
@@ -168,9 +156,17 @@ def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
     return place
 
 
-def with_forms(shape: Shape, columns: dict[str, str]) -> Shape:
-    """Return rows with a further column for each option ``COLUMN:FORM``, which is then named in `columns`."""
-    names = {*column_names(shape.rows)}
+def with_forms(
+    shape: Shape, columns: dict[str, str], position: AnswerPosition | None = None
+) -> tuple[Shape, AnswerPosition | None]:
+    """Return rows with a further column for each option ``COLUMN:FORM``, which is then named in `columns`.
+
+    Where answers are read inside replies, the form is that of the answers: it is returned with their position.
+
+    Raises:
+        DataError: Answers have two forms, or a column of money is divided as its name does not say.
+    """
+    names, said = {*column_names(shape.rows)}, {} if position is None else {position.form: ""}
     for ours, theirs in columns.items():
         name, _, form = theirs.rpartition(":")
         own = theirs if theirs in names else name
@@ -180,12 +176,33 @@ def with_forms(shape: Shape, columns: dict[str, str]) -> Shape:
             raise DataError(
                 f"{own!r} says {unit} by its name, and {ours!r} is in dollars: {option} divides it by {UNITS[unit]:,}"
             )
-        read = _OF_IDS.get(form) if ours == "question_id" else _OF_CELLS.get(form)
+        read = _READ_BY.get(ours, _OF_CELLS).get(form)
         if theirs in names or name not in names or read is None:
+            continue
+        if position is not None and ours in _REPLIES:
+            columns[ours] = name
+            said[form] = theirs
             continue
         columns[ours] = form_name(name, form)
         shape = with_derived(shape, name, columns[ours], partial(_in_form, name=name, read=read))
-    return shape
+    forms = [form for form in said if form]
+    if len(forms) > 1:
+        raise DataError(f"answers are read in one form, and {cut_list(forms)} are given: leave one of them out")
+    return shape, replace(position, form=forms[0]) if position is not None and forms else position
+
+
+def answer_form(columns: Mapping[str, str], named: Mapping[str, str]) -> str:
+    """Return the form in which a column of answers is read, as the user says; "" if it is read as it is.
+
+    >>> answer_form({"answer": "said (decimal-comma)"}, {"answer": "said:decimal-comma"})
+    'decimal-comma'
+
+    Args:
+        columns: The columns that are read, by our names.
+        named: The columns that the user names, perhaps with a form.
+    """
+    name, _, form = named.get("answer", "").rpartition(":")
+    return form if form in ANSWER_FORMS and columns.get("answer") == form_name(name, form) else ""
 
 
 def _in_form(row: Record, name: str, read: Callable[[Any], Any]) -> Any:
@@ -207,7 +224,7 @@ def with_whole_thousands(shape: Shape, columns: Mapping[str, str]) -> tuple[Shap
         of_parts = last_name(name) in SECONDS or _is_money(name) or ours == "spend" or ours.endswith(".seconds")
         values, whole = table.column(name), not of_parts
         if example := points_separate(values, whole=whole):
-            shape = with_derived(shape, name, name, partial(_in_form, name=name, read=_with_point))
+            shape = with_derived(shape, name, name, partial(_in_form, name=name, read=_OF_CELLS[DECIMAL_COMMA]))
             notes.append(f"{example} in {name!r} is read as {example.replace('.', '')}: its point separates thousands")
         elif whole and (part := _fraction(values)) is not None:
             notes.append(
@@ -239,21 +256,8 @@ def form_name(name: str, form: str) -> str:
     return f"{name} ({form})"
 
 
-def without_separators(text: str) -> str:
-    """Return a text without the commas, blanks and apostrophes that separate the thousands of its numbers.
-
-    >>> without_separators("CHF 1'234.50"), without_separators("1,234 or 12 345")
-    ('CHF 1234.50', '1234 or 12345')
-    """
-    return _THOUSANDS.sub(lambda found: re.sub(r"\D", "", found[0]), text).replace(",", "")
-
-
-def _without_commas(value: Any) -> Any:
-    return without_separators(value) if isinstance(value, str) else value
-
-
-def _with_point(value: Any) -> Any:
-    return with_decimal_point(value).replace(",", "") if isinstance(value, str) else value
+def _of_texts(read: Callable[[str], str]) -> Callable[[Any], Any]:
+    return lambda value: read(value) if isinstance(value, str) else value
 
 
 def _in_dollars(value: Any, per: int) -> Any:
@@ -268,18 +272,12 @@ def _as_id(form: str) -> Callable[[Any], Any]:
 _OF_IDS = {form: _as_id(form) for form in (ALIKE, ANY_CASE)}
 
 
-def _as_date(normalizer: str) -> Callable[[Any], Any]:
-    key_of = NORMALIZERS[normalizer]
-    return lambda value: (key_of(value) or value) if isinstance(value, str) else value
-
-
+_OF_ANSWERS = {form: _of_texts(read) for form, read in ANSWER_FORMS.items()}
 _OF_CELLS: dict[str, Callable[[Any], Any]] = {
-    THOUSANDS: _without_commas,
-    DECIMAL_COMMA: _with_point,
+    **_OF_ANSWERS,
     EACH: lambda value: value,
     **{unit: partial(_in_dollars, per=per) for unit, per in UNITS.items()},
-    DAY_FIRST: _as_date("date_day_first"),
-    MONTH_FIRST: _as_date("date"),
-    NO_CURRENCY: lambda value: without_currency(value) if isinstance(value, str) else value,
 }
-"""What reads a cell in a form, of ids and of other columns."""
+_REPLIES = ("answer", "text")
+_READ_BY = {"question_id": _OF_IDS, **dict.fromkeys(_REPLIES, _OF_ANSWERS)}
+"""What reads a cell in a form, of ids, answers, and other columns."""

@@ -20,6 +20,7 @@ from suffice.importers.answers.columnar import embed_answers, join_golds, ordere
 from suffice.importers.answers.golds import GoldAnswers
 from suffice.importers.answers.imported import ImportedRun
 from suffice.importers.checks.reading import Reading
+from suffice.importers.guesses.scaled import answer_form
 from suffice.importers.guesses.table_settings import TableOptions
 from suffice.importers.rounds.preview import rounds_table
 from suffice.importers.rounds.round_columns import RoundColumns, columns_of
@@ -35,7 +36,7 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.signals import EMBEDDER
 from suffice.recordings.opened import write_tables
 from suffice.recordings.runs import LOOP_NAMES, with_loops
-from suffice.recordings.schema import RETURNED, metric_field
+from suffice.recordings.schema import DOLLAR, RETURNED, metric_field
 
 
 class PartedRun:
@@ -56,6 +57,8 @@ class PartedRun:
         list_answers: Whether the answers are lists.
         expected: Alarms that are right for every file of the format.
         doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
+        currency: The currency of the signal `spend`.
+        form: The form in which answers are read, one of `ANSWER_FORMS`; "" if they are read as they are.
         run_columns: The columns that tell runs apart, as the user says or their names in another language do; else none.
         shown: One question as it was understood, and means by round, once all parts were reviewed.
     """
@@ -79,6 +82,8 @@ class PartedRun:
         self.list_answers = False
         self.expected: tuple[str, ...] = ()
         self.doubt = ""
+        self.currency = DOLLAR
+        self.form = ""
         self.run_columns: tuple[str, ...] = ()
         self.shown: Sequence[Table] = ()
         self._has_match = False
@@ -300,6 +305,8 @@ def run_of_table(
         table = WholeTable(path, options)
         run = read(table, None)
     run.doubt = table.doubt
+    run.currency = table.tally.currency
+    run.form = answer_form(table.plan.columns, named) if table.position is None else table.position.form
     run.columns = {ours: own for ours, own in table.plan.columns.items() if own not in table.plan.formulas}
     run.list_answers, run.run_columns = table.grid.list_answers, table.declared_runs or _foreign_loops(table.run)
     run.describe(table.notes(), table.plan.readings, {**table.tally.depends(), **table.prefixes.depends})

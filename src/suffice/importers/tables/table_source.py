@@ -77,7 +77,7 @@ from suffice.importers.tables.tally import Tally
 from suffice.importers.words.choices import Choices
 from suffice.importers.words.names import last_name
 from suffice.policy.seen import one_name_per_text
-from suffice.policy.signals import SIGNALS
+from suffice.policy.signals import SIGNALS, AnswerPosition
 from suffice.recordings.schema import RETURNED
 
 
@@ -94,6 +94,7 @@ class TableSource(ABC):
         calls_tools: Whether messages of an assistant call tools.
         lacks_rows: Whether a filter, or rows around the loop, leave rows out.
         tally: Counts over the trajectories; complete once all rounds are read.
+        position: The position of the answers in replies, with their form; None if the log has answers.
     """
 
     shape: Shape
@@ -106,6 +107,7 @@ class TableSource(ABC):
     doubt: str = ""
     calls_tools: bool = False
     lacks_rows: bool = False
+    position: AnswerPosition | None = None
     _without_copies = staticmethod(without_copies)
 
     def __init__(self, path: Path, options: TableOptions) -> None:
@@ -166,7 +168,8 @@ class TableSource(ABC):
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
         if golds and not within and are_joined(golds, names, options.joined):
             del columns["golds"]  # of the file that is joined
-        self.shape = with_forms(with_compound_ids(self.shape, columns), columns)
+        self.shape = with_compound_ids(self.shape, columns)
+        self.shape, self.position = with_forms(self.shape, columns, options.answer_position)
         self.shape, of_thousands = with_whole_thousands(self.shape, columns)
         try:
             self.shape, metrics = scaled_metrics(self.shape, options.metrics)
@@ -335,6 +338,8 @@ class TableSource(ABC):
             keep_at_ends(columns, self.plan.of_runs)
             self._totals = running_totals(columns) if self._totals is None else self._totals
             subtract_totals(columns, self._totals)
+            if money := self.plan.columns.get("spend"):
+                self.tally.add_money([row.values.get(money) for row in rows], money)
             if self._dollars:
                 add_up(columns, "spend")
             if not (self._options.samples or self._options.keeps_copies):
@@ -344,8 +349,8 @@ class TableSource(ABC):
             self.tally.add_names(names, columns, self._texts_within(rows))
             if "cluster" not in self.grid.columns:
                 columns.clusters = self.clusters(names, columns.questions)
-            if self._options.answer_position is not None:
-                self._replies.update(read_at(columns, self._options.answer_position))
+            if self.position is not None:
+                self._replies.update(read_at(columns, self.position))
             self.grid = self.prefixes.read(columns, self.grid, self.plan)
             self.tally.add(columns)
             yield columns
@@ -396,9 +401,9 @@ class TableSource(ABC):
             ),
             *(runs_notes(self._several, self.plan, self.run, self._order) if self.run else []),
             *self.tally.notes(self.plan, grid, self._hint),
-            *([dollars_note(self._dollars)] if self._dollars else []),
+            *([dollars_note(self._dollars, self.tally.currency)] if self._dollars else []),
             *([totals_note([self.plan.columns[name] for name in self._totals])] if self._totals else []),
-            *([] if (position := self._options.answer_position) is None else [position_note(position, self._replies)]),
+            *([] if self.position is None else [position_note(self.position, self._replies)]),
         ]
 
 

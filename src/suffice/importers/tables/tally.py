@@ -12,13 +12,15 @@ import numpy as np
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.answers.answer_or_gold import FEW
+from suffice.importers.columns.cost_names import without_form
 from suffice.importers.columns.grid import Grid, differing_golds, is_cost
 from suffice.importers.columns.table_columns import WITHIN, ColumnMap
 from suffice.importers.rounds.round_columns import RoundColumns
 from suffice.importers.words.choices import Choices, column_options, of_columns
 from suffice.importers.words.names import plain_name
+from suffice.importers.words.number_forms import currencies, currency_codes
 from suffice.policy.metrics import normalize_answer
-from suffice.recordings.schema import PINNED_LABELS
+from suffice.recordings.schema import DOLLAR, PINNED_LABELS
 
 UNSAID = "and lost rows would look the same"
 """What the note on ends that the log does not give says of them."""
@@ -59,6 +61,8 @@ class Tally:
         self._shared = self._apart = 0
         self._rounds = self._silent = self._without_golds = 0
         self.known = Counter[str]()
+        self._money = ""
+        self._signs: dict[str, None] = {}
         self._negative = Counter[str]()
         self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
 
@@ -100,6 +104,26 @@ class Tally:
             self._scored += 1
             self._equal += answers[-1].strip() in texts
             self._example = self._example or (next(iter(golds)), answers[-1])
+
+    def add_money(self, amounts: Sequence[Any], name: str) -> None:
+        """Note the currencies of amounts of money in a column."""
+        self._money = name
+        self._signs.update(dict.fromkeys(currencies(amounts)))
+
+    @property
+    def currency(self) -> str:
+        """The currency of the money, once all amounts were added: theirs, else that in the name of their column, else dollars.
+
+        Raises:
+            DataError: There are several.
+        """
+        codes = currency_codes(self._signs) or currency_codes(currencies((), self._money))
+        if len(codes) > 1:
+            raise DataError(
+                f"{without_form(self._money)!r} has amounts in {cut_list(codes)}, which cannot be added: convert them in the log, or leave the column out "
+                "(--column spend=)"
+            )
+        return codes[0] if codes else DOLLAR
 
     def add_differing(self, message: str) -> None:
         """Count a question whose gold answers differ between its rows."""

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from suffice.importers.words.names import words_in
+from suffice.policy.answer_forms import ANSWER_FORMS
 
-THOUSANDS, DECIMAL_COMMA, EACH, CENTS = "thousands", "decimal-comma", "each", "cents"
-DAY_FIRST, MONTH_FIRST = "day-first", "month-first"
-NO_CURRENCY = "no-currency"
-"""Ends of ``COLUMN:FORM`` in an option: the meaning of a comma, that dollars or cents (`spend`) are those of each round, what is
-first in a date, or that the currencies of amounts are left out."""
+EACH, CENTS = "each", "cents"
+"""Ends of ``COLUMN:FORM`` in an option: that dollars or cents (`spend`) are those of each round."""
 UNITS = {
     CENTS: 100,
     "millidollars": 10**3,
@@ -23,7 +21,7 @@ UNITS = {
 }
 """Parts of a dollar in which amounts are logged, and how many of them a dollar has."""
 
-FORMS = (THOUSANDS, DECIMAL_COMMA, EACH, *UNITS, DAY_FIRST, MONTH_FIRST, NO_CURRENCY)
+FORMS = (*ANSWER_FORMS, EACH, *UNITS)
 
 _PARTS = {
     **dict.fromkeys(("milli", "mill", "e3", "1e3"), "milli"),
@@ -36,6 +34,7 @@ _UNIT = re.compile(
 """Words of names that say a part of a dollar, or of a cent."""
 
 
+_CODES = {"$": "USD", "€": "EUR", "£": "GBP"}
 _CURRENCY = re.compile(r"\s*(?:[$€£¥]|USD|EUR|GBP)\s*")
 _IN_NAME = re.compile(r"(?:^|[\W_])(usd|eur|gbp|chf|jpy|cny|inr|[$€£¥])(?=$|[\W_])", re.IGNORECASE)
 _UNDECIDED = re.compile(r"-?[1-9]\d{0,2},\d{3}")
@@ -109,6 +108,16 @@ def is_undecided(text: object) -> bool:
     (True, True, False)
     """
     return isinstance(text, str) and _UNDECIDED.fullmatch(_CURRENCY.sub("", text, count=1).strip()) is not None
+
+
+def currency_codes(signs: Iterable[str]) -> list[str]:
+    """Return the codes of the currencies that signs stand for; ¥ beside one of its two codes is that one.
+
+    >>> currency_codes(["$", "USD"]), currency_codes(["€", "EUR", "£"]), currency_codes(["¥", "JPY"])
+    (['USD'], ['EUR', 'GBP'], ['JPY'])
+    """
+    codes = [*dict.fromkeys(_CODES.get(sign, sign) for sign in signs)]
+    return [code for code in codes if code != "¥" or not {"JPY", "CNY"} & {*codes}]
 
 
 def currencies(values: Sequence[object], name: str = "") -> list[str]:

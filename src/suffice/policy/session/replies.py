@@ -33,10 +33,10 @@ def read_reply(
         DataError: The reply is neither text nor a response.
     """
     observed = Round.from_response(reply, index=index, position=position, **others)
-    if observed.answer is not None or position != AnswerPosition() or not observed.text.strip():
+    if observed.answer is not None or position is None or not position.is_default or not observed.text.strip():
         return observed
     is_said = any(position.locate(earlier.text).answer for earlier in seen)
-    return observed if is_said else Round.from_response(reply, index=index, **others)
+    return observed if is_said else Round.from_response(reply, index=index, position=position.whole, **others)
 
 
 def located_in(
@@ -47,9 +47,9 @@ def located_in(
     >>> [item.answer for item in located_in(["Rome", "Answer: Oslo", "Bern"], AnswerPosition())]
     ['Rome', 'Oslo', None]
     """
-    is_said, result = position != AnswerPosition(), []
+    is_said, result = not position.is_default, []
     for text, own in zip(texts, tokens or [None] * len(texts), strict=True):
         located = position.locate(text, own)
         is_said = is_said or located.answer is not None
-        result.append(located if is_said else AnswerPosition("whole").locate(text, own))
+        result.append(located if is_said else position.whole.locate(text, own))
     return result

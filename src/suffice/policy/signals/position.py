@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 from suffice.errors import DataError
+from suffice.policy.answer_forms import ANSWER_FORMS
 from suffice.policy.rounds import Token
 from suffice.policy.signals._spans import Span, after_marker, answer_line, json_value
 from suffice.policy.signals.alignment import tokens_of_span
@@ -118,12 +119,12 @@ class Located:
     """An answer found in a reply.
 
     Attributes:
-        answer: The answer; None if there is none.
+        answer: The answer, read in the position's form; None if there is none.
         answer_tokens: The answer's tokens; the first one contains the answer's first character, and may begin before it
             (`":Paris"`).  None if there are no tokens, or if they cannot be determined with certainty.
         start: Index of the answer's first character in the text; -1 if there is none.
-        end: Index after the answer's last character; -1 if there is none.  `text[start:end]` is the answer, in JSON its
-            literal.
+        end: Index after the answer's last character; -1 if there is none.  `text[start:end]` is the answer as it is written,
+            in JSON its literal.
     """
 
     answer: str | None = None
@@ -163,11 +164,15 @@ class AnswerPosition:
         kind: One of the above.
         text: The marker, the name of the field, or the regular expression; default: `Answer:` or `answer`, by kind.
         span: The function of kind `callable`; its exceptions are not caught.
+        form: The form in which answers are written: `thousands` (with separators), `decimal-comma`, `day-first` or `month-first`
+            (dates), `no-currency` (amounts without their currency); "" = as they are compared.  Numbers and dates of one form are
+            then the same answer, however they are written: 1.234,50 and 1234,50 are 1234.50.
     """
 
     kind: PositionKind = "marker"
     text: str = ""
     span: Callable[[str], tuple[int, int] | None] | None = None
+    form: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in _POSITION_KINDS:
@@ -176,6 +181,8 @@ class AnswerPosition:
             raise DataError(
                 f"answer position {self.kind!r}: kind 'callable' needs a span function, and other kinds must not have one"
             )
+        if self.form and self.form not in ANSWER_FORMS:
+            raise DataError(f"unknown form of answers {self.form!r}; allowed: {', '.join(ANSWER_FORMS)}")
         if self.text == "" and self.kind != "regex":
             object.__setattr__(self, "text", _DEFAULT_NAMES.get(self.kind, ""))
         elif self.kind not in _NAMED:
@@ -194,21 +201,34 @@ class AnswerPosition:
 
     @classmethod
     def parse(cls, words: str) -> AnswerPosition:
-        """Return the position that an option names: its kind, and after a colon its text.
+        """Return the position that an option names: its form if it has one, its kind and its text, with colons between them.
 
-        >>> AnswerPosition.parse("json:city"), str(AnswerPosition.parse("last-number"))
-        (AnswerPosition(kind='json', text='city', span=None), 'last-number')
+        >>> AnswerPosition.parse("json:city").text, str(AnswerPosition.parse("decimal-comma:last-number"))
+        ('city', 'decimal-comma:last-number')
 
         Raises:
             DataError: The kind is unknown, or the text does not fit it.
         """
+        form, _, rest = words.partition(":")
+        if form in ANSWER_FORMS:
+            return replace(cls.parse(rest), form=form)
         kind, _, text = words.partition(":")
         if kind not in _POSITION_KINDS[:-1]:
             raise DataError(f"{words!r}: the kinds of answer position are {', '.join(_POSITION_KINDS[:-1])}")
         return cls(cast("PositionKind", kind), text)
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.text}" if self.text else self.kind
+        return ":".join(filter(None, [self.form, self.kind, self.text]))
+
+    @property
+    def is_default(self) -> bool:
+        """Whether answers are at the default position, which may not be a deliberate choice."""
+        return replace(self, form="") == AnswerPosition()
+
+    @property
+    def whole(self) -> AnswerPosition:
+        """The whole reply, with answers in the same form."""
+        return AnswerPosition("whole", form=self.form)
 
     def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:
         r"""Return the answer of a reply with its tokens.
@@ -229,6 +249,7 @@ class AnswerPosition:
         if match is None:
             return Located()
         answer, start, end = match
+        answer = ANSWER_FORMS[self.form](answer) if self.form else answer
         return Located(
             answer=answer,
             answer_tokens=tokens_of_span(text, tokens, start, end) if tokens else None,
@@ -277,7 +298,7 @@ class AnswerPosition:
                 f"answer position with the function {self.span!r} cannot be saved; use another kind, "
                 "or pass the function again after loading"
             )
-        return {"kind": self.kind, "text": self.text}
+        return {"kind": self.kind, "text": self.text, **({"form": self.form} if self.form else {})}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> AnswerPosition:
@@ -286,13 +307,15 @@ class AnswerPosition:
         Raises:
             DataError: A field is missing, unknown or of the wrong type.
         """
-        if not isinstance(data, Mapping) or set(data) != {"kind", "text"}:
-            raise DataError(f"an answer position has exactly the fields kind and text, not {data!r}")
-        kind, text = data["kind"], data["text"]
+        if not isinstance(data, Mapping) or {*data} | {"form"} != {"kind", "text", "form"}:
+            raise DataError(f"an answer position has the fields kind and text, and perhaps a form, not {data!r}")
+        kind, text, form = data["kind"], data["text"], data.get("form", "")
         is_text = isinstance(kind, str) and isinstance(text, str) and bool(text) == (kind in _NAMED)
         if kind == "callable" or not is_text:
             raise DataError(f"an answer position is text of kind {', '.join(_POSITION_KINDS[:-1])}, not {data!r}")
-        return cls(cast("PositionKind", kind), text)
+        if not isinstance(form, str):
+            raise DataError(f"the form of an answer position is one of {', '.join(ANSWER_FORMS)}, not {form!r}")
+        return cls(cast("PositionKind", kind), text, form=form)
 
 
 def _checked_span(span: tuple[int, int] | None, text: str) -> tuple[int, int] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +28,7 @@ from suffice.verdicts.decisions.figures import (
     candidate_figures,
     change_of,
     dominating_label,
+    range_notes,
     rivals_text,
     twin_table,
 )
@@ -234,14 +235,15 @@ class Advice(Result):
             tables.append(twins)
         return tables
 
-    def _table(self, places: Iterable[int], title: str) -> Table:
+    def _table(self, places: Sequence[int], title: str) -> Table:
         trial, n, figures = self.trial, max(self.trial.totals.n_recorded, 1), self.figures
         spent, value = float(trial.totals.costs[trial.cost][-1] / n), float(trial.totals.values[-1] / n)
         have = (self.now, spent, None, value, None, "advised" if trial.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
         others = f", {trial.n_tune:,} others fitted the candidates" if trial.n_tune else ""
         heading = f"{title}: {counted(trial.totals.n, 'question')} judge{others}"
-        table = Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=self.notes)
+        notes = self.notes + range_notes([figures[place] for place in places], trial.max_loss)
+        table = Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=notes)
         if trial.labels is None:
             return table
         # Labels tell how much is lost, and not how good the answers are.
@@ -334,9 +336,8 @@ def _verdict_text(trial: Trial) -> str:
         return _keep_text(trial, f"as {judges} {show}")
     if place is None:
         return (
-            f"Not enough data: nothing that saved {trial.cost} on tune questions seems to stay within {points} of "
-            f"{trial.metric}, and "
-            f"{judges} {do} not rule it out either. Record more questions."
+            f"Not enough data: nothing tested that saves {trial.cost} lost less than {points} of {trial.metric} on {judges}, too few to "
+            "settle it. Record more questions."
         )
     change = change_text(trial.candidates[place], None if trial.against else trial.loop.highest)
     change = change.replace("stop when", "give up when") if abandoned(trial.metric) else change
@@ -376,7 +377,7 @@ def _keep_text(trial: Trial, source: str) -> str:
         return f"Keep what you have: nothing here would save {saved}, {source}."
     points = f"{100 * trial.max_loss:g} points of {trial.metric}"
     if not trial.hopeless[trial.saves].all():
-        return f"Keep what you have: nothing that would save {saved} seems to stay within {points} on these {counted(trial.totals.n, 'question')}{_small_text(trial)}."
+        return f"Keep what you have: nothing tested that would save {saved} lost less than {points} on these {counted(trial.totals.n, 'question')}{_small_text(trial)}."
     return f"Keep what you have: everything that would save {saved} loses more than {points}, {source}."
 
 
@@ -391,7 +392,7 @@ def _small_text(trial: Trial) -> str:
     if not small:
         return ""
     best = max(small, key=lambda place: saving[place])
-    return f"; within them {trial.candidates[best].label} saved most, {100 * saving[best]:.1f} %"
+    return f"; of what lost less, {trial.candidates[best].label} saved most, {100 * saving[best]:.1f} %"
 
 
 def _waiting_text(trial: Trial, place: int, shown: str) -> str:
@@ -428,8 +429,8 @@ def _saved_text(trial: Trial, place: int) -> str:
         if name != lead and np.isfinite(share) and not of_thoughts:
             more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     if is_known:
-        dollars = 1000 * float(spent[-1] - spent[place]) / trial.totals.n_recorded
-        more.append(f"USD {dollars:,.{2 if abs(dollars) >= 0.1 else 4}f} per 1,000 questions")  # noqa: PLR2004
+        amount = 1000 * float(spent[-1] - spent[place]) / trial.totals.n_recorded
+        more.append(f"{trial.currency} {amount:,.{2 if abs(amount) >= 0.1 else 4}f} per 1,000 questions")  # noqa: PLR2004
     text = f"{_percent(float(trial.totals.saving(lead)[place]))} of the {lead}"
     return f"{text} ({', '.join(more)})" if more else text
 

@@ -116,14 +116,14 @@ def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price
     models = attempts_of(recording)
     recording = PreparedRecording.of(recording).recording  # without questions that failed
     spent, unit = spent_by_step(recording, prices)
-    if spent is None or unit != "USD":
+    if spent is None or unit == "tokens":
         return
     each = {name: float(spent[:, place][recording.seen[:, place]].mean()) for place, name in enumerate(models)}
     order = sorted(each, key=lambda name: each[name])
     if each[models[-1]] < each[order[-1]]:
         alone = ", ".join(f"{name} {1000 * each[name]:.3g}" for name in models)
         raise DataError(
-            f"the models were declared in the order {', '.join(models)}, and the last is not the dearest: alone they cost {alone} USD per "
+            f"the models were declared in the order {', '.join(models)}, and the last is not the dearest: alone they cost {alone} {unit} per "
             f"1,000 questions. Import the log in the order of cost (--column round=model:{','.join(order)}), or compare with a model that you "
             f"name (baseline='{order[-1]}{ALONE}', --baseline '{order[-1]}{ALONE}')"
         )

@@ -10,6 +10,7 @@ import numpy as np
 from suffice.common.tables import Column, Table
 from suffice.errors import DataError
 from suffice.evaluation.replay.outcomes import abandoned
+from suffice.recordings.schema import DOLLAR
 from suffice.verdicts.decisions.figures import change_of
 from suffice.verdicts.decisions.losses import COST_REMEDIES
 from suffice.verdicts.decisions.trial import Trial
@@ -26,7 +27,7 @@ class Worth:
 
     Attributes:
         trial: The trial, whose metric is the success of runs that are given up.
-        price: The value of a success, USD.
+        price: The value of a success, in the currency of the trial: dollars, unless its log has another.
 
     Raises:
         DataError: The price is not above 0, the metric is another one, or it is unknown what the runs cost.
@@ -38,7 +39,7 @@ class Worth:
     def __post_init__(self) -> None:
         if not (self.price > 0 and math.isfinite(self.price)):
             raise DataError(
-                f"success_price (--set success-price=USD) is the value of a success in dollars, above 0, not {self.price!r}"
+                f"success_price (--set success-price=AMOUNT) is the value of a success in {self.trial.currency}, above 0, not {self.price!r}"
             )
         if not abandoned(self.trial.metric):
             raise DataError(
@@ -48,12 +49,12 @@ class Worth:
         spent = self.trial.totals.costs["money"]
         if self.trial.totals.n and not (np.isfinite(spent).all() and spent[-1] > 0):
             raise DataError(
-                "what giving up saves in dollars is unknown, since the recording does not say what the runs cost: "
+                "what giving up saves in money is unknown, since the recording does not say what the runs cost: "
                 f"{COST_REMEDIES['money']}, or leave out success_price (--set success-price)"
             )
 
     def of(self, place: int) -> tuple[float, float, tuple[float, float, float]]:
-        """Return what a candidate saves, what the successes are worth that it loses, and the net, USD per 1,000 runs.
+        """Return what a candidate saves, what the successes are worth that it loses, and the net, per 1,000 runs.
 
         The ends of the net are those of the interval of the successes, see `change_of`: NaN for a candidate that is not tested.
         """
@@ -78,19 +79,24 @@ class Worth:
         place = self.places[0]
         saved, lost, net = self.of(place)
         best = "" if place == self.trial.chosen else ", which nets most of those tested,"
-        ends = f" ({_usd(net[1])} to {_usd(net[2])})" if np.isfinite(net).all() else ""
+        ends = f" ({self._amount(net[1])} to {self._amount(net[2])})" if np.isfinite(net).all() else ""
         pays = "at any price" if saved > 0 else "at no price"
         if min(saved, lost) > 0:
-            pays = f"while a success is worth less than {_usd(self.price * saved / lost)}"
+            pays = f"while a success is worth less than {self._amount(self.price * saved / lost)}"
         return (
-            f"At {_usd(self.price)} a success, {self.trial.candidates[place].label}{best} saves {_usd(saved)} and loses successes worth "
-            f"{_usd(lost)} per {_PER:,} runs, {_usd(net[0])} net{ends}: it pays {pays}."
+            f"At {self._amount(self.price)} a success, {self.trial.candidates[place].label}{best} saves {self._amount(saved)} and loses successes worth "
+            f"{self._amount(lost)} per {_PER:,} runs, {self._amount(net[0])} net{ends}: it pays {pays}."
         )
+
+    def _amount(self, amount: float) -> str:
+        """Return an amount as text, with cents: ``USD -0.50``."""
+        return f"{self.trial.currency} {amount:,.2f}"
 
     def table(self) -> Table:
         """Return what the advised candidate and the best tested ones save and lose."""
+        money = "dollars" if self.trial.currency == DOLLAR else self.trial.currency
         return Table(
-            title=f"Giving up in dollars per {_PER:,} runs, at {_usd(self.price)} a success",
+            title=f"Giving up in {money} per {_PER:,} runs, at {self._amount(self.price)} a success",
             columns=(
                 Column("policy"),
                 Column("saved", ",.2f"),
@@ -100,12 +106,3 @@ class Worth:
             rows=tuple((self.trial.candidates[place].label, *self.of(place)) for place in self.places[:_MOST_ROWS]),
             notes=("the interval of the net is that of the successes lost",),
         )
-
-
-def _usd(amount: float) -> str:
-    """Return an amount as text, with cents.
-
-    >>> _usd(2000.0), _usd(-0.5)
-    ('USD 2,000.00', 'USD -0.50')
-    """
-    return f"USD {amount:,.2f}"

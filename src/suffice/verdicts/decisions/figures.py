@@ -196,6 +196,17 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
     )
 
 
+def range_notes(figures: Iterable[CandidateFigures], max_loss: float) -> tuple[str, ...]:
+    """Return a note if the range of a candidate that is shown to lose more than `max_loss` includes smaller losses, since it is one of several."""
+    if not any(item.judged and item.state == "loses more" and item.change[2] > -max_loss for item in figures):
+        return ()
+    note = (
+        f"ranges hold for all rows at once, which makes them wider: some include losses below {100 * max_loss:g} points although their row, "
+        "taken alone, is shown to lose more"
+    )
+    return (note,)
+
+
 def bar_heading(max_loss: float) -> str:
     """Return the heading of the column with `interval_bar`; a page that has the chart leaves the column out."""
     return f"{-100 * max_loss:g} and 0 are |"
@@ -343,16 +354,11 @@ def _mixture_text(trial: Trial, mixture: Mixture) -> str:
     """Return a sentence on a mixture that scored more than the chosen candidate."""
     by_label = {policy.label: policy for policy in trial.candidates}
     one, other = by_label.get(mixture.cheap), by_label.get(mixture.dear)
-    between = f"{_budget_text(trial, one)} and {_budget_text(trial, other)}"
-    capped = [policy for policy in (one, other) if policy is not None and _is_cap(policy)]
-    if len(capped) == 2 and one is not None and other is not None:  # noqa: PLR2004
-        samples = is_vote(one)
-        between = (
-            f"{one.max_rounds} and {other.max_rounds} samples"
-            if samples
-            else f"caps of {one.max_rounds} and {other.max_rounds}"
-        )
-    return f"A coin between {between} scored better here and costs no more: it needs no signal, but these questions chose the two."
+    some, others = (_budget_text(trial, policy) for policy in (one, other))
+    return (
+        f"With no signal at all, {some} for some questions, drawn at random, and {others} for the others scored better here and costs no "
+        "more; but the two were picked on these same questions."
+    )
 
 
 def _budget_text(trial: Trial, policy: Policy | None) -> str:
@@ -362,12 +368,7 @@ def _budget_text(trial: Trial, policy: Policy | None) -> str:
         return "never retrieving"
     if policy.name.endswith(ALONE):
         return policy.name
-    return counted(policy.max_rounds, "sample") if is_vote(policy) else f"a cap of {policy.max_rounds}"
-
-
-def _is_cap(policy: Policy) -> bool:
-    """Return whether a fixed budget is neither the closed book nor a model alone."""
-    return not (is_closed_book(policy) or policy.name.endswith(ALONE))
+    return counted(policy.max_rounds, "sample") if is_vote(policy) else f"at most {counted(policy.max_rounds, 'round')}"
 
 
 def _rival_text(trial: Trial, place: int, rival: int) -> str:

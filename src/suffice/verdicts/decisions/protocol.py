@@ -11,7 +11,7 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay import check_policy, seen_from, seen_in, selected_on
-from suffice.evaluation.replay.costs import CostTable
+from suffice.evaluation.replay.costs import CostTable, currency_of
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
     AGREEMENT,
@@ -110,7 +110,7 @@ def decide(
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
-        success_price: The value of a success, USD: for ``abandon(solved)``, what giving up saves and loses in dollars; None = that of `previous`.
+        success_price: The value of a success, in the currency of the costs: for ``abandon(solved)``, what giving up saves and loses in money; None = that of `previous`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -228,6 +228,7 @@ def _begun(
         metric=metric,
         loop=loop,
         prices="" if prices is None else prices_text(prices),
+        currency=currency_of(logged, prices),
         tune=seen_from(first),
         wordings=wordings_of(first.texts),
         marks=fingerprints(first, by),
@@ -264,6 +265,10 @@ def _continued(
         )
     refuse_other_outcomes(trial.marks, logged, trial.metric if trial.labels is None else AGREEMENT[0])
     prices = _same_prices(prices, trial, notes)
+    if (currency := currency_of(logged, prices)) != trial.currency:
+        raise ConfigMismatchError(
+            f"the earlier decision counts money in {trial.currency}, and this log in {currency}: convert one of them, or decide anew (-o OTHER.json)"
+        )
     return _unseen(logged, _new_questions(logged, trial, notes), trial, notes), prices
 
 

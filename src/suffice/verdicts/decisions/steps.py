@@ -10,13 +10,14 @@ import numpy as np
 
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.evaluation.replay.costs import TOKEN_KINDS
+from suffice.evaluation.replay.costs import TOKEN_KINDS, currency_of
 from suffice.evaluation.replay.outcomes import has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import is_of_steps
+from suffice.recordings.schema import DOLLAR
 
 if TYPE_CHECKING:
     from suffice.verdicts.decisions.dollars import Worth
@@ -65,7 +66,7 @@ class Spending:
     """Shares of the money of recorded runs by what it was spent on, in [0, 1]; None where unknown.
 
     Attributes:
-        unit: `USD`, or `tokens` where no step has a price.
+        unit: The currency, or `tokens` where no step has a price.
         runs: Number of runs.
         total: What they spent, in `unit`.
         after_change: Share that was spent after the last change of the result.
@@ -106,7 +107,7 @@ class Spending:
             share = sum(self.by_tenth[place : place + 2])
             rows.append((f"steps from {10 * place} to {10 * place + 20} % of the run", *self._share(share)))
         return Table(
-            title="Where the money went" if self.unit == "USD" else "Where the tokens went",
+            title="Where the tokens went" if self.unit == "tokens" else "Where the money went",
             columns=(Column(""), Column("share", ".0f", scale=100), Column(self.unit)),
             rows=tuple(rows),
         )
@@ -115,7 +116,9 @@ class Spending:
         return share, self._amount(share)
 
     def _amount(self, share: float) -> str:
-        return f"${self.total * share:,.2f}" if self.unit == "USD" else f"{self.total * share:,.0f} tokens"
+        if self.unit == "tokens":
+            return f"{self.total * share:,.0f} tokens"
+        return f"{'$' if self.unit == DOLLAR else f'{self.unit} '}{self.total * share:,.2f}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values."""
@@ -164,7 +167,7 @@ class Spending:
 
 
 def worth_of(trial: Trial, price: float | None) -> Worth | None:
-    """Return what giving up is worth at a price of a success, USD; None without a price."""
+    """Return what giving up is worth at a price of a success, in the currency of the trial; None without a price."""
     if price is None:
         return None
     from suffice.verdicts.decisions.dollars import Worth
@@ -178,7 +181,7 @@ def spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | No
     zeros = np.zeros(recording.seen.shape)
     money = sum((table.money_of(name, table.columns[name]) for name in table.loop), zeros)
     tokens = sum((table.columns[name][kind] for name in table.loop for kind in TOKEN_KINDS), zeros)
-    for spent, unit in ((money, "USD"), (tokens, "tokens")):
+    for spent, unit in ((money, currency_of(recording, prices)), (tokens, "tokens")):
         known = np.where(recording.seen, spent, 0.0)
         if np.isfinite(known).all() and known.sum() > 0:
             return known, unit

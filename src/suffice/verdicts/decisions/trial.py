@@ -13,6 +13,7 @@ from suffice.common.tables import counted
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
+from suffice.recordings.schema import DOLLAR
 from suffice.verdicts.decisions.answer_counts import AnswerCounts, why_blind
 from suffice.verdicts.decisions.candidates import is_fixed_budget
 from suffice.verdicts.decisions.fallback import CandidateTest, fallback, fewest, risk_shares
@@ -64,6 +65,7 @@ class Trial:
         label_noise: The declared largest share of labels that are wrong at random, in [0, 0.5).
         min_saving: The least share of the cost whose saving is worth a change, in [0, 1); 0 = any.
         notes: Notes on the declaration.
+        currency: The currency of the money.
     """
 
     metric: str
@@ -93,6 +95,7 @@ class Trial:
     drift: DriftAlarm | None = None
     label_noise: float = 0.0
     min_saving: float = 0.0
+    currency: str = DOLLAR
 
     @classmethod
     def declare(
@@ -364,8 +367,8 @@ class Trial:
             )
         if totals.unexplained > n * self.max_loss:
             return (
-                f"{self.unexplained}. If your loop stopped there by itself, import the log again with --ended rule (ended='rule'; "
-                "exhausted or max_rounds for other reasons); if rounds are missing, log all. Then decide anew (-o OTHER.json)"
+                f"{self.unexplained}. If your loop stopped there by itself, import the log again with --ended rule; if rounds "
+                "are missing, log all. Then decide anew (-o OTHER.json)"
             )
         return (
             f"{self.metric} is unknown where the candidates would stop in {100 * totals.unknown / n:.0f} % of the "

@@ -9,6 +9,7 @@ from suffice.common.results import jsonable
 from suffice.errors import SchemaError
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
+from suffice.recordings.schema import DOLLAR
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
 from suffice.verdicts.decisions.losses import SAVABLE, SLACK, Totals, means_note
 from suffice.verdicts.decisions.same_loop import LoopStops
@@ -41,6 +42,7 @@ def trial_to_dict(trial: Trial) -> dict[str, Any]:
         "losses": jsonable(trial.losses),
         **({} if trial.labels is None else {"labels": trial.labels, "label_noise": trial.label_noise}),
         **({"min_saving": trial.min_saving} if trial.min_saving else {}),
+        **({} if trial.currency == DOLLAR else {"currency": trial.currency}),
         **({} if trial.drift is None else {"drift": trial.drift.to_dict()}),
     }
 
@@ -81,6 +83,7 @@ def trial_from_dict(data: Mapping[str, Any]) -> Trial:
             drift=DriftAlarm.from_dict(data.get("drift"), data["max_loss"], data["alpha"], len(data["sequence"])),
             label_noise=float(data.get("label_noise", 0.0)),
             min_saving=float(data.get("min_saving", 0.0)),
+            currency=str(data.get("currency", DOLLAR)),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SchemaError(f"the trial of a decision file does not read: {error!r}") from None

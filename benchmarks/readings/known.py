@@ -38,6 +38,7 @@ from benchmarks.readings import (
     spellings,
     thoughts,
     trees,
+    unnamed,
 )
 from benchmarks.readings.cases import CASES
 
@@ -80,6 +81,7 @@ __all__ = [
     "spellings",
     "thoughts",
     "trees",
+    "unnamed",
 ]
 
 KNOWN: dict[str, str] = {}

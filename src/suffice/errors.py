@@ -79,6 +79,8 @@ class UnsettledError(DataError):
     Attributes:
         then: The question that is asked next, whichever choice settles this one, so that both can be settled together; None if there is none, or
             it is not known.
+        earlier: The file with the options by which the same data were read before, and these as typed; "" for both if they were not, or
+            have changed since.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class UnsettledError(DataError):
         self.choices = choices
         self.confirmed = confirmed
         self.then: UnsettledError | None = None
+        self.earlier = ("", "")
 
 
 class CensoredError(DataError):

@@ -331,6 +331,11 @@ def _column_pairs(
 
 def _choose(error: UnsettledError) -> Any:
     """Ask the user to choose one of several readings."""
+    file, given = error.earlier
+    if file:
+        warn(
+            f"The same log was imported before with the choices in {file}; these options answer all questions: {given}"
+        )
     warn(error.question)
     choices = list(error.choices.items())
     for place, (option, (_, meaning)) in enumerate(choices, start=1):

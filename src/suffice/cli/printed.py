@@ -30,6 +30,11 @@ def with_commands(error: UnsettledError, words: Sequence[str]) -> str:
     if error.then:
         lines.append(f"The next question can be answered in the same command. {_asked(error.then)} Add one of:")
         lines += [f"  {meaning}:\n    {option}" for option, (_, meaning) in error.then.choices.items()]
+    file, options = error.earlier
+    kept, replaced = without_replaced(words, options) if file else ([], [])
+    if kept and not replaced:
+        lines.append(f"The same log was imported before with the choices in {file}. The whole command for these:")
+        lines.append(f"    {' '.join(['suffice', *map(quoted, kept)])} {options}")
     return "\n".join(lines)
 
 

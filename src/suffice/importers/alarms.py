@@ -19,6 +19,7 @@ from suffice.importers.answers.answer_or_gold import ACTION_INPUTS, FEW, answer_
 from suffice.importers.checks import gold_alarms, order_alarms, own_alarms, reply_alarms
 from suffice.importers.checks.alarm import Alarm, Doubt, Read
 from suffice.importers.checks.contained import golds_in_texts
+from suffice.importers.checks.named_columns import named_golds
 from suffice.importers.checks.unanswered import empty_answers, no_answers
 from suffice.importers.rounds.facts import SCORES, Facts
 from suffice.importers.rows.outside import KINDS, may_be_outside
@@ -363,6 +364,7 @@ def _stopped_when_right(read: Read) -> Iterator[Doubt]:
 
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator[Doubt]]]] = {
     "equal-answers": ("stop", _equal_answers),
+    "named-golds": ("stop", _in_tables(named_golds, tables=True)),
     "no-answers": ("stop", no_answers),
     "empty-answers": ("stop", empty_answers),
     "empty-rounds": ("stop", _empty_rounds),
@@ -403,19 +405,20 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
 _MORE_SPECIFIC = {
     "drafts": {"options"},
     "empty-answers": {"no-answers"},
-    "falling-scores": {"graded", "other-speakers"},
-    "never-right": {"graded"},
-    "unread-golds": {"returned"},
+    "falling-scores": {"graded", "other-speakers", "named-golds"},
+    "never-right": {"graded", "named-golds"},
+    "unread-golds": {"returned", "named-golds"},
     "golds-in-texts": {"unread-golds", "returned"},
     "same-score": {"never-right"},
     "missing-values": {"empty-answers", "empty-rounds"},
     "other-score": {"code-golds"},
     "last-is-gold": {"stopped-when-right"},
-    "equal-answers": {"transcripts"},
+    "equal-answers": {"transcripts", "named-golds"},
 }
 """For an alarm, those that name the same cause more precisely: they are shown instead of it."""
 
 _DOUBTED: Mapping[str, str | None] = {
+    "named-golds": None,
     "sample-list": None,
     "never-right": "golds",
     "unread-golds": "golds",

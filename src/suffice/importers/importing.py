@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -21,7 +22,16 @@ from suffice.importers.checks.judging import judge_notes, judging_note, second_j
 from suffice.importers.checks.own_alarms import NOT_READ, unread_note
 from suffice.importers.files.recognise import left_out
 from suffice.importers.importers import log_reader
-from suffice.importers.mapping import Mapped, default_out, mapping_path, own_place, read_mapping, write_mapping
+from suffice.importers.mapping import (
+    Mapped,
+    as_typed,
+    default_out,
+    earlier_import,
+    mapping_path,
+    own_place,
+    read_mapping,
+    write_mapping,
+)
 from suffice.importers.rounds.preview import Preview, rounds_table
 from suffice.importers.rounds.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
 from suffice.importers.rounds.trajectories import ColumnReading
@@ -229,13 +239,13 @@ def _imported(
     if "expected" in options:
         options["expected"] = check_expected(options["expected"])
     stored = read_mapping(out, path)
-    notes = []
+    notes, earlier = [], partial(earlier_import, out, path)
     if stored is not None and not options:
         options = stored.options
-        said = ", ".join(f"{name} {value}" for name, value in options.items()) or "your confirmation"
+        said = as_typed(options) or "your confirmation"
         notes.append(f"read as last time, by {mapping_path(out)}: {said}; delete this file to be asked again")
     with ExitStack() as stack:
-        source = Source(path, embedder, lambda: _part_folder(out, stack), settle, tries=is_small(path))
+        source = Source(path, embedder, lambda: _part_folder(out, stack), settle, is_small(path), earlier)
         run, metadata, reading, alarms, settled = source.read(options)
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*settled, *run.notes, *_left_out_note(path)]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from suffice.common.files import PACKED, write_file
+from suffice.common.files import PACKED, files_hash, quoted, write_file
 from suffice.common.json_text import load_json
 from suffice.errors import DataError, SchemaError
 from suffice.importers.words.names import words
@@ -19,6 +21,9 @@ _LOG_ENDINGS = (
     *words(".csv .tsv .json .jsonl .ndjson .txt .zip .eval .xlsx .db .sqlite .duckdb"),
     *PACKED,
 )
+
+_BY_NAME = {"columns": "--column", "metrics": "--metric-column", "labels": "--label", "where": "--where"}
+_ENDING = ".import.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,7 @@ def mapping_path(out: Path) -> Path:
     >>> mapping_path(Path("runs.parquet")).name
     'runs.import.json'
     """
-    return out.with_suffix(".import.json")
+    return out.with_suffix(_ENDING)
 
 
 def read_mapping(out: Path, source: Path) -> Mapped | None:
@@ -72,10 +77,59 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
         "format": _FORMAT,
         "version": _VERSION,
         "source": source.resolve().name,
+        "content": _content(source),
         "options": mapped.options,
         "confirmed": mapped.confirmed,
     }
     write_file(mapping_path(out), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def as_typed(options: Mapping[str, Any]) -> str:
+    """Return options of an import as they are typed.
+
+    >>> as_typed({"columns": {"answer": "final reply"}, "samples": True, "expected": ["drafts"], "first_round": 0})
+    "--column 'answer=final reply' --samples --expected drafts --first-round 0"
+    """
+    texts: list[str] = []
+    for name, value in options.items():
+        flag = _BY_NAME.get(name, f"--{name.replace('_', '-')}")
+        if isinstance(value, Mapping):
+            texts += [f"{flag} {quoted(f'{ours}={theirs}')}" for ours, theirs in value.items()]
+        elif name == "normalizer":
+            texts.append(f"--set {quoted(f'{name}={value}')}")
+        else:
+            each = value if isinstance(value, list) else [value]
+            texts += [flag if item is True else f"{flag} {quoted(str(item))}" for item in each]
+    return " ".join(texts)
+
+
+def earlier_import(out: Path, source: Path) -> tuple[str, str]:
+    """Return the file with the options of the last import of a source with the same content, near `out` or the source, and these as typed.
+
+    Both are "" if there is none, or it needed no options.
+    """
+    folders = {folder.resolve() for folder in (out.parent, source.parent, Path())}
+    found = [file for folder in folders for file in folder.glob(f"*{_ENDING}")]
+    content = ""
+    for file in sorted(found, key=lambda file: file.stat().st_mtime_ns, reverse=True):
+        with suppress(ValueError, KeyError, TypeError, OSError):
+            stored = load_json(file.read_text("utf-8"))
+            if stored["format"] != _FORMAT or stored["source"] != source.resolve().name or not stored["options"]:
+                continue
+            content = content or _content(source)
+            if stored["content"] == content:
+                return file.name, as_typed(stored["options"])
+    return "", ""
+
+
+def _content(source: Path) -> str:
+    """Return a hash of the content of a source, without what imports write into its folder."""
+    if source.is_file():
+        return files_hash(source.parent, [source])
+    files = [file for file in source.rglob("*") if file.is_file() and not file.name.startswith(".")]
+    mappings = {file for file in files if file.name.endswith(_ENDING)}
+    written = {file.with_name(file.name.removesuffix(_ENDING) + ".parquet") for file in mappings}
+    return files_hash(source, [file for file in files if file not in mappings | written])
 
 
 def default_out(path: Path) -> Path:

@@ -82,7 +82,8 @@ def _read_plain(
             announce=lambda: announce_size(path, kind),
         )
         other_forms.refuse_other_forms(result.tables(other_forms.COLUMNS), options, result.columns)
-        parsed = [item.name for item in result.schema if may_be_parsed_name(in_log(item.name))]
+        names = [item.name for item in result.schema if item.name not in COLUMNS]
+        parsed = [name for name in names if may_be_parsed_name(in_log(name))]
         refuse_whole_replies(result.tables([*COLUMNS, *parsed]), options, graded_scores(result), parsed)
         return result
     announce_size(path, kind)

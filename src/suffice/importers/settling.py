@@ -36,17 +36,22 @@ _SMALL = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source to import, and who settles questions about it that it does not settle itself."""
+    """A source to import, and who settles questions about it that it does not settle itself.
+
+    `earlier` returns what `UnsettledError.earlier` is, for the first question.
+    """
 
     path: Path
     embedder: Embedder | None
     folder: Callable[[], Path]
     settle: Callable[[UnsettledError], Any] | None
     tries: bool = True
+    earlier: Callable[[], tuple[str, str]] | None = None
 
     def read(self, options: dict[str, Any]) -> tuple[PartedRun, dict[str, Any], Reading, list[Alarm], list[str]]:
         """Read the source; add answers to questions to the options, and return notes on them last."""
         notes: list[str] = []
+        earlier = self.earlier
         while True:
             try:
                 run = read_run(self.path, options, self.embedder, self.folder)
@@ -60,6 +65,8 @@ class Source:
                     _settled(options, error, error.choices[option][0])
                     continue
                 error = self._tried(options, error)
+                if earlier is not None:
+                    error.earlier, earlier = earlier(), None
                 if self.settle is None:
                     raise error from found
                 notes += [error.question] if error.parameter == "answer_position" else []
@@ -115,7 +122,7 @@ class Source:
 
     def _read_alone(self, options: dict[str, Any]) -> Reading:
         """Read the source without asking anybody."""
-        return replace(self, settle=None, tries=False).read(options)[2]
+        return replace(self, settle=None, tries=False, earlier=None).read(options)[2]
 
 
 def is_small(path: Path) -> bool:

@@ -79,3 +79,44 @@ def test_one_unknown_word_has_a_choice_for_each_end(tmp_path):
     words = ("converged", "converged", "tired")
     options = offered(written(tmp_path, rows(words)), columns={"end": "outcome"})
     assert options[0] == "--column end=outcome:tired=rule"
+
+
+def of_caps(word, flag=None, n=30):
+    """Return rows of one to three rounds whose last one has a word: the loops with one round stopped by themselves, and others did not."""
+    made = rows((None, word, word), only_last=True, n=n)
+    ends = {row["id"]: row["round"] for row in made}
+    for row in made:
+        is_last = row["round"] == ends[row["id"]]
+        own = ends[row["id"]] == 1
+        row["outcome"] = (own if flag else "converged" if own else word) if is_last else (False if flag else None)
+    return made
+
+
+@pytest.mark.parametrize(("word", "flag"), [("gave_up", None), ("false", "stop")])
+@pytest.mark.parametrize("file", ["log.jsonl", "log.csv"])
+def test_a_loop_at_its_cap_did_not_fail_with_the_word_of_failed_ones(word, flag, file, tmp_path):
+    made = [{"stop" if name == "outcome" else name: own for name, own in row.items()} for row in of_caps(word, flag)]
+    source = written(tmp_path / file, made)
+    said = "False" if flag and file == "log.csv" else word
+    choices = asked(source, columns={"end": "stop"}).choices
+    option = f"--column end=stop:{said}=max_rounds-or-failed"
+    assert [*choices][-1] == option
+    assert ends_by_length(imported(source, columns=choices[option][0])) == {1: "rule", 2: "failed", 3: "max_rounds"}
+
+
+@pytest.mark.parametrize("file", ["log.jsonl", "log.csv"])
+def test_flags_that_are_said_to_mean_failures_do_not_at_the_cap(file, tmp_path):
+    source = written(tmp_path / file, of_caps("false", "stop"))
+    columns = {"end": f"outcome:{'False' if file == 'log.csv' else 'false'}=failed"}
+    assert ends_by_length(imported(source, columns=columns)) == {1: "rule", 2: "failed", 3: "max_rounds"}
+
+
+def test_a_word_that_is_said_to_mean_the_limit_is_read(tmp_path):
+    source = written(tmp_path, of_caps("gave_up"))
+    ends = ends_by_length(imported(source, columns={"end": "outcome:gave_up=at-limit"}))
+    assert ends == {1: "rule", 2: "max_rounds", 3: "max_rounds"}
+
+
+def test_other_words_that_are_said_to_mean_failures_do_at_the_cap_too(tmp_path):
+    source = written(tmp_path, of_caps("gave_up"))
+    assert ends_by_length(imported(source, columns={"end": "outcome:gave_up=failed"}))[3] == "failed"

@@ -240,6 +240,8 @@ def test_on_a_terminal_what_is_unsettled_is_a_question(tmp_path):
     assert "1. --log-golds keep" in shown
     assert "2. --log-golds drop" in shown
     assert read_recording(out).objects("golds")[0, 0] in (None, [])
+    _, shown = on_terminal("import", source, "-o", tmp_path / "s.parquet", replies=[(b"choose", b"1\n")])
+    assert "with the choices in r.import.json; these options answer all questions: --log-golds drop" in shown
 
 
 @pytest.mark.whole

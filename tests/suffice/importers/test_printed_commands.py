@@ -15,6 +15,7 @@ from benchmarks.readings.files_and_speakers import a_file_for_each_pass
 from suffice.cli.printed import without_replaced
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record
+from suffice.importers.mapping import as_typed
 from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.rows.parallel_files import of_files
 from suffice.recordings import read_recording
@@ -187,3 +188,75 @@ def test_only_files_with_the_same_questions_may_be_rounds():
         )
         == {}
     )
+
+
+def _asked_about(place: Path) -> Path:
+    """Write a log with two columns that may be the answer."""
+    rows = [
+        {
+            "qid": f"q{q}",
+            "round": r,
+            "gold": CITIES[q % 4],
+            "output": CITIES[(q + (q + r) % 3 // 2) % 4],
+            "draft": CITIES[r],
+        }
+        for q in range(20)
+        for r in range(1, 4)
+    ]
+    place.write_text(lines(rows), "utf-8")
+    return place
+
+
+def _before(text: str) -> list[list[str]]:
+    """Return the words of the command that a question prints for the choices of an import before."""
+    return [
+        shlex.split(line.split("suffice ")[1]) for line in text.partition("was imported before")[2].splitlines()[1:]
+    ]
+
+
+def test_another_recording_of_a_log_is_offered_the_choices_of_the_first(tmp_path):
+    log, other = _asked_about(tmp_path / "log.jsonl"), tmp_path / "b 2.parquet"
+    answers = ("--column", "answer=output", "--column", "golds=gold")
+    assert cli("import", log, "-o", tmp_path / "a.parquet", *answers).code == 0
+    refused = cli("import", log, "-o", other)
+    (command,) = _before(refused.err)
+    assert refused.code == 2
+    assert "a.import.json" in refused.err
+    assert command[-len(answers) :] == [*answers]
+    assert cli(*command).code == 0
+    read = [read_recording(path).column("em").tolist() for path in (tmp_path / "a.parquet", other)]
+    assert read[0] == read[1]
+
+
+def test_a_changed_log_is_asked_anew_without_earlier_choices(tmp_path):
+    log = _asked_about(tmp_path / "log.jsonl")
+    assert cli("import", log, "-o", tmp_path / "a.parquet", "--column", "answer=output").code == 0
+    log.write_text(log.read_text() + lines([{"qid": "new", "round": 1, "gold": "Oslo", "output": "Oslo"}]))
+    refused = cli("import", log, "-o", tmp_path / "b.parquet")
+    assert refused.code == 2
+    assert "imported before" not in refused.err
+
+
+def test_options_that_choices_of_before_contradict_are_no_part_of_them(tmp_path):
+    log = _asked_about(tmp_path / "log.jsonl")
+    options = ("--column", "answer=output", "--where", "qid!=q0")
+    assert cli("import", log, "-o", tmp_path / "a.parquet", *options).code == 0
+    refused = cli("import", log, "-o", tmp_path / "b.parquet", "--where", "qid!=q1")
+    assert refused.code == 2
+    assert "imported before" not in refused.err
+
+
+def test_all_options_of_an_import_are_typed_as_they_were_stored(tmp_path):
+    given = {
+        "columns": {"answer": "a b", "golds": ""},
+        "where": {"event!": "report"},
+        "normalizer": "qa",
+        "samples": True,
+        "expected": ["drafts", "options"],
+        "first_round": 0,
+    }
+    typed = shlex.split(as_typed(given))
+    assert typed[:6] == ["--column", "answer=a b", "--column", "golds=", "--where", "event!=report"]
+    assert typed[6:] == [
+        *("--set", "normalizer=qa", "--samples", "--expected", "drafts", "--expected", "options", "--first-round", "0")
+    ]

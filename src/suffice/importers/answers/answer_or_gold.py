@@ -9,11 +9,10 @@ from typing import Any
 
 from suffice.errors import UnsettledError
 from suffice.importers.columns.table_columns import TableColumns, several_rows
-from suffice.importers.words.choices import Choices, column_options, of_columns
+from suffice.importers.words.choices import Choices, of_columns
 from suffice.importers.words.likeness import are_other_questions
 from suffice.importers.words.names import (
     ANSWERS,
-    ARGUMENTS,
     FEEDBACK,
     GOLDS,
     IDS,
@@ -26,10 +25,8 @@ from suffice.importers.words.names import (
     WEAK_REPLIES,
     is_round_name,
     last_name,
-    plain_name,
     words,
 )
-from suffice.policy.metrics import normalize_answer
 
 FEW = 0.01
 """Share of the questions whose gold answers may differ between their rows: in a large log, a slip and not another meaning."""
@@ -37,7 +34,7 @@ FEW = 0.01
 _ENOUGH = 5
 """With at least this many questions of several rows, equal answers raise doubts about a column of any name."""
 
-_CHANGING = 0.1
+CHANGING = 0.1
 """A text may be the model's answer if it varies within at least this share of the questions; most answers seldom change."""
 
 _NEARLY_ALL = 0.9
@@ -56,10 +53,7 @@ _ONE_SESSION = re.compile(
     r"(?:\w+_)?(?:session|conversation|chat|thread|dialog|dialogue|trace)(?:_?(?:id|key|uuid|no|nr|ts))?"
 )
 
-_OFTEN, _ENOUGH_ROWS = 0.3, 20
-"""The least share of rows in which the answer is the gold answer, and the fewest rows that show it."""
-
-_CHOICES, _LISTED = 2, 4
+_CHOICES = 2
 _ROWS_OF_ONE = 1.5
 """The fewest rows of a question in a session, on average, if they are rounds."""
 
@@ -124,7 +118,7 @@ def refuse_gold_as_answer(
         parsed = []  # if there are several parsed answers, another function asks
         replies = replies if len(several) >= _ENOUGH else []
     if is_same and not parsed and not replies and len(several) >= _ENOUGH:
-        replies = [name for name in others if _varies(table, name, ids, len(several))]
+        replies = [name for name in others if varies(table, name, ids, len(several))]
     candidates = [*parsed, *(replies if is_same else ())][:_CHOICES]
     if candidates:
         same = f"; {answer!r} is the same in every row of a question" if is_same else ""
@@ -156,69 +150,6 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
         )
 
 
-def refuse_unread_answer(
-    table: TableColumns,
-    ids: Sequence[Any],
-    unread: Collection[str],
-    *,
-    is_scored: bool,
-    is_of_tasks: bool = False,
-    has_rounds: bool,
-    golds: str = "",
-) -> None:
-    """Raise if nothing is read as an answer, and texts differ between the rows of a question.
-
-    The column of gold answers, if it is known, shows which of several texts is the answer.  What an agent does may be its answer only if each action has a score.  Where rows are rounds without a score, texts of
-    numbers and lists of texts may be answers, too, unless the outcome of each task is known, as of an agent that uses tools.
-    """
-    several = len(several_rows(ids))
-    texts = [name for name in unread if table.filled(name) and table.is_text(name)]
-    plain = {name: last_name(name) for name in texts}
-    names = [name for name in texts if plain[name] not in (THOUGHTS if is_scored else (*THOUGHTS, *ACTIONS))]
-    names = [name for name in names if is_scored or ARGUMENTS.isdisjoint(plain_name(name).split("."))]
-    names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
-    is_scored = is_scored or is_of_tasks
-    if not names and (has_rounds or several >= _ENOUGH) and not is_scored:
-        names = [name for name in unread if several and _may_hold_answers(table, name, ids, several)][:_LISTED]
-    if not names and several and not is_scored:
-        names = [
-            name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled") and table.filled(name)
-        ]
-    if names:
-        choices: Choices = {}
-        for name in names:
-            choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
-        said = [name for name in names if _agrees(table, name, golds) >= _OFTEN]
-        is_told = len(said) == 1 and all(_agrees(table, name, golds) <= FEW for name in names if name not in said)
-        raise UnsettledError(
-            f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
-            f"{'differs' if len(names) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
-            "columns",
-            choices | of_columns({"answer": ""}, "there is none"),
-            column_options({"answer": said[0]}) if is_told else "",
-        )
-
-
-def _agrees(table: TableColumns, name: str, golds: str) -> float:
-    """Return the share of a column's texts that equal the gold answer; 0 if few have one."""
-    pairs = (
-        [pair for pair in zip(table.column(name), table.column(golds), strict=True) if None not in pair]
-        if golds
-        else []
-    )
-    equal = sum(normalize_answer(str(said)) == normalize_answer(str(gold)) for said, gold in pairs)
-    return equal / len(pairs) if len(pairs) >= _ENOUGH_ROWS else 0.0
-
-
-def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
-    """Return whether a column's texts, or lists of texts, vary within a tenth of the questions: numbers may be answers, too."""
-    values = [value for value in table.column(name) if value is not None]
-    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
-    may_be_said = is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS)
-    is_said = may_be_said and bool(parts) and all(isinstance(part, str) for part in parts)
-    return is_said and table.changing_in(name, ids) >= _CHANGING * several
-
-
 def changes_in_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
     """Return whether texts differ between the rows of too many questions for a gold answer."""
     return not table.constant_in(name, ids, but_for=FEW)
@@ -240,7 +171,7 @@ def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[s
         is_verdict = {text.lower() for text in said} <= _VERDICTS or table.not_a_number(name) is None
         is_class = bool(right) and 2 * len(said & right) >= len(said) > 1
         is_said = last_name(name) in ("label", "labels") and not (right or is_verdict)
-        if several and table.is_text(name) and (is_class or (is_said and _varies(table, name, ids, several))):
+        if several and table.is_text(name) and (is_class or (is_said and varies(table, name, ids, several))):
             return [name]
     return []
 
@@ -256,7 +187,7 @@ def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[st
     return [*best, *(name for name in names if plain[name] not in usual and pattern.fullmatch(plain[name]))]
 
 
-def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
+def varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
     """Return whether a column's texts vary within a tenth of the questions, other than by the row's position."""
     may_be_said = is_model_text(name) or last_name(name) in GOLDS  # a gold answer would not vary
     if not may_be_said or table.numbers(name) is not None:
@@ -270,7 +201,7 @@ def _varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) ->
             at_place.setdefault(places[key], set()).add(value)
             texts.setdefault(key, set()).add(value)
     by_place = all(len(values) == 1 for values in at_place.values())
-    return not by_place and sum(len(values) > 1 for values in texts.values()) >= _CHANGING * several
+    return not by_place and sum(len(values) > 1 for values in texts.values()) >= CHANGING * several
 
 
 def gold_beside(table: TableColumns, ids: Sequence[Any], answer: str, unread: Collection[str]) -> str | None:

@@ -10,16 +10,24 @@ from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.words.choices import Choices, in_options, of_each, of_options
-from suffice.importers.words.names import in_log, last_name
+from suffice.importers.words.names import in_log, last_name, words, words_in
 from suffice.policy.comparisons import guess_normalizer
 from suffice.policy.normalizers import match
+from suffice.recordings.schema import is_confidence_name, is_measure_name
 
 _PARSED = re.compile(
     r"(?:parsed|extracted)(?:_\w+)?|\w+_(?:parsed|extracted)|pred_(?:letter|choice|option|label|class|text)|predicted_(?:letter|choice|option)"
 )
-_MAY_BE = re.compile(
-    r"final|choice|letter|option|selected|chosen|picked|value|(?:final|model|chosen|selected)_(?:choice|letter|option|value)"
+_MAY_BE = frozenset(
+    words(
+        "answer ans extracted parsed final chosen choice picked selected predicted prediction pred guess verdict conclusion letter "
+        "option value"
+    )
 )
+"""Words of names of columns that may have what was parsed from a reply."""
+
+_OTHER = frozenset(words("score scores rating grade reward loss correct f1 em rank step round k model tool"))
+"""Words of names of other columns, such as `final_score`."""
 
 _MOSTLY, _HALF = 0.8, 0.5
 _SHOWN = 3
@@ -35,8 +43,17 @@ def is_parsed_name(name: str) -> bool:
 
 
 def may_be_parsed_name(name: str) -> bool:
-    """Return whether a column of this name may have what was parsed from a reply, or something else."""
-    return is_parsed_name(name) or _MAY_BE.fullmatch(last_name(name)) is not None
+    """Return whether a word of a column's name says that it may have what was parsed from a reply, and no word that it has something else.
+
+    >>> [may_be_parsed_name(name) for name in ("short_answer", "verdict_text", "final", "final_score", "answer_length")]
+    [True, True, True, False, False]
+    """
+    own = {*words_in(last_name(name))}
+    return is_parsed_name(name) or (
+        not _MAY_BE.isdisjoint(own)
+        and _OTHER.isdisjoint(own)
+        and not (is_measure_name(name) or is_confidence_name(last_name(name)))
+    )
 
 
 def are_in_replies(values: Sequence[Any], replies: Sequence[Any]) -> bool:

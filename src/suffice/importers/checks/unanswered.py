@@ -29,7 +29,7 @@ def empty_answers(read: Read) -> Iterator[Doubt]:
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
             f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
-        texts = [*(read.named_metric(name) for name in said), *_texts(read)]
+        texts = [*(read.named_metric(name) for name in said), *texts_of_rounds(read)]
         yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
 
 
@@ -41,7 +41,7 @@ def no_answers(read: Read) -> Iterator[Doubt]:
             "no round has an answer, as --column answer= says, and no score of each round is read, so there is nothing to judge by, and "
             "`suffice decide` refuses the recording. Name the answers or such a score, or log one of them"
         )
-        texts = _texts(read)
+        texts = texts_of_rounds(read)
         yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
 
 
@@ -52,7 +52,7 @@ def _of_answers(names: Sequence[str]) -> Choices:
     return result
 
 
-def _texts(read: Read) -> list[str]:
+def texts_of_rounds(read: Read) -> list[str]:
     """Return the columns of texts that vary between rounds, and may be what the model said."""
     used = used_columns(read)
     known = {name: own for name, own in read.facts.own.columns.items() if name not in used and own.varying}

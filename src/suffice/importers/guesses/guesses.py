@@ -18,6 +18,7 @@ from suffice.importers.files.records import Record
 from suffice.importers.guesses.cost_guesses import COST_NAMES
 from suffice.importers.guesses.number_guesses import NumberGuess
 from suffice.importers.guesses.options import has_options
+from suffice.importers.guesses.unnamed_answers import refuse_unread_answer, refuse_words_of_replies
 from suffice.importers.guesses.unread import names_runs, refuse_unread_rounds, unread_notes
 from suffice.importers.questions.block_ids import block_id
 from suffice.importers.questions.counted_ids import counted_id
@@ -243,8 +244,7 @@ class _Guess(NumberGuess):
             doubts.refuse_other_questions(self.table, ids, key, self.result.columns.get("golds", ""))
         self._ask_for_steps()
         self._question(ids)
-        if not self.said & {"answer", "golds"} and "golds" not in self.result.columns:
-            refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
+        self._ask_for_parsed_answers(ids)
         rounds = self.result.columns.get("round", "")
         for name, said, end in told_ends(self.table, ids, rounds, self._unread()) if self.lacks("end") else ():
             self._make("end", end, said, [name])
@@ -256,6 +256,14 @@ class _Guess(NumberGuess):
             if names and self.lacks(ours) and not are_words:
                 self.read(ours, names[0])
         self._model(ids)
+
+    def _ask_for_parsed_answers(self, ids: Sequence[Any]) -> None:
+        """Raise a question to the user if columns of any name may have what was parsed from replies, and what is right."""
+        if not self.said & {"answer", "golds"} and "golds" not in self.result.columns:
+            refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
+        if "answer" not in self.said and self.lacks("text"):
+            free = [name for name in self._unread(of_rounds=True) if name not in self.counters]
+            refuse_words_of_replies(self.table, ids, self.result.columns, free)
 
     def _text_as_question(self, ids: Sequence[Any]) -> None:
         """Read a column `text` that no row of a question changes, although answers change, as the question, as classifiers log it."""
@@ -373,16 +381,10 @@ class _Guess(NumberGuess):
         if self.lacks("answer"):
             unread = self._unread(of_rounds=True)
             of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
-            scored, is_of_tasks, rounds = bool(of_rounds), bool(self.result.of_runs), "round" in columns
+            scored, is_of_tasks = bool(of_rounds), bool(self.result.of_runs)
             try:
-                doubts.refuse_unread_answer(
-                    self.table,
-                    self._ids_of_rows(),
-                    unread,
-                    is_scored=scored,
-                    is_of_tasks=is_of_tasks,
-                    has_rounds=rounds,
-                    golds=columns.get("golds", ""),
+                refuse_unread_answer(
+                    self.table, self._ids_of_rows(), columns, unread, is_scored=scored, is_of_tasks=is_of_tasks
                 )
             except UnsettledError:
                 if "question_id" not in columns:  # until it is known, nothing says which texts differ between its rows
@@ -424,19 +426,17 @@ class _Guess(NumberGuess):
 
     def _read_answer(self, name: str, *, is_reply: bool) -> None:
         """Read a column as the answer; if it has replies, the only column that the log parsed from them, by its name and values."""
-        parsed = self._parsed(name) if is_reply and self.lacks("text") else ""
-        if parsed:
-            self.read("answer", parsed, f"parsed from {name!r}, in which its values are")
-            self.read("text", name)
-            return
+        if is_reply and self.lacks("text"):
+            free = [own for own in self._unread(of_rounds=True) if own not in self.counters]
+            replies = self.table.column(name)
+            parsed = [own for own in free if is_parsed_name(own) and are_in_replies(self.table.column(own), replies)]
+            if len(parsed) == 1:
+                self.read("answer", parsed[0], f"parsed from {name!r}, in which its values are")
+                self.read("text", name)
+                return
         self.read("answer", name)
         for text in self._texts(REPLIES)[:1] if not is_reply and self.lacks("text") else ():
             self.read("text", text)
-
-    def _parsed(self, reply: str) -> str:
-        free = [name for name in self._unread(of_rounds=True) if is_parsed_name(name) and name not in self.counters]
-        names = [name for name in free if are_in_replies(self.table.column(name), self.table.column(reply))]
-        return names[0] if len(names) == 1 else ""
 
     def _texts(self, usual: Iterable[str]) -> list[str]:
         names = [name for name in self.free(usual, of_rounds=True) if self.table.is_text(name)]

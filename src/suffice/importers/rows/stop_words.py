@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -50,12 +50,12 @@ _WORDS = {
     "rule": "rule true converged convergence early_stop early_stopped early_stopping stopped stable no_change unchanged agreement consensus "
     "confident confidence approved accepted accept satisfied threshold good_enough",
     "max_rounds": "max_rounds max_iterations max_iters max_iter max_steps max_turns max_attempts max_hops iteration_limit round_limit "
-    "step_limit turn_limit limit cap budget budget_exhausted length max_round max_depth",
+    "step_limit turn_limit limit at_limit at_the_limit limit_reached cap capped cap_reached budget budget_exhausted length max_round max_depth",
     "exhausted": "exhausted no_more_results no_more_evidence no_results",
     "failed": "failed error exception timeout crashed aborted",
 }
-NOT_STOPPED = "false"
-"""What a flag says of a loop that did not stop by itself: in as many rounds as the cap, it reached it."""
+_CAP_OR_FAILED = "max_rounds-or-failed"
+"""What the user says of a word that loops have both at their cap, where they did not fail, and before it, where they did."""
 
 _ENDS = {word: end for end, words in _WORDS.items() for word in words.split()}
 
@@ -70,13 +70,26 @@ def is_stop_name(name: str) -> bool:
     return _NAME.fullmatch(plain) is not None or _SHORT_NAME.fullmatch(plain) is not None
 
 
-def end_in_words(value: Any) -> str | None:
+def end_in_words(value: Any, *, at_cap: bool = False) -> str | None:
     """Return our name of a reason; None if its word is unknown.
 
-    >>> end_in_words("Converged"), end_in_words("max-iterations"), end_in_words("tired")
+    >>> end_in_words("Converged"), end_in_words("at the limit"), end_in_words("tired")
     ('rule', 'max_rounds', None)
+    >>> end_in_words("max_rounds-or-failed"), end_in_words("max_rounds-or-failed", at_cap=True)
+    ('failed', 'max_rounds')
     """
+    if value == _CAP_OR_FAILED:
+        return "max_rounds" if at_cap else "failed"
     return _ENDS.get(re.sub(r"[\s\-]+", "_", str(value).strip().lower()))
+
+
+def is_not_stopped(word: str) -> bool:
+    """Return whether a flag says that a loop did not stop by itself: in as many rounds as the cap, it reached it.
+
+    >>> is_not_stopped("False"), is_not_stopped("failed")
+    (True, False)
+    """
+    return word.lower() in _FALSE
 
 
 def _end_of_row(row: Record, name: str) -> str | None:
@@ -204,7 +217,8 @@ def _is_one_word_each(values: Sequence[Any], ids: Sequence[Any]) -> bool:
 def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
     """Return rows with the ends that the user gives for the words of a column, as in ``end=outcome:submitted=rule``.
 
-    The column of ends in `columns` becomes that of these ends.  Words that the user does not give keep their usual meaning.
+    The column of ends in `columns` becomes that of these ends.  Words that the user does not give keep their usual meaning.  A flag that does
+    not say that a loop stopped says of one at its cap that it reached it, and not that it failed.
     """
     theirs, names = columns.get("end", ""), column_names(shape.rows)
     name, _, pairs = theirs.rpartition(":")
@@ -213,18 +227,23 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
     ends = {word.strip(): end.strip() for word, _, end in (pair.partition("=") for pair in pairs.split(","))}
     columns["end"] = own = f"{name} (end: {pairs})"
 
+    values = [row.values.get(name) for row in shape.rows]
+    is_flag = all(value in (None, "") or _is_true(value) is not None for value in values)
+
     def end(row: Record) -> Any:
         value = row.values.get(name)
         text = str(value).strip()
-        return ends.get(text, ends.get(text.lower(), value) if isinstance(value, bool) else value)
+        said = ends.get(text, ends.get(text.lower(), value) if isinstance(value, bool) else value)
+        return _CAP_OR_FAILED if said == "failed" and is_flag else said
 
     return with_derived(shape, name, own, end, f"{name} as {pairs}")
 
 
-def unknown_end(where: str, column: str, values: Iterable[Any]) -> DataError:
+def unknown_end(where: str, column: str, values: Iterable[Any], at_cap: Collection[str]) -> DataError:
     """Return the error about words that are no usual reasons for the end of a loop, with the options that say what the first one means.
 
-    The next word is asked about where the first one's meaning is known: different words seldom mean the same.
+    The next word is asked about where the first one's meaning is known: different words seldom mean the same.  Loops that reached their cap, with
+    words `at_cap`, did not fail as those with the same word before it may have done.
     """
     unknown = [
         *dict.fromkeys(
@@ -241,7 +260,11 @@ def unknown_end(where: str, column: str, values: Iterable[Any]) -> DataError:
         if others:
             doubt += f". {cut_list(map(repr, others))} will be asked about next, or are given in the same option, after commas"
         for end, meaning in _MEANINGS.items():
+            is_both = end == "failed" and first in at_cap
+            said, what = (
+                (_CAP_OR_FAILED, f"{meaning}, or reached its cap if it has all rounds") if is_both else (end, meaning)
+            )
             choices |= of_columns(
-                {"end": f"{name}:{','.join([*pairs, f'{first}={end}'])}"}, f"where it is {first!r}, {meaning}"
+                {"end": f"{name}:{','.join([*pairs, f'{first}={said}'])}"}, f"where it is {first!r}, {what}"
             )
     return UnsettledError(doubt, "columns", choices) if choices else DataError(doubt)

@@ -42,7 +42,7 @@ from suffice.importers.rows.repeated_rounds import (
     refuse_other_calls,
 )
 from suffice.importers.rows.stages import NUMBERED
-from suffice.importers.rows.stop_words import NOT_STOPPED, end_in_words, unknown_end
+from suffice.importers.rows.stop_words import end_in_words, is_not_stopped, unknown_end
 from suffice.importers.words.choices import Choices, in_options, of_columns
 from suffice.importers.words.names import is_id_name
 from suffice.policy.metrics import METRICS
@@ -291,16 +291,19 @@ class _Rows:
         own = (range(start, start + n) for start, n in zip(starts, lengths, strict=True))
         last = [next((place for place in reversed(places) if values[place]), None) for places in own]
         longest = max(lengths) if self._grid.longest is None else self._grid.longest
-        last = [
-            None if n == longest and place is not None and (values[place] or "").lower() == NOT_STOPPED else place
-            for place, n in zip(last, lengths, strict=True)
-        ]
-        words = {place: values[place] or "" for place in last if place is not None}
-        ends = {word: end_in_words(word) or word for word in words.values()}
-        for place, word in words.items():
-            if ends[word] not in END_NAMES:
-                raise unknown_end(self._rows[place].where, self._grid.columns["end"], [*words.values()])
-        return [None if place is None else ends[words[place]] for place in last]  # type: ignore[misc]
+        at_cap = {place: n == longest for place, n in zip(last, lengths, strict=True) if place is not None}
+        words = {place: values[place] or "" for place in at_cap}
+        words = {place: word for place, word in words.items() if not (at_cap[place] and is_not_stopped(word))}
+        ends = {place: end_in_words(word, at_cap=at_cap[place]) or word for place, word in words.items()}
+        for place, end in ends.items():
+            if end not in END_NAMES:
+                both = (
+                    {values[other] or "" for other, is_last in at_cap.items() if is_last is side}
+                    for side in (True, False)
+                )
+                column = self._grid.columns["end"]
+                raise unknown_end(self._rows[place].where, column, words.values(), set.intersection(*both))
+        return [None if place is None else ends.get(place) for place in last]  # type: ignore[misc]
 
     def _label(self, name: str, theirs: str, ids: Sequence[str], codes: Positions) -> list[str | None]:
         """Return a label of each question; raise if it differs between the question's rows."""

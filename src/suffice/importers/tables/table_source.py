@@ -16,6 +16,7 @@ from suffice.errors import DataError, UnsettledError
 from suffice.importers.answers.golds import are_joined
 from suffice.importers.answers.parsed_columns import refuse_other_parses
 from suffice.importers.answers.reply_answers import position_note, read_at, with_position
+from suffice.importers.checks.named_columns import refuse_two_roles
 from suffice.importers.columns.cost_names import (
     OF_CALLS,
     add_up,
@@ -111,6 +112,7 @@ class TableSource(ABC):
     _without_copies = staticmethod(without_copies)
 
     def __init__(self, path: Path, options: TableOptions) -> None:
+        refuse_two_roles(options.columns, joins_golds=bool(options.joined))
         named = {name: value for name, value in options.where.items() if name.endswith(NOT)}
         self._left_out = {name.removesuffix(NOT): value for name, value in named.items()}
         rest = {name: value for name, value in options.where.items() if name not in named}

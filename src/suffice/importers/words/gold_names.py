@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from suffice.importers.words.names import GOLDS, plain_name, words, words_in
+from suffice.importers.words.names import GOLDS, last_name, plain_name, words, words_in
 
 _SAYS_SO = frozenset(
     words(
@@ -14,6 +14,9 @@ _SAYS_SO = frozenset(
     )
 )
 _SURELY = frozenset(words("truth true gold golden golds gt reference expected ground groundtruth"))
+_MAY_BE_SAID = frozenset(words("target targets label labels ref refs reference references ideal expected"))
+"""Usual names of gold answers that a loop may give to what it says, too."""
+
 _RIGHT, _ANSWER = frozenset({"correct", "right"}), frozenset({"answer", "value", "option", "choice", "number"})
 _SAYS_OTHER = frozenset(
     words(
@@ -47,6 +50,16 @@ def golds_among(names: Sequence[str]) -> list[str]:
     others = {re.sub(r"\d+", "", name) for name in names if name not in named}
     golds = [name for name in named if len(others) == 1 or not _SURELY.isdisjoint(words_in(name))]
     return golds if len(names) - len(golds) > 1 else []
+
+
+def is_surely_gold(name: str) -> bool:
+    """Return whether a column's name says that it has gold answers, and hardly anything else.
+
+    >>> [is_surely_gold(name) for name in ("ipc_gold", "gold", "expected_output", "target_label", "answer", "human_id")]
+    [True, True, True, False, False, False]
+    """
+    is_usual = last_name(name) in GOLDS and last_name(name) not in _MAY_BE_SAID
+    return is_usual or (may_be_golds(name) and not _SURELY.isdisjoint(words_in(name)))
 
 
 def is_in_golds(name: str) -> bool:

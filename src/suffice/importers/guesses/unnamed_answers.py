@@ -1,0 +1,186 @@
+"""Columns under unusual names that may have the answers: where none is read, and where they are words of the replies that would be read."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from suffice.errors import UnsettledError
+from suffice.importers.answers.answer_or_gold import (
+    ACTIONS,
+    CHANGING,
+    FEW,
+    THOUGHTS,
+    is_model_text,
+    is_of_passages,
+    varies,
+)
+from suffice.importers.answers.parsed_columns import are_in_replies, may_be_parsed_name
+from suffice.importers.checks.judging import may_judge
+from suffice.importers.columns.table_columns import TableColumns, several_rows
+from suffice.importers.words.choices import Choices, column_options, of_columns
+from suffice.importers.words.names import (
+    ARGUMENTS,
+    OUTCOME_NAMES,
+    OWN_SIGNALS,
+    REPLIES,
+    WEAK_REPLIES,
+    last_name,
+    plain_name,
+)
+from suffice.importers.words.score_names import is_measure_of
+from suffice.policy.metrics import normalize_answer
+from suffice.recordings.schema import is_measure_name
+
+_ENOUGH = 5
+"""With at least this many questions of several rows, numbers and lists may be answers where nothing counts rounds."""
+
+_OFTEN, _ENOUGH_ROWS = 0.3, 20
+"""The least share of rows in which the answer is the gold answer, and the fewest rows that show it."""
+
+_BY_CHANCE = 1.5
+"""By what that share is above the one by chance."""
+
+_HARDLY_EVER = 0.05
+"""The most replies that equal a gold answer if answers are words of them."""
+
+_CITED = re.compile(r"article|citation|cited|section")
+"""Names of what a reply names as its source."""
+
+_LISTED = 4
+_LONG, _SHORT, _LONGER = 25, 40, 3
+"""The least characters of replies on average, the most of an answer in them, and by how many times replies are longer."""
+
+
+def refuse_unread_answer(
+    table: TableColumns,
+    ids: Sequence[Any],
+    columns: Mapping[str, str],
+    unread: Collection[str],
+    *,
+    is_scored: bool,
+    is_of_tasks: bool,
+) -> None:
+    """Raise if nothing is read as an answer, and texts differ between the rows of a question.
+
+    The column of gold answers, if it is known, shows which of several columns is the answer.  What an agent does may be its answer only if
+    each action has a score.  Numbers are answers if they often are the gold answer, or may be by their column's name.  Where rows are
+    rounds without a score, other numbers and lists may be answers, too, unless the outcome of each task is known, as of an agent that
+    uses tools.
+    """
+    several, golds = len(several_rows(ids)), columns.get("golds", "")
+    unread = [name for name in unread if table.filled(name) and not is_of_passages(name)] if several else []
+    names = [name for name in unread if table.is_text(name)]
+    names = [name for name in names if last_name(name) not in (THOUGHTS if is_scored else (*THOUGHTS, *ACTIONS))]
+    names = [name for name in names if is_scored or ARGUMENTS.isdisjoint(plain_name(name).split("."))]
+    names = [name for name in names if varies(table, name, ids, several)]
+    is_scored = is_scored or is_of_tasks
+    may = unread if "round" in columns or several >= _ENOUGH else []
+    others = [name for name in may if name not in names and _may_hold_answers(table, name, ids, several)]
+    names = [*(name for name in others if _is_called_or_agrees(table, name, golds)), *names][:_LISTED]
+    names = names or ([] if is_scored else others[:_LISTED])
+    if not names and not is_scored:
+        names = [name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled")]
+    if names:
+        choices: Choices = {}
+        for name in names:
+            choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
+        said = _told_by_golds(table, names, golds)
+        raise UnsettledError(
+            f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
+            f"{'differs' if len(names) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
+            "columns",
+            choices | of_columns({"answer": ""}, "there is none"),
+            column_options({"answer": said}) if said else "",
+        )
+
+
+def refuse_words_of_replies(
+    table: TableColumns, ids: Sequence[Any], columns: Mapping[str, str], unread: Collection[str]
+) -> None:
+    """Raise if whole replies would be read as answers, and one other column that varies between rounds has words of them.
+
+    Gold answers that it often equals, while replies hardly ever do, show that it is the answer.
+
+    Args:
+        table: The rows.
+        ids: The question of each row.
+        columns: The table's column for each name of ours, of which the user did not name that of the answers.
+        unread: Columns of rounds that are not read as anything.
+    """
+    reply, golds = columns.get("answer", ""), columns.get("golds", "")
+    several, replies = len(several_rows(ids)), table.column(reply)
+    longest = _length(replies) / _LONGER
+    if several < _ENOUGH or _length(replies) < _LONG or _agrees(table, reply, golds) > _HARDLY_EVER:
+        return
+    names = [name for name in unread if _may_hold_answers(table, name, ids, several) and table.is_text(name)]
+    names = [name for name in names if not (is_of_passages(name) or _CITED.search(name))]
+    names = [name for name in names if _length(table.column(name)) <= min(_SHORT, longest)]
+    names = [name for name in names if are_in_replies(table.column(name), replies)]
+    said = _told_by_golds(table, names, golds)
+    if said or len(names) == 1:
+        name = said or names[0]
+        columns = {"answer": name, "text": reply}
+        raise UnsettledError(
+            f"{reply!r} has whole replies, and {name!r}, which varies between the rounds of a question, words of them",
+            "columns",
+            of_columns(columns, f"{name!r} is the answer, and {reply!r} the reply that it is in")
+            | of_columns({"answer": reply}, f"the whole {reply!r} is the answer, and {name!r} something else"),
+            column_options(columns) if said else "",
+        )
+
+
+def _told_by_golds(table: TableColumns, names: Sequence[str], golds: str) -> str:
+    """Return the only column that often equals the gold answer, if no other one ever does; else ""."""
+    said = [name for name in names if _agrees(table, name, golds) >= _OFTEN]
+    is_told = len(said) == 1 and all(_agrees(table, name, golds) <= FEW for name in names if name not in said)
+    return said[0] if is_told else ""
+
+
+def _agrees(table: TableColumns, name: str, golds: str) -> float:
+    """Return the share of a column's values that are a gold answer; 0 if few rows have both, or it is not much above chance."""
+    pairs = [pair for pair in zip(table.column(name), table.column(golds), strict=True) if None not in pair]
+    if not golds or len(pairs) < _ENOUGH_ROWS:
+        return 0.0
+    said, right = [_key(own) for own, _ in pairs], [_right(gold) for _, gold in pairs]
+    share = sum(own in gold for own, gold in zip(said, right, strict=True)) / len(pairs)
+    often = Counter(text for gold in right for text in gold)
+    by_chance = sum(n * often[own] for own, n in Counter(said).items()) / len(pairs) ** 2
+    return share if share >= _BY_CHANCE * by_chance else 0.0
+
+
+def _right(gold: Any) -> set[str]:
+    return {_key(own) for own in [gold, *(gold if isinstance(gold, list) else ())]} - {""}
+
+
+def _key(value: Any) -> str:
+    return normalize_answer(str(value).removesuffix(".0"))
+
+
+def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
+    """Return whether a column's texts or numbers, or lists of them, vary within a tenth of the questions, and its name does not say that they are something else."""
+    is_other = last_name(name) in (*THOUGHTS, *ACTIONS, *OUTCOME_NAMES, *OWN_SIGNALS)
+    is_other = is_other or is_measure_of(name) or is_measure_name(name)
+    if (
+        is_other
+        or not is_model_text(name)
+        or (may_judge(name) and table.is_text(name) and not may_be_parsed_name(name))
+    ):
+        return False
+    values = [value for value in table.column(name) if value is not None]
+    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
+    is_said = bool(parts) and all(isinstance(part, str | int | float) for part in parts)
+    return is_said and table.changing_in(name, ids) >= CHANGING * several
+
+
+def _is_called_or_agrees(table: TableColumns, name: str, golds: str) -> bool:
+    """Return whether a column of numbers or lists is the answer by its name, or by the gold answers that it often equals."""
+    is_flag = {str(value).lower() for value in table.column(name)} <= {"true", "false", "0", "1", "none", ""}
+    return (may_be_parsed_name(name) and not is_flag) or _agrees(table, name, golds) >= _OFTEN
+
+
+def _length(values: Sequence[Any]) -> float:
+    known = [len(str(value)) for value in values if value is not None]
+    return sum(known) / max(len(known), 1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from suffice.importers.importers import is_of_own_loop
 from suffice.importers.rounds.facts import SCORES
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.metrics import METRICS, normalize_answer
@@ -42,7 +43,7 @@ _END = "em is the quality, since f1 would count {} with the same words as half r
 
 
 def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
-    """Return why exact match judges the answers of a table, and not F1; "" if F1 suits them.
+    """Return why exact match judges the answers of a log, and not F1; "" if F1 suits them.
 
     A log with its own F1 is judged by that.
 
@@ -51,8 +52,8 @@ def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
         options: The user's options for the import; who names the normalizer has decided.
     """
     golds = run.texts("golds")
-    is_said = run.source != "tabular" or "normalizer" in options or any(item.ours == "f1" for item in run.readings)
-    if is_said or not any(True for _ in golds):
+    is_said = "normalizer" in options or any(item.ours == "f1" for item in run.readings)
+    if is_said or not is_of_own_loop(run.source) or not any(True for _ in golds):
         return ""
     pairs = run.pairs(_PAIRS)
     halves = [pair for pair in pairs if _is_half(*pair)]

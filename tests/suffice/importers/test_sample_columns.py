@@ -33,7 +33,7 @@ def long(rows, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["sample_{}", "Sample {}", "generation_{}", "sample_{}_answer", "vote_{}", "rollout{}"]
+    "name", ["sample_{}", "Sample {}", "generation_{}", "sample_{}_answer", "samples.{}", "vote_{}", "rollout{}"]
 )
 def test_columns_called_like_samples_are_samples(tmp_path, name):
     summary = imported(written(tmp_path / "wide.csv", wide(name)))

@@ -13,7 +13,7 @@ _LISTS = frozenset(
 """Names of lists whose items are independent samples as often as rounds."""
 
 _COUNTER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
-_COLUMNS = frozenset({"sample", "generation", "completion", "candidate", "vote", "rollout"})
+_COLUMNS = frozenset({"sample", "generation", "gen", "completion", "candidate", "vote", "rollout"})
 """Words in the names of numbered columns that have a sample each."""
 
 _RUNS = frozenset({*REPEATS, "run", "seed", "rep", "draw"})
@@ -60,10 +60,10 @@ def said_by_columns(name: str) -> Said:
     ['samples', 'samples', 'either', 'either', 'rounds', 'rounds']
     """
     place, plain = numbered(name), plain_name(name)
-    own = re.split(r"[\W\d_]+", plain)
-    if place is None or not {*ORDER_WORDS}.isdisjoint(own) or _IN_ORDER.search(plain):
+    own = {*map(single_name, re.split(r"[\W\d_]+", plain))}
+    if place is None or not own.isdisjoint(ORDER_WORDS) or _IN_ORDER.search(plain):
         return "rounds"
-    if not _COLUMNS.isdisjoint(own):
+    if not own.isdisjoint(_COLUMNS):
         return "samples"
-    is_either = re.split(r"[\W_]+", place[0])[-1] in _EITHER or not _RUNS.isdisjoint(own)
+    is_either = re.split(r"[\W_]+", place[0])[-1] in _EITHER or not own.isdisjoint(_RUNS)
     return "either" if is_either else "rounds"

@@ -29,9 +29,8 @@ from suffice.importers.importers import OF_PAPERS
 from suffice.importers.importing import ENOUGH
 from suffice.importers.rounds.preview import cut, rounds_table
 from suffice.importers.rounds.summary import plain_words
-from suffice.importers.rounds.trajectories import ColumnReading
+from suffice.importers.rounds.trajectories import UNSAID, ColumnReading
 from suffice.importers.tables.parted_run import PartedRun
-from suffice.importers.tables.tally import UNSAID
 from suffice.importers.traces import explain_trace
 from suffice.policy.embedding import Embedder
 from suffice.policy.normalizers import NORMALIZERS

@@ -34,7 +34,6 @@ _OPTION = r"--[a-z][a-z-]*(?: (?:'[^']*'|[^\s-]\S*))?"
 _COMMAND = re.compile(rf"`[^`]*`|(?:\bsuffice(?: [\w./-]+)+ )?{_OPTION}(?: {_OPTION})*")
 """Commands, and options with their values, one after another: what a reader copies."""
 
-_SENTENCE = re.compile(r"(?<=[^.\d][.]) +(?=[A-Z])")
 _NO_BREAK = "\ue000"
 """Stands for a space at which a line must not end; a private character, which no text has."""
 
@@ -176,7 +175,7 @@ def _print(table: Table, width: int, *, n_left: int = 0) -> None:
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:
-    """Return the first sentence of every note, necessary notes first.
+    """Return the first sentence of every note, necessary notes first; a long one is cut, but not before the option that it advises.
 
     Notes that differ only in numbers appear once.
 
@@ -184,12 +183,18 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
     ['f1 is unknown in 3 rounds', 'tasr: only 1 pair differs.', 'full: only 2 pairs differ.']
     >>> _brief_notes(["a: 3 rounds are empty", "b: 4 rounds are empty", "c: 5 rounds are empty"])
     ['a: 3 rounds are empty (2 more notes like it)']
+    >>> _brief_notes(["f1 is 0.57 for 'Roe v. Wade, 410 U.S. 113 (1973)': --metric em gives none. It may be true."])
+    ["f1 is 0.57 for 'Roe v. Wade, 410 U.S. 113 (1973)': --metric em gives none."]
     """
+    from suffice.loops.models.sentences import sentence_end
+
     kinds: dict[str, list[str]] = {}
     for note in notes:
         whole = "--" in note and _NEEDED.search(note)  # keep all of a necessary note that advises an option
-        sentence = note if whole else _SENTENCE.split(note, maxsplit=1)[0]
-        sentence = _shortened(sentence, (4 if whole else 2) * COLUMNS - 20)
+        sentence = note if whole else note[: sentence_end(note)].rstrip()
+        advice = next((own.end() for own in _COMMAND.finditer(sentence) if "--" in own[0]), 0)
+        short, long = (lines * COLUMNS - 20 for lines in (2, 4))
+        sentence = _shortened(sentence, long if whole or advice > short else short)
         head, colon, tail = sentence.partition(": ")
         kinds.setdefault(_FIGURES.sub("", tail if colon else head), []).append(sentence)
     lines = [

@@ -7,16 +7,15 @@ recording, and repeated before any verdict, unless it is expected.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from suffice.common.files import quoted
 from suffice.common.tables import counted, cut_list
 from suffice.errors import DataError, did_you_mean
 from suffice.importers.answers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
-from suffice.importers.checks import gold_alarms, order_alarms, own_alarms, reply_alarms
+from suffice.importers.checks import gold_alarms, order_alarms, own_alarms, reply_alarms, sample_alarms
 from suffice.importers.checks.alarm import Alarm, Doubt, Read
 from suffice.importers.checks.contained import golds_in_texts
 from suffice.importers.checks.named_columns import named_golds
@@ -24,12 +23,10 @@ from suffice.importers.checks.unanswered import empty_answers, no_answers
 from suffice.importers.rounds.facts import SCORES, Facts
 from suffice.importers.rows.outside import KINDS, may_be_outside
 from suffice.importers.rows.repeated_rounds import COPIED_ROUNDS
-from suffice.importers.rows.round_lists import ROUNDS
 from suffice.importers.rows.scores import LAST_ROUND
-from suffice.importers.shapes.fields import single_name
 from suffice.importers.shapes.shape import ANY
 from suffice.importers.words.choices import Choices, in_options, of_each, of_options, of_rows
-from suffice.importers.words.names import MOST_SPEAKERS, REPEATS, in_log, last_name
+from suffice.importers.words.names import MOST_SPEAKERS, in_log, last_name
 from suffice.policy.normalizers import MATCH
 
 _ENOUGH = 20
@@ -48,16 +45,6 @@ _PARAGRAPH = 300
 
 _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 """Normalizers for answers that may be long and still be compared."""
-
-_SAMPLE_NUMBER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
-_SAMPLES = frozenset({"samples", "generations", "completions", "candidates", "resps", "filtered_resps"})
-"""Names of lists whose items are independent samples as often as rounds."""
-
-_SAMPLES_OR_ROUNDS = frozenset(
-    {"answer", "ans", "pred", "prediction", "predicted", "label", "class", "text"}
-    | {"response", "output", "reply", "solution", "generated", "reward", "rollout"}
-)
-"""Last words of the names, in the singular, of lists whose items may be either, as their values show."""
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
@@ -316,36 +303,6 @@ def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Cal
     return lambda read: check(read) if read.is_table is tables else iter(())
 
 
-def _sample_list(read: Read) -> Iterator[Doubt]:
-    """The rounds are the items of a list, or are counted by a column, whose name says that they are samples, or says neither."""
-    column = read.columns.get("round", "")
-    is_list, lead = column.startswith("order in "), column.removeprefix("order in ").strip("'")
-    name, facts = last_name(lead), read.facts
-    is_called = name in _SAMPLES if is_list else bool(_SAMPLE_NUMBER.fullmatch(name))
-    may_be = single_name(name).rpartition("_")[2] in _SAMPLES_OR_ROUNDS if is_list else name.startswith(REPEATS)
-    may_be = may_be and facts.trajectories >= _ENOUGH and not facts.order.are_clear
-    # who names a list with samples as that of the rounds has not said that they have an order
-    said = read.options.get("columns") or {}
-    is_said = read.samples or "round" in said or (ROUNDS in said and not is_called)
-    if (is_called or may_be) and not is_said and (facts.several or not facts.answers):
-        in_order: dict[str, tuple[dict[str, Any], str]] = {
-            f"--column {quoted(f'round={lead}')}": ({"columns": {"round": lead}}, "each follows the one before")
-        }
-        what = "the items of" if is_list else "the rows that are counted by"
-        why = "" if is_called else ", and neither their name nor their order shows which"
-        yield (
-            f"{what} {lead!r} may be rounds that follow one another, or independent samples that vote{why}",
-            {
-                "--samples": ({"samples": True}, "they are independent samples"),
-                **(in_order if read.source == "tabular" and not is_list else {}),
-            },
-            # where even their order shows nothing, verdicts about samples hold for rounds, too
-            "--samples"
-            if is_called and ROUNDS not in said and facts.trajectories >= _ENOUGH and not facts.order.are_clear
-            else "",
-        )
-
-
 def _stopped_when_right(read: Read) -> Iterator[Doubt]:
     """Every shorter trajectory ends at its first round with a metric of 1, and none goes on after one."""
     stopped = read.facts.stopped
@@ -390,7 +347,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "case": ("caution", gold_alarms.case_alone),
     "golds-in-texts": ("caution", golds_in_texts),
     "other-speakers": ("stop", _in_tables(_other_speakers, tables=True)),
-    "sample-list": ("stop", _sample_list),
+    "sample-list": ("stop", sample_alarms.sample_list),
     "dependent-samples": ("stop", own_alarms.dependent_samples),
     "other-calls": ("caution", _in_tables(_other_speakers, tables=False)),
     "left-out-costs": ("caution", lambda read: iter([(read.doubt, {})] if read.doubt else [])),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from suffice.common.tables import CAUTION, counted
-from suffice.importers.importers import log_reader
+from suffice.importers.importers import is_of_own_loop
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.comparisons import Comparison, chosen_normalizer, merged_by_words
 from suffice.policy.doubts import FEW, Pairs
@@ -28,7 +28,7 @@ def comparison_of(run: PartedRun, options: Mapping[str, Any]) -> Comparison:
     given = options.get("normalizer")
     if given is not None:
         return Comparison(given, "as chosen for this log")
-    if not options.get("samples") and run.source != "tabular" and log_reader(run.source) is None:
+    if not (options.get("samples") or is_of_own_loop(run.source)):
         return Comparison(DEFAULT_NORMALIZER, "as in the paper of the run")
     golds = run.texts("golds")
     if run.list_answers:

@@ -64,6 +64,15 @@ def log_reader(name: str) -> Callable[[str | Path], Any] | None:
     return getattr(importer(name), _LOG_OF, None) if name in importer_names() else None
 
 
+def is_of_own_loop(name: str) -> bool:
+    """Return whether a format has the logs of anybody's loop, tables or traces, and not the published runs of a paper.
+
+    >>> is_of_own_loop("tabular"), is_of_own_loop("langfuse"), is_of_own_loop("claude_code")
+    (True, True, False)
+    """
+    return name == "tabular" or log_reader(name) is not None
+
+
 def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = None) -> Callable[[_Reader], _Reader]:
     """Return a decorator that registers a function, from a path to an `ImportedRun`, as the importer of a format.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from suffice.importers.importers import is_of_own_loop
 from suffice.importers.rounds.facts import SCORES
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.metrics import METRICS, normalize_answer
@@ -29,11 +30,14 @@ _LABELS, _EACH = 20, 8
 _COMMON = 0.25
 """A word of more than this share of the gold answers does not tell them apart."""
 
-_SHORT, _WORDS = 0.95, 4
-"""The least share of gold answers that are short, and the most words of one that is."""
+_SHORT, _WORDS, _LONGEST = 0.95, 4, 10
+"""The least share of gold answers that are short, and the most words of one that is, and of one with a number."""
 
 _MOSTLY = 0.8
 """The least share of answers with some words of another that are another value."""
+
+_CASE = re.compile(r"\w\W* (?:v|vs|versus)\.? \w")
+"""The name of a case, such as Marbury v. Madison."""
 
 _CODE = re.compile(r"\w*\d\w*|[a-z]|[ivx]+")
 """A word that tells values apart: one with digits, a letter alone, or a Roman numeral."""
@@ -42,7 +46,7 @@ _END = "em is the quality, since f1 would count {} with the same words as half r
 
 
 def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
-    """Return why exact match judges the answers of a table, and not F1; "" if F1 suits them.
+    """Return why exact match judges the answers of a log, and not F1; "" if F1 suits them.
 
     A log with its own F1 is judged by that.
 
@@ -51,8 +55,8 @@ def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
         options: The user's options for the import; who names the normalizer has decided.
     """
     golds = run.texts("golds")
-    is_said = run.source != "tabular" or "normalizer" in options or any(item.ours == "f1" for item in run.readings)
-    if is_said or not any(True for _ in golds):
+    is_said = "normalizer" in options or any(item.ours == "f1" for item in run.readings)
+    if is_said or not is_of_own_loop(run.source) or not any(True for _ in golds):
         return ""
     pairs = run.pairs(_PAIRS)
     halves = [pair for pair in pairs if _is_half(*pair)]
@@ -63,6 +67,7 @@ def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
     return (
         _of_labels(told, pairs)
         or _of_shared_words(told, halves)
+        or _of_cases(told, halves)
         or _of_other_values(told, halves, is_closed=is_closed)
         or _of_own_score(run)
     )
@@ -82,6 +87,14 @@ def _of_labels(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> st
     return f"the gold answers are {len(labels)} labels: {_END.format('another label')}"
 
 
+def _of_cases(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
+    """Return the reason if gold answers are names of cases, and an answer with some words of another mostly names another case."""
+    apart = sum(all(_words_apart(*pair)) for pair in halves)
+    if sum(_CASE.search(gold) is not None for gold in golds) < _SHORT * len(golds) or apart < _MOSTLY * len(halves):
+        return ""
+    return f"the gold answers are names of cases, such as {next(iter(golds))!r:.60}: {_END.format('another case')}"
+
+
 def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
     """Return the reason if answers are half right by words that many gold answers have, such as "v." or "Art.", and that say nothing."""
     words = Counter(word for gold in golds for word in {*normalize_answer(gold).split()})
@@ -95,11 +108,12 @@ def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]
 
 
 def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]], *, is_closed: bool) -> str:
-    """Return the reason if answers with some words of another are mostly another value, as line 18 is beside line 11.
+    """Return the reason if answers with some words of another are mostly another value, as line 18 is beside line 11, or one citation beside another.
 
     Of a closed set of gold answers, each of which is that of several questions, another one is another value, too.
     """
-    if sum(len(gold.split()) <= _WORDS for gold in golds) < _SHORT * len(golds):
+    kinds = (lambda gold: len(gold.split()) <= _WORDS, _is_numbered)
+    if all(sum(map(is_kind, golds)) < _SHORT * len(golds) for is_kind in kinds):
         return ""
     known = {*map(normalize_answer, golds)} if is_closed else frozenset[str]()
     scored = [pair for pair in halves if pair[1] in golds]
@@ -112,10 +126,24 @@ def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]]
     return f"f1 would count other values as half right, such as {first!r:.40} beside {second!r:.40}: em is the quality"
 
 
+def _is_numbered(gold: str) -> bool:
+    """Return whether a gold answer is a title or a citation with a number, and no sentence.
+
+    >>> _is_numbered("Directive 2019/790, Article 17(4), point (c)"), _is_numbered("It sold 12 of the 15."), _is_numbered("Oslo")
+    (True, False, False)
+    """
+    return any(map(str.isdigit, gold)) and len(gold.split()) <= _LONGEST and gold.rstrip()[-1:] not in ".!?"
+
+
+def _words_apart(first: str, second: str) -> tuple[set[str], set[str]]:
+    """Return the words of each of two texts that the other lacks."""
+    own, other = ({*re.findall(r"\w+", text.lower())} for text in (first, second))
+    return own - other, other - own
+
+
 def _differ_in_code(first: str, second: str) -> bool:
     """Return whether each of two texts has a number, a letter or a code that the other lacks."""
-    own, other = ({*re.findall(r"\w+", text.lower())} for text in (first, second))
-    return all(any(map(_CODE.fullmatch, words)) for words in (own - other, other - own))
+    return all(any(map(_CODE.fullmatch, words)) for words in _words_apart(first, second))
 
 
 def _of_own_score(run: PartedRun) -> str:

@@ -169,6 +169,16 @@ def test_numbers_stay_on_one_line_and_long_texts_are_broken(capsys):
     assert out.count("verdict") == 5
 
 
+def test_notes_are_cut_at_sentences_and_after_their_option(capsys):
+    case = "'Miranda v. Rourke, 366 U.S. 379 (2010)' or 'Dr. Lang' for 'Prof. Pierce'"
+    advice = f"part of a point goes to {case}, and {case}: `suffice decide --metric em` gives it to none"
+    Screen(sentences=["One."], notes=[f"{advice}. Another sentence", "few words. " + "More words follow. " * 9]).print()
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"note: {advice}. note: few words." in shown
+    assert "Another sentence" not in shown
+    assert "More words" not in shown
+
+
 def test_every_problem_is_shown_before_other_notes(capsys):
     problems = [f"problem: the file {name!r} does not exist" for name in ("a", "b", "c", "d", "e", "f", "g", "h")]
     Screen(sentences=["One."], notes=["a legend", *problems]).print()

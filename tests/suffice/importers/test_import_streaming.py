@@ -249,9 +249,9 @@ def test_parallel_lists_dialogues_and_columns_with_numbers_are_read_in_parts(tmp
     said = [{"role": "user", "content": "Where?"}, {"role": "assistant", "content": "Oslo", "cost": 1}]
     assert both(lines(tmp_path / "said.jsonl", [{"id": q, "messages": said * (q % 2 + 1)} for q in range(N)]))
     wide = [{"id": q, **{f"answer_{r}": f"a{q * r}" for r in range(1, 3 + (q > 50))}, "gold": "a4"} for q in range(N)]
-    assert both(lines(tmp_path / "wide.jsonl", wide)).rounds == 3
+    assert both(lines(tmp_path / "wide.jsonl", wide), expected=["sample-list"]).rounds == 3
     wide_csv = [{"answer_1": "a", "answer_2": q % 3 or "", "conf_1": 0.1, "conf_2": 0.2} for q in range(N)]
-    assert both(write(tmp_path / "wide.csv", wide_csv)).trajectories == N
+    assert both(write(tmp_path / "wide.csv", wide_csv), expected=["sample-list"]).trajectories == N
     runs = [{"id": f"q{q}", "agents": [["a", "b"], ["c"]]} for q in range(N)]
     assert both(lines(tmp_path / "runs.jsonl", runs)).trajectories == 2 * N
 

@@ -21,6 +21,22 @@ def test_single_outputs_are_replies_with_heads(tmp_path):
     assert imported(path).preview.rounds[0].answer in CITIES
 
 
+def test_lists_of_one_document_are_offered_as_rounds(tmp_path):
+    document = {
+        "id": 1,
+        "gold": "Oslo",
+        "marks": [{"by": "Ann"}],
+        "calls": [{"answer": answer(0, r)} for r in range(3)],
+    }
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps(document))
+    assert "--column rounds=calls" in offered(path, "which has the rounds")
+    assert imported(path, columns={"rounds": "calls"}).rounds == 3
+    path.write_text(json.dumps({**document, **{name: [{"by": "Ann"}] for name in "abcd"}}))
+    with pytest.raises(DataError, match="names the one"):
+        imported(path)
+
+
 @pytest.mark.parametrize("name", ["is_success", "passing"])
 def test_other_names_of_success_are_metrics(tmp_path, name):
     rows = [{"id": q, "trial": r, "answer": answer(q, r), name: r > 1} for q in range(9) for r in range(3)]

@@ -92,6 +92,46 @@ def test_points_between_thousands_of_tokens_are_read_and_said(tmp_path):
     assert any("1.234 in 'seconds'" in note for note in summary.notes)
 
 
+@pytest.mark.parametrize("names", [("Tokens In", "Tokens Out"), ("tok_in", "tok_out"), ("prompt_tokens", "nCalls")])
+def test_commas_between_thousands_of_tokens_are_read(tmp_path, names):
+    rows = [
+        {"id": q, "round": r, "answer": own, "gold": gold, **dict.fromkeys(names, f"{1200 - 100 * r + q:,}")}
+        for q, gold, said in drawn(rounds=3)
+        for r, own in enumerate(said, start=1)
+    ]
+    recording = read_recording(imported(written(tmp_path / "log.csv", rows)).path)
+    assert recording.column("cost.generator.uncached_tokens")[5].tolist() == [1105, 1005, 905]
+
+
+@pytest.mark.parametrize(
+    ("ours", "kind"),
+    [
+        ("input_tokens", "uncached_tokens"),
+        ("output_tokens", "output_tokens"),
+        ("cached_tokens", "cached_tokens"),
+        ("cost.generator.prompt_tokens", "uncached_tokens"),
+    ],
+)
+def test_names_of_logs_for_costs_are_refused(tmp_path, ours, kind):
+    rows = [
+        {"id": q, "round": r, "answer": own, "gold": gold, "Größe": f"{1200 - 100 * r + q:,}"}
+        for q, gold, said in drawn(rounds=3)
+        for r, own in enumerate(said, start=1)
+    ]
+    path = written(tmp_path / "log.csv", rows)
+    with pytest.raises(DataError, match="not the name") as error:
+        imported(path, columns={ours: "Größe:thousands"})
+    assert f"--column cost.generator.{kind}=Größe:thousands " in str(error.value).replace("'", "")
+    summary = imported(path, columns={f"cost.generator.{kind}": "Größe:thousands"})
+    assert read_recording(summary.path).column(f"cost.generator.{kind}")[5].tolist() == [1105, 1005, 905]
+
+
+def test_unknown_kinds_of_costs_are_refused_with_their_names(tmp_path):
+    path = written(tmp_path / "log.csv", sheet(merged=False))
+    with pytest.raises(DataError, match=r"cost\.generator\.seconds"):
+        imported(path, columns={**SAID, "cost.euros": "Note (1-6)"})
+
+
 def test_points_of_decimals_stay_decimals(tmp_path):
     rows = [
         {

@@ -110,7 +110,7 @@ def test_runs_of_several_lengths_are_read_as_the_loops_own_stops():
     assert [item.end for item in run.trajectories[:3]] == ["max_rounds", "rule", "rule"]
     assert [item.end_assumed for item in run.trajectories[:3]] == [False, True, True]
     assert not any(item.end_assumed for item in read("langsmith_batch.json.gz", ended="rule").trajectories)
-    assert any("the loop's own stops (end: rule)" in note for note in run.notes)
+    assert any("the loop's own stops, with what comes later unknown" in note for note in run.notes)
     assert {item.end for item in read("langsmith_batch.json.gz", ended="exhausted").trajectories} == {
         "max_rounds",
         "exhausted",

@@ -39,6 +39,23 @@ def articles(n=60):
     )
 
 
+def citations(n=60):
+    """Return names of cases with their places, of which only the latter differ."""
+    name = lambda q: f"{_word(q)} v. {_word(q + 500)}"  # noqa: E731
+    return rows_of(lambda q: f"{name(q)}, {300 + q} U.S. {q} (1999)", lambda q: f"{name(q)}, {400 + q} U.S. {q + 7}", n)
+
+
+def parties(n=60):
+    """Return names of cases that have one party in common."""
+    return rows_of(lambda q: f"{_word(q)} v. {_word(q + 500)}", lambda q: f"{_word(q)} vs. {_word(q + 300)}", n)
+
+
+def directives(n=60):
+    """Return titles with numbers, of which one differs."""
+    title = "Directive {} of the Council on {}, Article {}"
+    return rows_of(lambda q: title.format(q, _word(q), q % 9), lambda q: title.format(q, _word(q), q % 9 + 1), n)
+
+
 def names(n=60):
     """Return answers of several words, all of them different."""
     return rows_of(lambda q: f"{PLACES[q % 5]} {_word(q)}", lambda q: f"{PLACES[q % 5]} {_word(q + 1)}", n)
@@ -53,7 +70,18 @@ def read(tmp_path, rows, **options):
     return read_recording(summary.path), summary
 
 
-@pytest.mark.parametrize(("make", "why"), [(labels, "3 labels"), (codes, "'pn'"), (cases, "'v'"), (articles, "'gdpr'")])
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (labels, "3 labels"),
+        (codes, "'pn'"),
+        (cases, "'v'"),
+        (articles, "'gdpr'"),
+        (citations, "names of cases"),
+        (parties, "names of cases"),
+        (directives, "other values"),
+    ],
+)
 def test_labels_codes_and_names_of_cases_are_judged_by_exact_match(tmp_path, make, why):
     recording, summary = read(tmp_path, make())
     assert default_metrics(recording) == ("em",)
@@ -67,6 +95,21 @@ def test_names_of_several_words_are_judged_by_f1(tmp_path):
     recording, summary = read(tmp_path, names())
     assert default_metrics(recording) == ("f1", "em")
     assert summary.preview.judge == "f1"
+
+
+def test_parts_of_a_citation_are_judged_by_f1(tmp_path):
+    rows = [
+        {**row, "answer": row["answer"].partition(",")[0] if row["round"] == 1 else row["gold"]} for row in citations()
+    ]
+    assert default_metrics(read(tmp_path, rows)[0]) == ("f1", "em")
+
+
+def test_sentences_with_numbers_are_judged_by_f1(tmp_path):
+    said = "{} sold {} of {} to {}."
+    rows = rows_of(
+        lambda q: said.format(_word(q), q, 2 * q, _word(3 * q)), lambda q: said.format(_word(q), q + 1, 3 * q, _word(q))
+    )
+    assert default_metrics(read(tmp_path, rows, columns={"answer": "answer"})[0]) == ("f1", "em")
 
 
 def test_labels_beside_other_answers_are_judged_by_f1(tmp_path):

@@ -51,6 +51,9 @@ _KINDS = 8
 """With more values a label does not tell kinds of rounds apart."""
 
 
+_PROMPT_TOKENS = ("cost.generator.uncached_tokens", "cost.generator.cached_tokens")
+
+
 class Reading:
     """Figures of a run's parts, each a recording's table of whole questions."""
 
@@ -136,6 +139,7 @@ class Reading:
         self._add_equalling(part)
         self._add_scales(table)
         self._add_texts(part)
+        self._add_prompts(part)
         facts.own.add(part, [item.name for item in _own_columns(table)], shown)
         is_last = np.isin(np.arange(len(answers)), part.ends - 1)
         is_first = np.isin(np.arange(len(answers)), part.starts)
@@ -240,6 +244,15 @@ class Reading:
                 facts.orders.update(["", *orders_of(said)])
                 facts.firsts[hash(said[0])] += 1
                 facts.finals[hash(said[-1])] += 1
+
+    def _add_prompts(self, part: Part) -> None:
+        """Count trajectories whose prompts grow."""
+        tokens = np.zeros(len(part.answers))
+        for name in _PROMPT_TOKENS:
+            if name in part.table.column_names:
+                tokens = tokens + part.table.column(name).to_numpy()
+        never_fall = np.array([bool((np.diff(tokens[rows]) >= 0).all()) for rows in part.trajectories])
+        self.facts.growing += int((never_fall & (tokens[part.ends - 1] > tokens[part.starts])).sum())
 
     def _add_scales(self, table: pa.Table) -> None:
         """Count the values of the log's confidences that are in [0, 1], and those above."""

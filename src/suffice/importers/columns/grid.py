@@ -14,9 +14,19 @@ from typing import Any, get_args
 
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, SchemaError, did_you_mean
+from suffice.importers.columns.cost_names import (
+    CACHE_READ,
+    CACHE_WRITTEN,
+    CACHED_COLUMNS,
+    INPUT_COLUMNS,
+    OUTPUT_COLUMNS,
+)
 from suffice.importers.files.literals import tagged_texts
 from suffice.importers.words.names import words
 from suffice.importers.words.number_forms import is_undecided, written_number
+from suffice.importers.words.choices import column_options
+from suffice.importers.words.names import counts_tokens, last_name, plain_name, words
+from suffice.importers.words.number_forms import DECIMAL_COMMA, FORMS, THOUSANDS, is_undecided, written_number
 from suffice.loops.retrieval.fields import literal
 from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import METRICS
@@ -41,6 +51,14 @@ _TRUTH_WORDS = {
 }
 """Words that are read as 0 or 1 if a number is expected; blanks count as underscores."""
 END_NAMES = get_args(End)
+_KINDS = {
+    INPUT_COLUMNS: "uncached_tokens",
+    (*CACHED_COLUMNS, CACHE_READ): "cached_tokens",
+    OUTPUT_COLUMNS: "output_tokens",
+    (CACHE_WRITTEN,): "written_tokens",
+    **{(kind,): kind for kind in (*COST_KINDS, *WRITTEN_KINDS)},
+}
+"""Kinds of costs by the usual names of their columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +100,8 @@ class Grid:
         if absent:
             ours, theirs = absent[0]
             raise SchemaError(f"{path}: no column {theirs!r} (for {ours!r}); there are: {cut_list(names)}")
-        for ours in self.columns:
-            if ours not in OWN_COLUMNS and not is_cost(ours) and not ours.isidentifier():
-                raise DataError(
-                    f"{ours!r} is not a name of ours; see read_tabular, or use letters, digits and _ for a signal of your own"
-                )
+        for ours, theirs in self.columns.items():
+            _check_name(ours, theirs)
         for ours in (*self.metrics, *self.labels):
             if not ours.isidentifier():
                 raise DataError(f"{ours!r} cannot name a metric or label of your own; use letters, digits and _")
@@ -99,6 +114,23 @@ class Grid:
             raise DataError(f"first_round is {self.first_round!r}; allowed are 0, 1 and None")
         if self.ended is not None and self.ended not in END_NAMES:
             raise DataError(f"ended is {self.ended!r}; allowed are {', '.join(END_NAMES)} and None")
+
+
+def _check_name(ours: str, theirs: str) -> None:
+    """Raise if a column cannot have this name in a recording, or if the name is one that logs give to a cost."""
+    if ours in OWN_COLUMNS or ours in SIGNALS or is_cost(ours):
+        return
+    kind = last_name(ours)
+    if ours.startswith("cost.") or any(kind in names for names in _KINDS):
+        usual = next((own for names, own in _KINDS.items() if kind in names), "")
+        column = re.sub(rf" \(({'|'.join(FORMS)})\)$", r":\1", theirs)
+        meant = f" {column_options({f'cost.generator.{usual}': column})} counts it." if usual else ""
+        names = ", ".join(f"cost.generator.{own}" for own in COST_KINDS)
+        raise DataError(f"{ours!r} is not the name of a cost, so nothing would count it.{meant} Costs are {names}")
+    if not ours.isidentifier():
+        raise DataError(
+            f"{ours!r} is not a name of ours; see read_tabular, or use letters, digits and _ for a signal of your own"
+        )
 
 
 def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
@@ -203,8 +235,13 @@ def number_or_nan(value: Any, name: str = "tokens") -> float:
 
 
 def _is_whole_name(name: str) -> bool:
-    """Return whether a column of this name has whole numbers: tokens, calls or milliseconds."""
-    return "token" in name or "calls" in name or name.endswith("_ms")
+    """Return whether a column of this name has whole numbers: tokens, calls or milliseconds.
+
+    >>> [_is_whole_name(name) for name in ("Tokens In", "tok_out", "nCalls", "Latency (ms)", "latency_s")]
+    [True, True, True, True, False]
+    """
+    plain = plain_name(name)
+    return "token" in plain or counts_tokens(name, ()) or "calls" in plain or plain.endswith("_ms")
 
 
 @lru_cache(maxsize=1024)

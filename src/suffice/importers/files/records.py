@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from suffice.common.files import PACKED, decoded, json_lines, unpacked
 from suffice.common.tables import cut_list
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError, SchemaError, UnsettledError
 from suffice.importers.files.file_names import said_by_names
 from suffice.importers.files.literals import as_json, load_record
 from suffice.importers.files.recognise import (
@@ -26,6 +26,7 @@ from suffice.importers.files.recognise import (
     json_array,
     json_document,
 )
+from suffice.importers.words.choices import Choices, of_columns
 from suffice.importers.words.names import (
     ANSWERS,
     GOLDS,
@@ -50,6 +51,9 @@ _CONTAINERS = words("records data results rows items entries questions examples 
 
 _MOST_ROUNDS = 20
 """Longer lists under plural names, such as `preds` and `golds`, are columns of questions, and not the rounds of one."""
+
+_OFFERED = 4
+"""The most lists that a message offers as those of rounds."""
 
 _ARTIFACTS = "artifacts"
 _Key = TypeVar("_Key", bound=Hashable)
@@ -362,9 +366,13 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     if lists:
         named = [name for name in lists if name.lower() in _CONTAINERS] if len(lists) > 1 else lists
         if len(named) != 1:
-            raise SchemaError(
-                f"{path} contains several lists of records: {cut_list(lists)}; save the one with the rounds as a file of its own"
-            )
+            several = f"{path} contains several lists of records: {cut_list(lists)}"
+            if len(lists) > _OFFERED:
+                raise SchemaError(f"{several}; --column rounds=LIST names the one with the rounds")
+            choices: Choices = {}
+            for name in lists:
+                choices |= of_columns({"rounds": name}, f"{name!r} has the rounds of one question")
+            raise UnsettledError(f"{several}: which has the rounds?", "columns", choices)
         return scalars, value[named[0]]
     alone = {key: _only_item(item) for key, item in value.items()}
     value = alone if any(alone.values()) and _is_answers_by_id(alone) else value

@@ -21,7 +21,15 @@ from suffice.importers.rows.parallel_files import of_files
 from suffice.importers.shapes.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.shapes.wide_tables import numbered_families
-from suffice.importers.words.choices import Choices, column_options, in_options, of_columns, of_each, of_options
+from suffice.importers.words.choices import (
+    Choices,
+    column_options,
+    in_options,
+    of_answers,
+    of_columns,
+    of_each,
+    of_options,
+)
 from suffice.importers.words.gold_names import golds_among
 from suffice.importers.words.names import (
     ANSWERS,
@@ -44,6 +52,8 @@ from suffice.importers.words.names import (
     words_in,
 )
 from suffice.importers.words.number_forms import EACH, currencies, is_undecided, money_unit
+from suffice.importers.words.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, money_unit
+from suffice.importers.words.sample_names import said_by_columns
 from suffice.importers.words.word_scales import TEMPLATE, order_of_words
 from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import normalize_answer
@@ -73,9 +83,6 @@ _ALIKE = 0.1
 _DECIMAL = re.compile(r"-?\d*[.,]\d+")
 _QUESTIONS, _OFFERED = 10, 3
 """The fewest questions of a log, and the most columns of ids, or lists of rounds, that are offered."""
-
-_LONGEST_OPTION = 80
-"""The most letters of an option that a message makes up."""
 
 _OF_LOOPS = LOOP_NAMES | {"prompt_idx"}
 _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
@@ -258,15 +265,12 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
     right = golds_among(answers)
     answers = [name for name in answers if name not in right]
-    joined = ",".join(answers)
     used, counter = columns.values(), columns.get("round", "")
     compounds = {} if "question_id" in columns else compound_choices(table, used, counter=counter)
-    if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
-        meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
-        golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
-        meaning += "".join(f", and {name!r} has the gold answers" for name in golds.values())
-        choices |= of_columns({"rounds": joined, **golds}, meaning)
-    options = of_files(rows) | in_options(choices) | compounds
+    says = said_by_columns(answers[0]) if answers and "answer" not in columns else "rounds"
+    golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
+    own_answers = {} if compounds else of_answers(answers, golds, says)
+    options = of_files(rows) | in_options(choices) | own_answers | compounds
     own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
     sure = own and column_options({"question_id": own})
     if len(options) == 1 and not ids and all(numbered(name) and is_in_order(name) for name in answers or [""]):

@@ -138,6 +138,7 @@ class Facts:
         graded_by: Metrics of the log with values between 0 and 1.
         scales: Rounds in which a confidence of the log is between 0 and 1, those in which it is above 1, and its highest value, by name.
         order: Signs that answers follow one another.
+        growing: Trajectories of several rounds whose prompts never get shorter, and are longer in the last round than in the first.
         own: Counts of the log's columns that are kept as they are.
     """
 
@@ -200,6 +201,7 @@ class Facts:
     graded_by: set[str] = field(default_factory=set)
     scales: dict[str, tuple[int, int, float]] = field(default_factory=dict)
     order: OrderSigns = field(default_factory=OrderSigns)
+    growing: int = 0
     own: OwnColumns = field(default_factory=OwnColumns)
 
     def is_beyond_chance(self, name: str) -> bool:

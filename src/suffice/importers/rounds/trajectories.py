@@ -134,3 +134,25 @@ def check_unit(value: float, name: str, where: str) -> float:
 def end_of(n_rounds: int, longest: int, shorter: End) -> End:
     """Return `max_rounds` for a trajectory as long as the longest; otherwise `shorter`."""
     return "max_rounds" if n_rounds == longest else shorter
+
+
+UNSAID = "and lost rows would look the same"
+"""What the note on ends that the log does not give says of them."""
+
+
+def unsaid_ends(n: int, total: int, what: str, longest: int, why: str = "The log does not say so") -> str:
+    """Return the note on trajectories that are shorter than the longest one for a reason that the log does not give.
+
+    Args:
+        n: Their number.
+        total: The number of all trajectories.
+        what: The word for them.
+        longest: The number of rounds of the longest one.
+        why: What the log says of it.
+    """
+    return (
+        f"{n} of {total} {what} have fewer than {longest} rounds: read as the loop's own stops, with what "
+        f"comes later unknown. {why}, {UNSAID}: --ended rule "
+        "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` assumes the worst of their "
+        "missing rounds"
+    )

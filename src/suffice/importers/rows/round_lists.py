@@ -22,7 +22,7 @@ from suffice.importers.shapes.dialogues import (
     shared_opening,
     without_examples,
 )
-from suffice.importers.shapes.fields import flat, names_rounds, one_run_each, single_name
+from suffice.importers.shapes.fields import flat, names_rounds, one_run_each
 from suffice.importers.shapes.shape import (
     Pair,
     Shape,
@@ -52,6 +52,7 @@ from suffice.importers.words.names import (
     last_name,
     plain_name,
     round_numbers,
+    single_name,
 )
 
 ROUNDS = "rounds"
@@ -98,13 +99,16 @@ _NOT_ROUNDS = frozenset(
 """Objects whose lists are not rounds of the model's answers."""
 
 
-def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[Sequence[Record]], bool]) -> Shape:
+def unfold(
+    records: Sequence[Record], rounds: str | None, *, is_long: Callable[[Sequence[Record]], bool], samples: bool = False
+) -> Shape:
     """Return one row for each question and round.
 
     Args:
         records: The file's records.
         rounds: The field that contains the rounds; None = recognised by its name and content.
         is_long: Whether flat records are rounds already: several have the same id, and a column counts them.
+        samples: Whether the rounds are independent samples.
 
     Raises:
         SchemaError: There is no field of that name.
@@ -126,13 +130,13 @@ def unfold(records: Sequence[Record], rounds: str | None, *, is_long: Callable[[
             return _named_rounds(records, rounds)
         names = [name.strip() for name in rounds.split(",")]
         if len(names) > 1 and {*names} <= {*column_names(rows)}:
-            return rows_of_answers(rows, names)
+            return rows_of_answers(rows, names, samples=samples)
         raise SchemaError(
             f"{records[0].where}: no field {rounds!r:.80} (for {ROUNDS!r}); there are: {cut_list(column_names(rows))}"
         )
     if is_long(rows):
         return _as_it_is(rows)
-    shape = _of_lists(records) or widened(rows)
+    shape = _of_lists(records) or widened(rows, samples=samples)
     if shape is None and any(row is not item for row, item in zip(rows, records, strict=True)):
         shape = _of_lists(rows)
         return _as_it_is(rows) if shape is None else _reading_flat(shape)

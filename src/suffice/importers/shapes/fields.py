@@ -25,6 +25,7 @@ from suffice.importers.words.names import (
     last_name,
     plain_name,
     rounds_in_order,
+    single_name,
     words,
 )
 from suffice.loops.models._wire import is_cut
@@ -274,16 +275,6 @@ def names_rounds(name: str) -> bool:
     """Return whether a field with this name may contain the rounds, or one value for each round."""
     plain = last_name(name)
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
-
-
-def single_name(name: str) -> str:
-    """Return the singular of a list's name.
-
-    >>> single_name("answers"), single_name("passed"), single_name("prompt_tokens")
-    ('answer', 'passed', 'prompt_tokens')
-    """
-    unit = name.endswith(("tokens", "seconds", "calls", "ss", "correctness"))
-    return name if unit or not name.endswith("s") else name[:-1]
 
 
 def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
+from typing import Any
 
 from suffice.errors import UnsettledError
 from suffice.importers.answers.answer_or_gold import is_model_text, is_of_passages
@@ -20,7 +21,8 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record, column_names
 from suffice.importers.shapes.shape import Pair, Shape, flat_record, outer_names, round_rows, without_rounds
 from suffice.importers.words.choices import Choices, of_columns
-from suffice.importers.words.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, numbered, plain_name
+from suffice.importers.words.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, last_name, numbered, plain_name
+from suffice.importers.words.sample_names import said_by_columns
 
 _END = re.compile(r"[_\-. @=(#]*(?:[rtkvRTKV]|version|ver)?[_\-. @=(#]*\d+\)?")
 
@@ -99,28 +101,45 @@ _OFFERED, _LONGEST_OPTION = 4, 120
 """The most families of texts that are asked about, and the most letters of an option that a message makes up."""
 
 
-def widened(records: list[Record]) -> Shape | None:
-    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables."""
-    families = numbered_families(column_names(records))
+def widened(records: list[Record], *, samples: bool = False) -> Shape | None:
+    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables.
+
+    Args:
+        records: The file's records.
+        samples: Whether the columns are independent samples.
+
+    Raises:
+        UnsettledError: Columns of another name may have the answers.
+    """
+    names = column_names(records)
+    families = numbered_families(names)
     leads = [stem for stem in families if not stem or plain_name(stem.rpartition(".")[2]) in (*ANSWERS, *OUTCOME_NAMES)]
+    if not leads and not any(last_name(name) in ANSWERS for name in names):
+        leads = [stem for stem, family in families.items() if said_by_columns(next(iter(family.values()))) == "samples"]
     if not leads:
-        pair = pair_of(column_names(records))
+        pair = pair_of(names)
         if pair and texts_differ(records, pair):
-            return rows_of_answers(records, pair)
+            return rows_of_answers(records, pair, samples=samples)
         _ask_for_texts(records, families)
         return None
     lead = max(leads, key=lambda stem: (len(families[stem]), stem == "" or plain_name(stem) in ANSWERS))
     ordered = all(any(word in plain_name(name) for word in ORDER_WORDS) for name in families[lead].values())
-    return rows_of_families(records, families, lead, is_ordered=ordered)
+    return rows_of_families(records, families, lead, is_ordered=ordered, samples=samples)
 
 
-def rows_of_answers(records: list[Record], answers: Sequence[str]) -> Shape:
-    """Return a row for each of the columns of answers, in this order, with the columns beside them; that of the model alone is round 0."""
+def rows_of_answers(records: list[Record], answers: Sequence[str], *, samples: bool = False) -> Shape:
+    """Return a row for each of the columns of answers, in this order, with the columns beside them; that of the model alone is round 0.
+
+    Args:
+        records: The file's records.
+        answers: The columns of answers.
+        samples: Whether they are independent samples.
+    """
     names = column_names(records)
     families = families_beside(answers, names)
     if begins_alone(answers):
         families = closed_book_families(answers, families, names)
-    return rows_of_families(records, families, "answer", is_ordered=True)
+    return rows_of_families(records, families, "answer", is_ordered=True, samples=samples)
 
 
 def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
@@ -147,9 +166,13 @@ def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int
 
 
 def rows_of_families(
-    records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool
+    records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool, samples: bool
 ) -> Shape:
-    """Return a row for each number of the columns of the family `lead`, with those of the other families."""
+    """Return a row for each number of the columns of the family `lead`, with those of the other families.
+
+    Empty cells at the end of a record are rounds that were not run.  Among samples they are samples without an answer if an
+    empty cell before a filled one shows that this is what cells are left empty for.
+    """
     numbers = list(families[lead])
     moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}
     parts = {
@@ -162,24 +185,30 @@ def rows_of_families(
     is_alone = min(numbers) == 0 and begins_alone([*families[lead].values()])
     own = {"round", *(stem or "answer" for stem in parts)}
 
+    def cells(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {stem or "answer": values.get(family[n]) for stem, family in parts.items() if n in family} for n in numbers
+        ]
+
+    has_gaps = samples and any(_has_gap(cells(flat_record(item).values)) for item in records)
+
     def read(others: Iterable[Record]) -> tuple[list[Record], int]:
         pairs: list[Pair] = []
         for item in map(flat_record, others):
             outer = {name: value for name, value in item.values.items() if name not in used}
-            inner = [
-                {stem or "answer": item.values.get(family[n]) for stem, family in parts.items() if n in family}
-                for n in numbers
-            ]
-            while inner and not has_run(inner[-1]):
+            inner = cells(item.values)
+            while inner and not has_run(inner[-1]) and not (has_gaps and any(map(has_run, inner))):
                 inner.pop()
             pairs.append((item, outer, [{"round": r, **row} for r, row in enumerate(inner)] if is_alone else inner))
         return round_rows(pairs, own, "round"), without_rounds(pairs)
 
     rows, skipped = read(records)
+    what = "samples" if samples else "rounds"
+    beside += "; an empty cell is a sample without an answer, as in records with later samples" * has_gaps
     ends = f"{families[lead][numbers[0]]!r} to {families[lead][numbers[-1]]!r}"
     return Shape(
         rows=rows,
-        how=f"each record is a question, and the columns {ends} are its rounds{beside}{alone_note(families[lead][0]) if is_alone else ''}",
+        how=f"each record is a question, and the columns {ends} are its {what}{beside}{alone_note(families[lead][0]) if is_alone else ''}",
         columns={
             "round": f"number in {ends}",
             **{stem or "answer": _first_to_last(family) for stem, family in parts.items()},
@@ -190,6 +219,12 @@ def rows_of_families(
         is_alone=is_alone,
         read=read,
     )
+
+
+def _has_gap(cells: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a cell is empty and a later one is not."""
+    there = [*map(has_run, cells)]
+    return sorted(there, reverse=True) != there
 
 
 def _first_to_last(family: Mapping[int, str]) -> str:

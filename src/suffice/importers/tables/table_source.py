@@ -144,7 +144,7 @@ class TableSource(ABC):
         def is_table(rows: Sequence[Record]) -> bool:
             return not numbers.isdisjoint(column_names(rows)) or is_long(rows)
 
-        return unfold(records, columns.get(ROUNDS), is_long=is_table)
+        return unfold(records, columns.get(ROUNDS), is_long=is_table, samples=self._options.samples)
 
     def _guess(self, shape: Shape) -> None:
         """Guess the meaning of the columns from some or all rows, and number these rows."""

@@ -16,14 +16,12 @@ from suffice.importers.columns.cost_names import without_form
 from suffice.importers.columns.grid import Grid, differing_golds, is_cost
 from suffice.importers.columns.table_columns import WITHIN, ColumnMap
 from suffice.importers.rounds.round_columns import RoundColumns
+from suffice.importers.rounds.trajectories import unsaid_ends
 from suffice.importers.words.choices import Choices, column_options, of_columns
 from suffice.importers.words.names import plain_name
 from suffice.importers.words.number_forms import currencies, currency_codes
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.schema import DOLLAR, PINNED_LABELS
-
-UNSAID = "and lost rows would look the same"
-"""What the note on ends that the log does not give says of them."""
 
 _FEW = 5
 _MOST_SHARED = 0.5
@@ -304,12 +302,7 @@ class Tally:
         option = column_options({"end": said})
         unsaid = f"{said!r} may say why, but is not read ({option})" if said else "The log does not say so"
         what = "runs" if n > self._named > 0 else "questions"
-        return (
-            f"{n - self.lengths[longest]} of {n} {what} have fewer than {longest} rounds: read as the loop's own stops, with what "
-            f"comes later unknown. {says if is_said else unsaid}, {UNSAID}: --ended rule "
-            "confirms it, --ended exhausted or --ended max_rounds gives another reason; until then `suffice decide` assumes the worst of their "
-            "missing rounds"
-        )
+        return unsaid_ends(n - self.lengths[longest], n, what, longest, says if is_said else unsaid)
 
     def depends(self) -> dict[str, Any]:
         """Return the labels on which policies fitted on the run depend, with their values."""

@@ -14,8 +14,12 @@ from suffice.importers.calls.payloads import asked_in, logged_reply, messages_of
 from suffice.importers.calls.spans import CHAT, About, Log, TraceSpan
 from suffice.importers.files.recognise import Head
 from suffice.importers.traces.runs import trace_importer
+from suffice.importers.words.names import words
 
 _UPPER = re.compile(r"(?<!^)(?=[A-Z])")
+_TYPES = frozenset(words("GENERATION SPAN EVENT AGENT TOOL CHAIN RETRIEVER EMBEDDING EVALUATOR GUARDRAIL"))
+"""Types of observations, as Langfuse spells them."""
+
 _PRINTED_NULLS = ("None", "null")
 
 
@@ -50,7 +54,8 @@ def _is_langfuse(head: Head) -> bool:
     """Return whether a file has observations of Langfuse, from an export or within their trace."""
     first = next(iter(objects_in(head.record.get("observations"))), head.item)
     own = {"parentObservationId", "parent_observation_id", "usageDetails", "usage_details"} & first.keys()
-    return head.has("trace", "observations") or bool(own and {"traceId", "trace_id"} & first.keys())
+    is_typed = first.get("type") in _TYPES and _of(first, "startTime") is not None
+    return head.has("trace", "observations") or (bool(own or is_typed) and _of(first, "traceId") is not None)
 
 
 read_langfuse = trace_importer("langfuse", langfuse_log, _is_langfuse)

@@ -17,7 +17,7 @@ from suffice.importers.answers.reply_answers import counts_of, position_note
 from suffice.importers.calls.spans import CHAT, Log, TraceSpan
 from suffice.importers.files.recognise import Head
 from suffice.importers.importers import reads_traces, recognised_by
-from suffice.importers.rounds.trajectories import ImportedTrajectory, end_of, score
+from suffice.importers.rounds.trajectories import ImportedTrajectory, end_of, score, unsaid_ends
 from suffice.importers.traces.core import Conversation, answers_at, conversations_of
 from suffice.importers.traces.explain import trace_readings
 from suffice.importers.traces.kinds import OTHER_CALLS, refuse_several_kinds
@@ -130,7 +130,7 @@ def run_of(
         source=source,
         trajectories=trajectories,
         notes=[
-            *_length_notes(rounds, trajectories, ended),
+            *_length_notes(rounds, trajectories),
             *_usage_notes(rounds),
             *_cluster_notes(trajectories),
             *log.notes,
@@ -328,9 +328,7 @@ def _models(trajectories: Sequence[ImportedTrajectory]) -> tuple[dict[str, Any],
     return {"model": name}, [f"policies fitted on this recording depend on model {name!r}"]
 
 
-def _length_notes(
-    rounds: Sequence[Sequence[Round]], trajectories: Sequence[ImportedTrajectory], ended: End | None
-) -> list[str]:
+def _length_notes(rounds: Sequence[Sequence[Round]], trajectories: Sequence[ImportedTrajectory]) -> list[str]:
     lengths = Counter(len(own) for own in rounds)
     longest = max(lengths)
     notes = []
@@ -341,12 +339,9 @@ def _length_notes(
         )
     elif len(lengths) == 1:
         notes.append(f"every question has {longest} rounds: read as the loop's cap")
-    elif ended is None and any(item.end == "rule" for item in trajectories):
-        notes.append(
-            f"trajectories have {min(lengths)} to {longest} rounds: shorter ones are read as the loop's own stops (end: rule), "
-            "beyond which nothing is known. The log does not say so, and rounds that are missing look alike: --ended rule says that "
-            "the loop stopped there by itself, else `suffice decide` assumes the worst of the missing rounds"
-        )
+    elif n := sum(item.end_assumed for item in trajectories):
+        what = "runs" if len({item.cluster for item in trajectories}) < len(trajectories) else "questions"
+        notes.append(unsaid_ends(n, len(trajectories), what, longest))
     return notes
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
+from suffice.importers.words.sample_names import Said
+
+_LISTED, _LONGEST = 4, 80
+"""More columns than these are named by the first and the last one, and the letters of columns that a message names as rounds."""
 
 Choices = dict[str, tuple[Any, str]]
 """For each option of the command line, the parameter's value and its meaning, as `UnsettledError` takes them."""
@@ -36,6 +40,21 @@ def of_options(meaning: str, *, columns: Mapping[str, str] | None = None, sample
     given = {"columns": dict(columns or {}), "samples": samples}
     options = " ".join(filter(None, [column_options(columns or {}), "--samples" * samples]))
     return {options: ({name: value for name, value in given.items() if value}, meaning)}
+
+
+def of_answers(names: Sequence[str], golds: Mapping[str, str], says: Said) -> Choices:
+    """Return the choices of columns with an answer each, and of the gold answers, by what the names of these columns say of them.
+
+    There is none of a single column, or of more than a message names.
+    """
+    own = {"rounds": ",".join(names), **golds}
+    if not 1 < len(names) <= len(own["rounds"]) <= _LONGEST:
+        return {}
+    beside = "".join(f", and {name!r} has the gold answers" for name in golds.values())
+    listed = f"{names[0]!r} to {names[-1]!r}" if len(names) > _LISTED else " and ".join(map(repr, names))
+    rounds = of_options(f"{listed} are the answers of successive rounds, in this order{beside}", columns=own)
+    samples = of_options(f"{listed} are independent samples{beside}", columns=own, samples=True)
+    return rounds if says == "rounds" else rounds | samples
 
 
 def of_rows(theirs: str, value: str, meaning: str) -> Choices:

@@ -384,6 +384,16 @@ def last_name(name: str) -> str:
     return plain_name(name).rpartition(".")[2]
 
 
+def single_name(name: str) -> str:
+    """Return the singular of a list's name.
+
+    >>> single_name("answers"), single_name("passed"), single_name("prompt_tokens")
+    ('answer', 'passed', 'prompt_tokens')
+    """
+    unit = name.endswith(("tokens", "seconds", "calls", "ss", "correctness"))
+    return name if unit or not name.endswith("s") else name[:-1]
+
+
 def words_in(name: str) -> list[str]:
     """Return the words of a column's name, in lower case.
 

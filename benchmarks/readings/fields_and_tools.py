@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from benchmarks.readings.cases import Draw, Log, shape
-from benchmarks.readings.plain import loops
 
 ROOMS = ("Single", "Standard Twin", "Double")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from benchmarks.readings.cases import Draw, Log, shape
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks.readings.cases import Asked, Draw, Log, Loop, shape
 
 ROOMS = ("Single", "Standard Twin", "Double")
 
@@ -72,3 +75,41 @@ def prose_with_commas(draw: Draw) -> Log:
         for i, own in enumerate(questions)
     ]
     return Log(made, read)
+
+
+def _turns(questions: Sequence[Asked], draw: Draw, second: str, names: tuple[str, str, str]) -> list[dict[str, Any]]:
+    """Return two rows for each turn: of a writer, and of somebody who speaks of what was written."""
+    doc, turn, role = names
+    return [
+        {doc: own.number, turn: r, role: who, "content": text, "score": score, "tokens": draw.tokens()}
+        for own in questions
+        for r, said in enumerate(own.answers)
+        for who, text, score in (("writer", f"The caravan stops at {said}.", None), (second, draw.prose(5), 7 + r))
+    ]
+
+
+def _written(questions: Sequence[Asked]) -> list[Loop]:
+    return [Loop(own.number, tuple(f"The caravan stops at {said}." for said in own.answers)) for own in questions]
+
+
+@shape("refine.jsonl")
+def what_a_judge_says_in_rows(draw: Draw) -> Log:
+    """Each turn has a row of the writer and one of the judge, who has the score."""
+    questions = draw.asked(40)
+    return Log(_turns(questions, draw, "judge", ("doc", "turn", "role")), _written(questions))
+
+
+@shape("refine.csv")
+def what_a_reviewer_says_in_rows(draw: Draw) -> Log:
+    """As with a judge, and only the writer's tokens are logged."""
+    questions = draw.asked(40)
+    made = _turns(questions, draw, "Style Reviewer", ("doc_id", "turn", "role"))
+    made = [{**row, "tokens": row["tokens"] if row["role"] == "writer" else ""} for row in made]
+    return Log(made, _written(questions))
+
+
+@shape("refine.jsonl")
+def what_an_editor_writes_in_rows(draw: Draw) -> Log:
+    """Each turn has a row of the writer and one of the editor: either may have the answers."""
+    questions = draw.asked(40)
+    return Log(_turns(questions, draw, "editor", ("doc", "turn", "role")), _written(questions))

@@ -18,6 +18,7 @@ from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import are_groups, sure_id
 from suffice.importers.rows.incomplete_rows import of_kinds
 from suffice.importers.rows.parallel_files import of_files
+from suffice.importers.rows.speakers import speaker_choices
 from suffice.importers.shapes.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.shapes.wide_tables import numbered_families
@@ -70,8 +71,8 @@ _TOKEN_WORDS = {
 }
 _ALIKE = 0.1
 _DECIMAL = re.compile(r"-?\d*[.,]\d+")
-_QUESTIONS, _OFFERED = 10, 3
-"""The fewest questions of a log, and the most columns of ids, or lists of rounds, that are offered."""
+_QUESTIONS, _COUNTED, _OFFERED = 10, 5, 3
+"""The fewest questions of a log, and of one whose rounds are counted; and the most columns of ids, or lists of rounds, that are offered."""
 
 _LONGEST_OPTION = 80
 """The most letters of an option that a message makes up."""
@@ -264,7 +265,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
         golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
         meaning += "".join(f", and {name!r} has the gold answers" for name in golds.values())
         choices |= of_columns({"rounds": joined, **golds}, meaning)
-    options = of_files(rows) | in_options(choices) | compounds
+    parts = [part for own, _ in compounds.values() for part in own["columns"]["question_id"].split(",")]
+    options = of_files(rows) | in_options(choices) | speaker_choices(table, parts) | compounds
     own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
     sure = own and column_options({"question_id": own})
     if len(options) == 1 and not ids and all(numbered(name) and is_in_order(name) for name in answers or [""]):
@@ -379,7 +381,9 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
         golds = columns.get("golds", "")
         is_usable = is_usable and table.column(name) != table.column(golds) and not any(map(_DECIMAL.fullmatch, values))
         is_usable = is_usable and not other_questions(table, values, name)
-        if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
+        counter = columns.get("round", "")
+        least = _COUNTED if counter in table.names and table.counts_in(counter, name) else _QUESTIONS
+        if is_usable and len({*values}) >= least and (not golds or table.constant_in(golds, values)):
             names.append(name)
     names.sort(key=lambda name: not is_id_name(name))
     return [name for name in names if table.constant_in(name, table.column(names[0]))]

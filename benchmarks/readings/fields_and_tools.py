@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.readings.cases import Asked, Draw, Log, Loop, shape
@@ -113,3 +115,51 @@ def what_an_editor_writes_in_rows(draw: Draw) -> Log:
     """Each turn has a row of the writer and one of the editor: either may have the answers."""
     questions = draw.asked(40)
     return Log(_turns(questions, draw, "editor", ("doc", "turn", "role")), _written(questions))
+
+
+def _messages(own: Asked, tool: str, argument: str, **more: str) -> list[dict[str, Any]]:
+    """Return the messages of a loop that looks something up before each answer, which it hands in by a tool."""
+    made: list[dict[str, Any]] = [{"role": "user", "content": own.question}]
+    for r, said in enumerate(own.answers):
+        for name, arguments in (("look_up", {"caravan": own.number, "day": r}), (tool, {argument: said, **more})):
+            called = {"id": f"c{r}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            made.append({"role": "assistant", "content": None, "tool_calls": [called]})
+            made.append({"role": "tool", "tool_call_id": f"c{r}", "content": "noted"})
+    return made
+
+
+def _handed_in(questions: Sequence[Asked]) -> list[Loop]:
+    return [own.loop(calls=(2,) * len(own.answers)) for own in questions]
+
+
+@shape("orders.jsonl")
+def answers_that_a_tool_takes(draw: Draw) -> Log:
+    """The model says nothing: each answer is the argument of a tool's call, as are the arguments of look-ups."""
+    questions = draw.asked(60, rounds=3)
+    made = [
+        {
+            "task_id": f"T{own.number}",
+            "messages": _messages(own, "submit_decision", "decision"),
+            "expected_decision": own.gold,
+        }
+        for own in questions
+    ]
+    return Log(made, _handed_in(questions))
+
+
+@shape("orders.jsonl")
+def answers_among_the_arguments_of_a_tool(draw: Draw) -> Log:
+    """The tool takes a reason, too, its name says nothing, and the model says goodbye in the end."""
+    questions = draw.asked(60, rounds=3)
+    made = [
+        {
+            "task_id": f"T{own.number}",
+            "messages": [
+                *_messages(own, "set_case", "place", why="It was written there."),
+                {"role": "assistant", "content": "Goodbye!"},
+            ],
+            "gold": own.gold,
+        }
+        for own in questions
+    ]
+    return Log(made, [replace(own, calls=None) for own in _handed_in(questions)])

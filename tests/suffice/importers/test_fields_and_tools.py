@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks.readings.cases import Draw, lines
 from benchmarks.readings.fields_and_tools import (
+    answers_that_a_tool_takes,
     bookings_in_one_text,
     what_a_judge_says_in_rows,
     what_a_reviewer_says_in_rows,
@@ -52,3 +55,81 @@ def test_who_speaks_is_asked_before_what_a_question_is(tmp_path, make, n):
     answers = recording(tmp_path).table.column("answer").to_pylist()
     assert len(answers) == 4 * n
     assert all("caravan" in own for own in answers)
+
+
+def orders() -> list[dict[str, Any]]:
+    return answers_that_a_tool_takes(Draw("x")).content
+
+
+def with_calls(records: list[dict[str, Any]], change: Callable[[dict[str, Any]], Any]) -> list[dict[str, Any]]:
+    """Return records in which each message that calls a tool is changed."""
+    made = json.loads(json.dumps(records))
+    for record in made:
+        record["messages"] = [change(own) if own.get("tool_calls") else own for own in record["messages"]]
+    return made
+
+
+def in_parts(message: dict[str, Any]) -> dict[str, Any]:
+    called = message["tool_calls"][0]["function"]
+    return {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "name": called["name"], "input": json.loads(called["arguments"])}],
+    }
+
+
+@pytest.mark.parametrize("change", [dict, in_parts, lambda own: {**own, "content": "Let me see."}])
+def test_the_tool_that_takes_answers_is_offered(tmp_path, change):
+    asked = imported(tmp_path, with_calls(orders(), change))
+    assert asked.code == 2
+    typed = asked.commands[0]
+    assert typed[-4:] == ["--column", "answer=tool_calls:submit_decision", "--answer-position", "tool:decision"]
+    assert "look_up" not in asked.err
+    done = cli(*typed, "--column", "golds=expected_decision")
+    assert done.code == 0
+    read = recording(tmp_path)
+    right = [score for own in answers_that_a_tool_takes(Draw("x")).loops for score in own.scores]
+    assert read.column("em").mean() == pytest.approx(sum(right) / len(right))
+    assert read.metadata["config"]["answer_position"] == {"kind": "tool", "text": "decision"}
+
+
+@pytest.mark.parametrize("where", [(), ("--where", "role=assistant")])
+def test_the_field_of_a_tool_finds_its_calls(tmp_path, where):
+    options = ("--answer-position", "tool:decision", "--column", "golds=expected_decision", *where)
+    assert imported(tmp_path, orders(), *options).code == 0
+    assert recording(tmp_path).column("cost.generator.calls").mean() == 2
+
+
+def test_a_field_that_several_tools_have_is_asked_about(tmp_path):
+    def change(message):
+        called = message["tool_calls"][0]["function"]
+        own = {**called, "arguments": json.dumps({**json.loads(called["arguments"]), "note": "x"})}
+        return {**message, "tool_calls": [{"function": own}]}
+
+    asked = imported(tmp_path, with_calls(orders(), change), "--answer-position", "tool:note")
+    assert asked.code == 2
+    assert [own[-1] for own in asked.commands] == ["answer=tool_calls:look_up", "answer=tool_calls:submit_decision"]
+
+
+def test_arguments_are_the_answer_without_a_field(tmp_path):
+    def change(message):
+        called = message["tool_calls"][0]["function"]
+        return {**message, "tool_calls": [{"function": {**called, "arguments": called["arguments"][2:-2]}}]}
+
+    done = imported(
+        tmp_path, with_calls(orders(), change), "--column", "answer=tool_calls:submit_decision", "--column", "golds="
+    )
+    assert done.code == 0
+    assert recording(tmp_path).table.column("answer")[0].as_py().startswith('decision": "')
+
+
+def test_what_is_said_beside_tools_stays_the_answer(tmp_path):
+    rows = orders()
+    for row in rows:
+        row["messages"] = [
+            {**own, "content": f"I say {row['expected_decision']}."} if own["role"] == "assistant" else own
+            for own in row["messages"]
+        ]
+    asked = imported(tmp_path, rows)
+    assert asked.code == 2
+    assert [own[-2:] for own in asked.commands][:1] == [["--where", "reply_type=*"]]
+    assert "answer=tool_calls:submit_decision" in asked.err

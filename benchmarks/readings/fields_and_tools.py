@@ -163,3 +163,48 @@ def answers_among_the_arguments_of_a_tool(draw: Draw) -> Log:
         for own in questions
     ]
     return Log(made, [replace(own, calls=None) for own in _handed_in(questions)])
+
+
+def _objects(questions: Sequence[Asked]) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]:
+    """Return the right object of each question, and the object of each answer, whose keys stand in another order."""
+    golds = [{"room": ROOMS[own.number % 3], "nights": 1 + own.number % 7, "guest": own.gold} for own in questions]
+    said = [
+        [{"guest": text, "room": gold["room"], "nights": gold["nights"]} for text in own.answers]
+        for own, gold in zip(questions, golds, strict=True)
+    ]
+    return golds, said
+
+
+def _of_objects(questions: Sequence[Asked], golds: Sequence[Any], said: Sequence[Sequence[Any]]) -> list[Loop]:
+    return [
+        own.loop(answers=tuple(map(json.dumps, texts)), golds=(json.dumps(gold),))
+        for own, gold, texts in zip(questions, golds, said, strict=True)
+    ]
+
+
+@shape("bookings.jsonl")
+def answers_that_are_objects(draw: Draw) -> Log:
+    """An answer has three fields, and so has the gold answer, in another order."""
+    questions = draw.asked(60, rounds=3)
+    golds, said = _objects(questions)
+    made = [
+        {"id": f"HB-{own.number}", "expected": gold, "attempts": [{"output": text, "cost_usd": 0.01} for text in texts]}
+        for own, gold, texts in zip(questions, golds, said, strict=True)
+    ]
+    return Log(made, _of_objects(questions, golds, said))
+
+
+@shape("bookings.jsonl", options=("--column", "answer=booking", "--column", "golds=final_booking_by_staff"))
+def objects_in_texts_and_what_staff_booked(draw: Draw) -> Log:
+    """Both are JSON in a text, and the gold answer has a name of its own."""
+    questions = draw.asked(60, rounds=3)
+    golds, said = _objects(questions)
+    made = [
+        {
+            "conversation_id": f"HB-{own.number}",
+            "attempts": [{"attempt": r, "booking": json.dumps(text)} for r, text in enumerate(texts, start=1)],
+            "final_booking_by_staff": json.dumps(gold),
+        }
+        for own, gold, texts in zip(questions, golds, said, strict=True)
+    ]
+    return Log(made, _of_objects(questions, golds, said))

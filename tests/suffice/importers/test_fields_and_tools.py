@@ -11,7 +11,9 @@ import pytest
 from benchmarks.readings.cases import Draw, lines
 from benchmarks.readings.fields_and_tools import (
     answers_that_a_tool_takes,
+    answers_that_are_objects,
     bookings_in_one_text,
+    objects_in_texts_and_what_staff_booked,
     what_a_judge_says_in_rows,
     what_a_reviewer_says_in_rows,
     what_an_editor_writes_in_rows,
@@ -133,3 +135,46 @@ def test_what_is_said_beside_tools_stays_the_answer(tmp_path):
     assert asked.code == 2
     assert [own[-2:] for own in asked.commands][:1] == [["--where", "reply_type=*"]]
     assert "answer=tool_calls:submit_decision" in asked.err
+
+
+def test_objects_are_offered_as_a_whole(tmp_path):
+    log = answers_that_are_objects(Draw("x"))
+    asked = imported(tmp_path, log.content)
+    assert asked.code == 2
+    assert asked.commands[0][-1] == "answer=output"
+    done = cli(*asked.commands[0], "--details")
+    assert done.code == 0
+    assert "not read" not in done.out
+    right = [score for own in log.loops for score in own.scores]
+    assert recording(tmp_path).column("match").mean() == pytest.approx(sum(right) / len(right))
+
+
+def test_objects_of_numbers_are_offered_beside_golds_of_the_same_fields(tmp_path):
+    rows = [
+        {"id": q, "gold": {"x": q, "y": 2}, "steps": [{"plan": {"x": q, "y": y}} for y in (q % 3, 2)]}
+        for q in range(20)
+    ]
+    asked = imported(tmp_path, rows)
+    assert asked.commands[0][-1] == "answer=plan"
+    assert cli(*asked.commands[0]).code == 0
+    assert recording(tmp_path).column("match").mean() == pytest.approx((7 + 20) / 40, abs=0.03)
+
+
+def test_golds_in_json_are_found_under_their_own_name(tmp_path):
+    log = objects_in_texts_and_what_staff_booked(Draw("x"))
+    done = imported(tmp_path, log.content, "--column", "answer=booking")
+    said = done.words + " ".join(done.err.split())
+    assert "--column golds=final_booking_by_staff" in said
+    assert (
+        imported(tmp_path, log.content, "--column", "answer=booking", "--column", "golds=final_booking_by_staff").code
+        == 0
+    )
+    right = [score for own in log.loops for score in own.scores]
+    assert recording(tmp_path).column("match").mean() == pytest.approx(sum(right) / len(right))
+
+
+def test_a_missing_object_is_no_answer(tmp_path):
+    rows = answers_that_are_objects(Draw("x")).content
+    rows[0]["attempts"][0]["output"] = {}
+    assert imported(tmp_path, rows, "--column", "answer=output").code == 0
+    assert recording(tmp_path).table.column("answer")[0].as_py() is None

@@ -29,6 +29,7 @@ from suffice.importers.words.names import (
     plain_name,
     words,
 )
+from suffice.importers.words.object_fields import fields_in, paths_of
 from suffice.policy.metrics import normalize_answer
 
 FEW = 0.01
@@ -184,19 +185,38 @@ def refuse_unread_answer(
         names = [
             name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled") and table.filled(name)
         ]
-    if names:
+    objects = [] if is_scored else _objects(table, names, unread, ids)
+    if names or objects:
         choices: Choices = {}
+        for name in objects:
+            choices |= of_columns({"answer": name}, f"all fields of {name!r} are what the model said, together")
         for name in names:
             choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
         said = [name for name in names if _agrees(table, name, golds) >= _OFTEN]
         is_told = len(said) == 1 and all(_agrees(table, name, golds) <= FEW for name in names if name not in said)
         raise UnsettledError(
-            f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
-            f"{'differs' if len(names) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
+            f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names or objects))} "
+            f"{'differs' if len(names or objects) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
             "columns",
             choices | of_columns({"answer": ""}, "there is none"),
             column_options({"answer": said[0]}) if is_told else "",
         )
+
+
+def _objects(table: TableColumns, names: Collection[str], unread: Collection[str], ids: Sequence[Any]) -> list[str]:
+    """Return the objects that may be answers as a whole: some of their fields vary within questions, and another object has the same fields.
+
+    Without such a one, several of their fields must be texts that vary, or the object must be called like an answer.
+    """
+    fields = fields_in(table.names)
+    found = []
+    for above, own in fields.items():
+        paths = paths_of(above, own)
+        varying = [name for name in paths if name in unread and table.changing_in(name, ids)]
+        others = [*fields.values()].count(own) > 1 or len(paths.intersection(names)) > 1 or last_name(above) in ANSWERS
+        if varying and others and above not in table.names:
+            found.append(above)
+    return found[:_LISTED]
 
 
 def _agrees(table: TableColumns, name: str, golds: str) -> float:

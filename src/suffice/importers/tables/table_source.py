@@ -74,6 +74,7 @@ from suffice.importers.rows.tool_answers import refuse_calls_alone, tool_choices
 from suffice.importers.rows.tool_calls import answers_alone, with_reply_types
 from suffice.importers.rows.trees import OF_TREES, marked_nodes, refuse_inner_nodes
 from suffice.importers.shapes.shape import ANY, Shape
+from suffice.importers.shapes.whole_objects import with_whole_objects
 from suffice.importers.tables.table_rounds import read_rows
 from suffice.importers.tables.tally import Tally
 from suffice.importers.words.choices import Choices
@@ -173,7 +174,7 @@ class TableSource(ABC):
         if of_tools:
             lost = {(row.file, row.number) for row in shape_before} - {(row.file, row.number) for row in shape.rows}
             of_costs, self.shape = of_tools, replace(self.shape, skipped=self.shape.skipped + len(lost))
-        self.shape = said_ends(ordered_stages(self.shape, columns), columns)
+        self.shape = with_whole_objects(said_ends(ordered_stages(self.shape, columns), columns), columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -178,3 +179,54 @@ def test_a_missing_object_is_no_answer(tmp_path):
     rows[0]["attempts"][0]["output"] = {}
     assert imported(tmp_path, rows, "--column", "answer=output").code == 0
     assert recording(tmp_path).table.column("answer")[0].as_py() is None
+
+
+def priced(**columns: Callable[[int, int], Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": q,
+            "round": r,
+            "answer": "Rome" if r < 2 and q % 2 else "Oslo",
+            "gold": "Oslo",
+            "prompt_tokens": 100 + 7 * (q * r % 5),
+        }
+        | {name: make(q, r) for name, make in columns.items()}
+        for q in range(20)
+        for r in (1, 2, 3)
+    ]
+
+
+TOTAL, EACH = "--column spend=cost_usd", "--column spend=cost_usd:each"
+
+
+@pytest.mark.parametrize(
+    ("make", "order"),
+    [
+        (lambda q, r: r * (0.01 + q / 1000), [TOTAL, EACH]),
+        (lambda q, r: 0.01 + r / 10000, [EACH, TOTAL]),  # it grows with the prompt
+        (lambda q, r: 0.01 + (q * r % 5) / 1000, [EACH]),
+    ],
+)
+def test_a_running_total_of_dollars_is_told_from_those_of_rows(tmp_path, make, order):
+    note = next(
+        own for own in imported(tmp_path, priced(cost_usd=make), "--details").out.splitlines() if "spend=" in own
+    )
+    assert re.findall(r"--column spend=cost_usd(?::each)?", note) == order
+    if order[0] == TOTAL:
+        assert imported(tmp_path, priced(cost_usd=make), *TOTAL.split()).code == 0
+        assert recording(tmp_path).column("spend")[0].tolist() == pytest.approx([make(0, r) for r in (1, 2, 3)])
+
+
+@pytest.mark.parametrize(
+    ("name", "make", "offered"),
+    [
+        ("payout_eur", lambda q, r: 100 + q * 37 % 11 + r % 2, False),
+        ("amount_usd", lambda q, r: 100 + q * 37 % 11 + r % 2, False),
+        ("payout_eur", lambda q, r: (100 + 7 * (q * r % 5)) / 1e4, True),  # as tokens vary
+        ("api_fee_eur", lambda q, r: 0.02 + q * 37 % 11 / 1e4, True),
+    ],
+)
+def test_money_that_no_call_costs_is_not_offered(tmp_path, name, make, offered):
+    done = imported(tmp_path, priced(**{name: make}), "--details")
+    assert done.code == 0
+    assert (f"spend={name}" in done.out) == offered

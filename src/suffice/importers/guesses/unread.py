@@ -13,7 +13,7 @@ from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model
 from suffice.importers.checks.judging import ONCE, flag_notes, metric_name, metric_option
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import Record
-from suffice.importers.guesses.dearer_models import dearer_text
+from suffice.importers.guesses.money_notes import loop_money, money_note
 from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import are_groups, sure_id
 from suffice.importers.rows.incomplete_rows import of_kinds
@@ -26,7 +26,6 @@ from suffice.importers.words.choices import Choices, column_options, in_options,
 from suffice.importers.words.gold_names import golds_among
 from suffice.importers.words.names import (
     ANSWERS,
-    MONEY,
     MOST_SPEAKERS,
     NO_ANSWERS,
     OUTCOME_NAMES,
@@ -44,7 +43,7 @@ from suffice.importers.words.names import (
     without_steps,
     words_in,
 )
-from suffice.importers.words.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, money_unit
+from suffice.importers.words.number_forms import DECIMAL_COMMA, THOUSANDS, is_undecided
 from suffice.importers.words.word_scales import TEMPLATE, order_of_words
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.runs import LOOP_NAMES
@@ -54,13 +53,6 @@ UNCOUNTED = ": what is saved is counted in calls alone"
 
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
-_MONEY = re.compile(
-    r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|usd|eur)$"
-    r"|(?:milli|micro|nano|[\u00b5\u03bc])_?(?:dollars?|cents?|usd)|^(?:costs?|price|spend)_\w*(?:(?:mill|milli|micro|nano)s|cts?|dollars)$"
-)
-_OF_TOKENS = re.compile(r"(?:^|_)per(?:$|_)")
-"""A price of many tokens, which is not what a row costs."""
-
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
@@ -162,13 +154,8 @@ def _costs(
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
         yield _no_tokens_note(table, shown, unused, absent)
-    for name in [name for name in unused if _is_money(name)][:1]:
-        yield _money_note(table, columns, name)
-
-
-def _is_money(name: str) -> bool:
-    plain = last_name(name)
-    return plain in MONEY or (_MONEY.search(plain) is not None and not _OF_TOKENS.search(plain))
+    for name in [*loop_money(table, unused)][:1]:
+        yield money_note(table, columns, name)
 
 
 def _no_tokens_note(
@@ -200,21 +187,6 @@ def _forms(name: str, value: object) -> str:
         return ""
     options = [column_options({"cost.generator.seconds": f"{name}:{form}"}) for form in (THOUSANDS, DECIMAL_COMMA)]
     return f": {options[0]} if its comma separates thousands, {options[1]} if decimals"
-
-
-def _money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> str:
-    """Return the note on a column of money, with the option that counts it."""
-    fault = table.not_a_number(name)
-    prices = "else prices of tokens say what is paid (suffice decide --prices)"
-    if fault is not None and (money_unit(name) or not is_undecided(fault)):
-        return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
-    signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
-    unit = money_unit(name) or "dollars"
-    amounts = f"amounts ({', '.join(signs)} count as {unit})" if signs else unit
-    forms = [unit] if money_unit(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
-    options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
-    how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
-    return f"{name!r} is not counted{dearer_text(table, columns, name)}: if each row has its own {amounts}, {how}; {prices}"
 
 
 def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unused: Collection[str]) -> Iterator[str]:

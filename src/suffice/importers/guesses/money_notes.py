@@ -29,10 +29,10 @@ _COSTS = frozenset(words("cost costs spend spent fee fees billed charge charged 
 _NO_THING = frozenset(
     words(
         "milli micro nano mill mills millis micros nanos ct cts in total cum cumulative running sum so far call calls api llm model request token "
-        "tokens usage price amount"
+        "tokens usage"
     )
 )
-"""Words beside those of costs that name no thing with a price, such as a payout."""
+"""Words that name no thing with a price, as payout does."""
 
 _UNIT = re.compile(r"(?:milli|micro|nano|[\u00b5\u03bc])?(?:dollars?|cents?|usd|euros?|eur)")
 
@@ -48,13 +48,12 @@ def loop_money(table: TableColumns, names: Collection[str]) -> Iterator[str]:
         if plain not in MONEY and (not _MONEY.search(plain) or _OF_TOKENS.search(plain)):
             continue
         own = {word for word in words_in(plain) if not _UNIT.fullmatch(word)}
-        is_named = not own.isdisjoint(_COSTS) or (own <= _NO_THING and own.isdisjoint({"price", "amount"}))
-        if is_named or _varies_with_tokens(table, name, has_thing=not own <= _NO_THING):
+        if own <= _NO_THING or not own.isdisjoint(_COSTS) or _varies_with_tokens(table, name):
             yield name
 
 
-def _varies_with_tokens(table: TableColumns, name: str, *, has_thing: bool) -> bool:
-    """Return whether a column rises with one of tokens; if there are no tokens, whether its name has no thing with a price."""
+def _varies_with_tokens(table: TableColumns, name: str) -> bool:
+    """Return whether a column is higher where one of tokens is."""
     known = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS)
     counts = [other for other in table.names if last_name(other) in known or counts_tokens(other, ())]
     amounts = _floats(table, name)
@@ -64,7 +63,7 @@ def _varies_with_tokens(table: TableColumns, name: str, *, has_thing: bool) -> b
         pair = amounts[both], tokens[both]
         if both.sum() > 2 and min(map(np.ptp, pair)) > 0 and np.corrcoef(*pair)[0, 1] >= _ALIKE:  # noqa: PLR2004
             return True
-    return not counts and not has_thing
+    return False
 
 
 def _floats(table: TableColumns, name: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:

@@ -34,6 +34,8 @@ _NO_THING = frozenset(
 )
 """Words that name no thing with a price, as payout does."""
 
+_TOTAL = frozenset({"cum", "cumulative", "running", "total"})
+_TOKENS = frozenset((*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS))
 _UNIT = re.compile(r"(?:milli|micro|nano|[\u00b5\u03bc])?(?:dollars?|cents?|usd|euros?|eur)")
 
 _FEW, _AS_MUCH, _ALIKE = 10, 0.5, 0.5
@@ -48,14 +50,15 @@ def loop_money(table: TableColumns, names: Collection[str]) -> Iterator[str]:
         if plain not in MONEY and (not _MONEY.search(plain) or _OF_TOKENS.search(plain)):
             continue
         own = {word for word in words_in(plain) if not _UNIT.fullmatch(word)}
-        if own <= _NO_THING or not own.isdisjoint(_COSTS) or _varies_with_tokens(table, name):
+        is_named = own <= _NO_THING or not own.isdisjoint(_COSTS)
+        counts = [other for other in table.names if last_name(other) in _TOKENS or counts_tokens(other, ())]
+        is_price = "price" in own and own <= {*_NO_THING, "price"} and not counts
+        if is_named or is_price or _varies_with(table, name, counts):
             yield name
 
 
-def _varies_with_tokens(table: TableColumns, name: str) -> bool:
-    """Return whether a column is higher where one of tokens is."""
-    known = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS)
-    counts = [other for other in table.names if last_name(other) in known or counts_tokens(other, ())]
+def _varies_with(table: TableColumns, name: str, counts: Collection[str]) -> bool:
+    """Return whether a column is higher where one of some counts is."""
     amounts = _floats(table, name)
     for other in counts:
         tokens = _floats(table, other)
@@ -82,14 +85,16 @@ def money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> st
     forms = [unit] if money_unit(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
     options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
     how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
-    if forms == [EACH] and (growth := _growth(table, columns, name)):
+    dearer = dearer_text(table, columns, name)
+    may_be_total = not dearer or not _TOTAL.isdisjoint(words_in(last_name(name)))  # dearer models cost more, too
+    if forms == [EACH] and may_be_total and (growth := _growth(table, columns, name)):
         ways = [
             f"{column_options({'spend': name})} if it is a running total",
             f"{how} if each row has its own {amounts}",
         ]
         listed = ", ".join(ways if growth >= _AS_MUCH else ways[::-1])
         return f"{name!r} is not counted, and never falls within a question: {listed}; {prices}"
-    return f"{name!r} is not counted{dearer_text(table, columns, name)}: if each row has its own {amounts}, {how}; {prices}"
+    return f"{name!r} is not counted{dearer}: if each row has its own {amounts}, {how}; {prices}"
 
 
 def _growth(table: TableColumns, columns: Mapping[str, str], name: str) -> float:

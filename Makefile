@@ -18,7 +18,7 @@ CHROMIUM ?= $(or $(SUFFICE_CHROMIUM),$(shell command -v chromium || command -v c
 # The main package and those beside it, as pip takes them: always together, since no index has these names.
 PACKAGES := . $(addprefix ./packages/suffice-,reader retrieval gates scale server papers)
 CORE := $(foreach name,audit baseline_selectors calibrate calibration cascade choice difficulty display \
-	draft_selectors errors escalating_rules evidence expressions extensions groupings metrics_golden money own_rules policy position ranker rasc \
+	draft_selectors errors escalating_rules evidence expressions extensions fields groupings metrics_golden money own_rules policy position ranker rasc \
 	recorded_signals replies logistic rules seen selectors semantic_scores semantic_signals session session_missing \
 	session_state same_answers sealed_json signals_answers spellings signal_definitions signals_evidence signals_margins signals_steps signals_text signals_thinking checked start_round surface \
 	uncertainty votes by_stop,$(wildcard tests/*/test_$(name).py tests/*/*/test_$(name).py))

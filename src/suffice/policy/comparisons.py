@@ -9,6 +9,7 @@ from itertools import chain
 
 from suffice.policy.doubts import FEW, Pairs, differ, unsettled
 from suffice.policy.expressions import is_available, looks_mathematical
+from suffice.policy.fields import reason_of_records
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.money import currencies_in, without_currency
 from suffice.policy.normalizers import (
@@ -137,7 +138,8 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
         if read >= MOST * n:
             return Comparison("math", f"which reads {'all' if read == n else f'{read:,} of {n:,}'} gold answers")
     named = _specific(texts, answers)
-    if named is not None:
+    records = reason_of_records(texts, pairs) if named is None or named.normalizer == "number" else ""
+    if named is not None and not records:
         if named.normalizer == "number":
             _ask_about_thousands("number", pairs)
             _ask_about_sentences(pairs, are_golds=_share(_LONG_SENTENCE.search, texts) > _HALF)
@@ -155,7 +157,7 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             ("decimal_comma", "exact", DEFAULT_NORMALIZER),
             "decimal_comma" if is_told else "",
         )
-    chosen = _code_or_words(texts, pairs, "which reads all gold answers")
+    chosen = Comparison("mixed", records) if records else _code_or_words(texts, pairs, "which reads all gold answers")
     _ask_about_case(chosen.normalizer, texts, pairs)
     _ask_about_decimal_commas(chosen.normalizer, pairs)
     _ask_about_thousands(chosen.normalizer, pairs)

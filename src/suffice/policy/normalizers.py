@@ -22,6 +22,7 @@ import numpy.typing as npt
 from suffice.common.registry import registration
 from suffice.common.syntax import literal_of
 from suffice.errors import NotFoundError, did_you_mean
+from suffice.policy.fields import fields_of
 from suffice.policy.metrics import answer_key, normalize_answer
 from suffice.policy.money import in_one_form
 from suffice.policy.numbers_in_text import (
@@ -221,15 +222,19 @@ def _mixed_key(answer: str) -> str | None:
     """As in question answering, but numbers count by value, with sign, decimal point and unit, and code and formulas as written.
 
     Lengths, masses, volumes and times in other units may be equal: 87 km is 87,000 m.  So may times of day (8:05 and 08:05, 3 pm
-    and 15:00), dates with the name of a month, ranges (12-17 and 12 to 17), and amounts of money: EUR 5 is €5, not $5, nor 5, and
+    and 15:00), dates with the name of a month, alone or as a field of a record (Oslo, 3 May 2021, 2 nights), ranges (12-17 and 12 to 17), and amounts of money: EUR 5 is €5, not $5, nor 5, and
     5 USD is $5, and 5.  Typography does not count but in literals and
     programs: any dash is a hyphen, and any quote a straight one.
     """
     text = answer.strip()
     if not text.isascii() and not is_structured(text):
         text = plain_text(text).strip()
-    if _YEAR.search(text) and (date := _date(text, _WRITTEN)) is not None:
-        return date
+    if _YEAR.search(text):
+        if (date := _date(text, _WRITTEN)) is not None:
+            return date
+        fields = fields_of(text)
+        if any(_date(field, _WRITTEN) for field in fields):
+            return "; ".join(_mixed_key(field) or "" for field in fields)
     text = in_one_spelling(text)
     if (amounts := in_one_form(text)) != text and not is_structured(text):
         text = amounts

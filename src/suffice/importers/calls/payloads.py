@@ -133,7 +133,8 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def _message_tools(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+def tools_of(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """Return the tools that a message calls: in a field of its own, or as parts of its content."""
     calls: list[Any] = []
     extra = message.get("additional_kwargs")
     for holder in (message, extra if isinstance(extra, dict) else {}):
@@ -243,7 +244,7 @@ def _of_choice(choices: Sequence[Any]) -> LoggedReply:
     return LoggedReply(
         text=_message_text(message),
         reasoning=reasoning_of(message),
-        tools=_message_tools(message),
+        tools=tools_of(message),
         tokens=_tokens(choice.get("logprobs")),
         finish_reason=first(choice, ("finish_reason", "stop_reason")),
         choices=len(choices),
@@ -267,7 +268,7 @@ def _of_message(message: Mapping[str, Any]) -> LoggedReply:
     return LoggedReply(
         text=_message_text(message),
         reasoning=reasoning_of(message),
-        tools=_message_tools(message),
+        tools=tools_of(message),
         tokens=_tokens(first(meta, ("logprobs",)) or message.get("logprobs")),
         finish_reason=first(message, ("finish_reason", "stop_reason")) or first(meta, ("finish_reason", "stop_reason")),
         model=first(meta, ("model_name", "model")),

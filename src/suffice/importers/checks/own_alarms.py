@@ -240,7 +240,9 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
     """Return a note that names columns which vary within questions or divide them, are not read, and are in no other of the notes."""
     facts = read.facts
-    used = used_columns(read) | {name for name in facts.own.columns if any(f"{in_log(name)!r}" in n for n in notes)}
+    whole = {*read.columns.values(), *read.names.values()}  # an object may be read as a whole, with all of its fields
+    used = used_columns(read) | {name for name in facts.own.columns if in_log(name).rpartition(".")[0] in whole}
+    used |= {name for name in facts.own.columns if any(f"{in_log(name)!r}" in n for n in notes)}
     sizes = {
         name: len(own.values)
         for name, own in facts.own.columns.items()

@@ -11,7 +11,7 @@ from suffice.importers.checks.alarm import Doubt, Read, used_columns
 from suffice.importers.checks.gold_alarms import has_own_score, marks_like_golds
 from suffice.importers.checks.judging import metric_option, scores_of
 from suffice.importers.words.choices import Choices, of_options
-from suffice.importers.words.names import in_log, is_error_count, last_name
+from suffice.importers.words.names import TOOL_FIELDS, in_log, is_error_count, last_name
 
 _FEW, _OFFERED = 5, 4
 
@@ -57,7 +57,9 @@ def texts_of_rounds(read: Read) -> list[str]:
     used = used_columns(read)
     known = {name: own for name, own in read.facts.own.columns.items() if name not in used and own.varying}
     names = [read.named(in_log(name)) for name, own in known.items() if math.isnan(own.low)]
-    return [name for name in names if is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS)]
+    return [
+        name for name in names if is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS, *TOOL_FIELDS)
+    ]
 
 
 def _of_scores(read: Read, texts: Collection[str]) -> Choices:

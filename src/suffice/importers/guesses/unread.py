@@ -13,11 +13,12 @@ from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model
 from suffice.importers.checks.judging import ONCE, flag_notes, metric_name, metric_option
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import Record
-from suffice.importers.guesses.dearer_models import dearer_text
+from suffice.importers.guesses.money_notes import loop_money, money_note
 from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import are_groups, sure_id
 from suffice.importers.rows.incomplete_rows import of_kinds
 from suffice.importers.rows.parallel_files import of_files
+from suffice.importers.rows.speakers import speaker_choices
 from suffice.importers.shapes.dialogues import are_prompts, is_dialogue_list
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.shapes.wide_tables import numbered_families
@@ -33,7 +34,6 @@ from suffice.importers.words.choices import (
 from suffice.importers.words.gold_names import golds_among
 from suffice.importers.words.names import (
     ANSWERS,
-    MONEY,
     MOST_SPEAKERS,
     NO_ANSWERS,
     OUTCOME_NAMES,
@@ -54,6 +54,7 @@ from suffice.importers.words.names import (
 from suffice.importers.words.number_forms import EACH, currencies, is_undecided, money_unit
 from suffice.importers.words.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, money_unit
 from suffice.importers.words.sample_names import said_by_columns
+from suffice.importers.words.number_forms import DECIMAL_COMMA, THOUSANDS, is_undecided
 from suffice.importers.words.word_scales import TEMPLATE, order_of_words
 from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import normalize_answer
@@ -64,13 +65,6 @@ UNCOUNTED = ": what is saved is counted in calls alone"
 
 _OUTPUT = "cost.generator.output_tokens"
 _SPEAKERS = tuple(name for name in SPEAKERS if name not in ("source", "name", "type", "kind"))
-_MONEY = re.compile(
-    r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|usd|eur)$"
-    r"|(?:milli|micro|nano|[\u00b5\u03bc])_?(?:dollars?|cents?|usd)|^(?:costs?|price|spend)_\w*(?:(?:mill|milli|micro|nano)s|cts?|dollars)$"
-)
-_OF_TOKENS = re.compile(r"(?:^|_)per(?:$|_)")
-"""A price of many tokens, which is not what a row costs."""
-
 _FIRST_DRAFT = re.compile(
     r"(initial|first|draft|zero_shot|closed_book|original|base)_(answer|response|output|draft|reply|prediction)"
 )
@@ -81,8 +75,8 @@ _TOKEN_WORDS = {
 }
 _ALIKE = 0.1
 _DECIMAL = re.compile(r"-?\d*[.,]\d+")
-_QUESTIONS, _OFFERED = 10, 3
-"""The fewest questions of a log, and the most columns of ids, or lists of rounds, that are offered."""
+_QUESTIONS, _COUNTED, _OFFERED = 10, 5, 3
+"""The fewest questions of a log, and of one whose rounds are counted; and the most columns of ids, or lists of rounds, that are offered."""
 
 _OF_LOOPS = LOOP_NAMES | {"prompt_idx"}
 _TOKENS = {"uncached_tokens": "input", "output_tokens": "output"}
@@ -169,13 +163,8 @@ def _costs(
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
         yield _no_tokens_note(table, shown, unused, absent)
-    for name in [name for name in unused if _is_money(name)][:1]:
-        yield _money_note(table, columns, name)
-
-
-def _is_money(name: str) -> bool:
-    plain = last_name(name)
-    return plain in MONEY or (_MONEY.search(plain) is not None and not _OF_TOKENS.search(plain))
+    for name in [*loop_money(table, unused)][:1]:
+        yield money_note(table, columns, name)
 
 
 def _no_tokens_note(
@@ -271,6 +260,13 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
     own_answers = {} if compounds else of_answers(answers, golds, says)
     options = of_files(rows) | in_options(choices) | own_answers | compounds
+    if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
+        meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
+        golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
+        meaning += "".join(f", and {name!r} has the gold answers" for name in golds.values())
+        choices |= of_columns({"rounds": joined, **golds}, meaning)
+    parts = [part for own, _ in compounds.values() for part in own["columns"]["question_id"].split(",")]
+    options = of_files(rows) | in_options(choices) | speaker_choices(table, parts) | compounds
     own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
     sure = own and column_options({"question_id": own})
     if len(options) == 1 and not ids and all(numbered(name) and is_in_order(name) for name in answers or [""]):
@@ -385,7 +381,9 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
         golds = columns.get("golds", "")
         is_usable = is_usable and table.column(name) != table.column(golds) and not any(map(_DECIMAL.fullmatch, values))
         is_usable = is_usable and not other_questions(table, values, name)
-        if is_usable and len({*values}) >= _QUESTIONS and (not golds or table.constant_in(golds, values)):
+        counter = columns.get("round", "")
+        least = _COUNTED if counter in table.names and table.counts_in(counter, name) else _QUESTIONS
+        if is_usable and len({*values}) >= least and (not golds or table.constant_in(golds, values)):
             names.append(name)
     names.sort(key=lambda name: not is_id_name(name))
     return [name for name in names if table.constant_in(name, table.column(names[0]))]

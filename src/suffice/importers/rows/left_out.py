@@ -116,8 +116,9 @@ def charged(
         return rows, [], ""
     table = TableColumns(shape.rows)
     questions = questions_of(table, shape, said)
+    named = {name: value for name, value in where.items() if not (value == ANY and name == said.get("answer"))}
     option = (
-        " ".join(f"--where {name}={value}" for name, value in where.items()) or "reading the rows of the loop alone"
+        " ".join(f"--where {name}={value}" for name, value in named.items()) or "reading the rows of the loop alone"
     )
     notes: list[str] = []
     are_of_one_loop = all(_is_of_one_loop(name, value) for name, value in where.items())

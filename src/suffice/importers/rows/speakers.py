@@ -14,20 +14,25 @@ from suffice.importers.files.records import Record, column_names, places_of, wit
 from suffice.importers.rows.failed_calls import ALL_ROWS
 from suffice.importers.rows.left_out import questions_of
 from suffice.importers.shapes.shape import Shape
-from suffice.importers.words.choices import of_each
+from suffice.importers.words.choices import Choices, of_each
 from suffice.importers.words.names import (
     ANSWERS,
     IDS,
     MOST_SPEAKERS,
     PEOPLE,
     SPEAKERS,
+    WEAK_REPLIES,
     is_person,
     last_name,
     plain_name,
 )
 
-_SPEAKERS = frozenset({"source", "speaker", "sender", "author", "name", "agent", "agent_name", "from", "who", "actor"})
-_CRITICS = frozenset({"critic", "reviewer", "evaluator", "verifier", "judge"})
+_SPEAKERS = frozenset(
+    {"source", "speaker", "sender", "author", "name", "agent", "agent_name", "from", "who", "actor", "role"}
+)
+_CRITIC = re.compile(
+    r"(?:\w+[ _-])?(?:critic|reviewer|evaluator|verifier|judge|grader|rater|scorer)(?:[ _-]?(?:agent|model|llm|bot|\d+))?"
+)
 """Those who speak about answers, but never answer."""
 
 _OF_ANYTHING = frozenset({"source", "name", "type", "kind"})
@@ -45,7 +50,7 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
     """
     for name in sorted(_speakers(shape) - where.keys() - {*runs}):
         said = Counter(value for row in shape.rows if isinstance(value := row.values.get(name), str))
-        others = [own for own, _ in said.most_common() if not (own.lower() in _CRITICS or is_person(own))]
+        others = [own for own, _ in said.most_common() if not (is_critic(own) or is_person(own))]
         if others and len(others) < len(said):
             listed = ", ".join(map(repr, [*said][:_SHOWN]))
             raise UnsettledError(
@@ -54,6 +59,26 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
                 "options",
                 of_each(name, others[:_SHOWN], "those of {!r}"),
             )
+
+
+def is_critic(value: str) -> bool:
+    """Return whether who speaks says what is wrong with answers, and never answers.
+
+    >>> is_critic("Judge"), is_critic("summary_reviewer_2"), is_critic("writer"), is_critic("assistant")
+    (True, True, False, False)
+    """
+    return _CRITIC.fullmatch(value.lower()) is not None
+
+
+def speaker_choices(table: TableColumns, names: Collection[str]) -> Choices:
+    """Return the options that read the rows of one speaker, for columns of those who do a part of a loop's work."""
+    result: Choices = {}
+    for name in [name for name in names if last_name(name) in SPEAKERS]:
+        said = Counter(value for value in table.column(name) if isinstance(value, str))
+        if len(said) <= MOST_SPEAKERS and any(_WORKING.search(own.lower()) for own in said):
+            others = [own for own, _ in said.most_common() if not is_critic(own)]
+            result |= of_each(name, others[:_SHOWN], f"rounds are rows whose {name!r} is {{!r}}")
+    return result
 
 
 def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collection[str]) -> None:
@@ -99,7 +124,7 @@ def _speakers(shape: Shape) -> set[str]:
     """Return the columns that may name speakers: those of items without an answer of their own, or with a critic who has one, too."""
     names = {*column_names(shape.rows)} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):
-        return {name for name in names if last_name(name) in {*_SPEAKERS, "role"}}
+        return {name for name in names if last_name(name) in _SPEAKERS}
     people = [] if shape.how else [name for name in names if last_name(name) in {*SPEAKERS} - _OF_ANYTHING]
     return {name for name in names & _SPEAKERS if _critics_answer(shape, name)} | {*_with_people(shape, people)}
 
@@ -120,14 +145,14 @@ def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
 
 
 def _critics_answer(shape: Shape, name: str) -> bool:
-    """Return whether a column names critics and others, and the former fill all columns that the latter do."""
+    """Return whether a column names critics and others, and the former fill all columns of texts that the latter do, or else all."""
     filled: dict[bool, set[str]] = {}
     for row in shape.rows:
-        is_critic = str(row.values.get(name)).lower() in _CRITICS
-        filled.setdefault(is_critic, set()).update(
+        filled.setdefault(is_critic(str(row.values.get(name))), set()).update(
             other for other, value in row.values.items() if value not in (None, "")
         )
-    return len(filled) > 1 and filled[True] >= filled[False]
+    texts = {other for other in filled.get(False, ()) if last_name(other) in (*ANSWERS, *WEAK_REPLIES)}
+    return len(filled) > 1 and filled[True] >= (texts or filled[False])
 
 
 _AGENTS = frozenset({"agent", "agent_id", "agent_name", "member"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ from suffice.common.tables import counted
 from suffice.errors import UnsettledError
 from suffice.importers.shapes.dialogues import REPLY_TYPE, TOOL_CALLS
 from suffice.importers.shapes.shape import ANY, Shape
-from suffice.importers.words.choices import of_rows
+from suffice.importers.words.choices import Choices, of_rows
 from suffice.policy.metrics import normalize_answer
 
 _ANSWER, _BESIDE = "answer", "with tool calls"
@@ -31,11 +31,13 @@ def with_reply_types(shape: Shape) -> Shape:
     return replace(shape, rows=rows if said else [])
 
 
-def answers_alone(shape: Shape, where: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+def answers_alone(
+    shape: Shape, where: Mapping[str, str], by_tools: Callable[[], Choices]
+) -> tuple[dict[str, str], list[str]]:
     """Return the filter that leaves out messages with tool calls, and a note on it; empty if there are none, or `where` says which.
 
     Raises:
-        UnsettledError: What is said beside tool calls may be answers: they often have that word, or are the last reply of some conversation.
+        UnsettledError: What is said beside tool calls may be answers, which `by_tools` reads otherwise: they often have that word, or are the last reply of some conversation.
     """
     kinds = [row.values.get(REPLY_TYPE, _ANSWER) for row in shape.rows]
     beside = kinds.count(_BESIDE)
@@ -43,14 +45,14 @@ def answers_alone(shape: Shape, where: Mapping[str, str]) -> tuple[dict[str, str
     if not calling or REPLY_TYPE in where:
         return {}, []
     if beside:
-        _refuse_answers(shape, has_others=_ANSWER in kinds)
+        _refuse_answers(shape, by_tools, has_others=_ANSWER in kinds)
     option = next(iter(of_rows(REPLY_TYPE, ANY, "")))
     says = f"; {beside:,} of them say something beside it, which {option} reads as rounds" if beside else ""
     note = f"{counted(calling, 'message')} of the assistant call tools and are no rounds: calls that the next answer is charged{says}"
     return {REPLY_TYPE: _ANSWER}, [note]
 
 
-def _refuse_answers(shape: Shape, *, has_others: bool) -> None:
+def _refuse_answers(shape: Shape, by_tools: Callable[[], Choices], *, has_others: bool) -> None:
     conversations: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
     for row in shape.rows:
         if row.values.get(REPLY_TYPE):
@@ -68,6 +70,7 @@ def _refuse_answers(shape: Shape, *, has_others: bool) -> None:
         {
             **of_rows(REPLY_TYPE, ANY, "yes: each is a round"),
             **(of_rows(REPLY_TYPE, _ANSWER, "no: answers are messages without a tool call") if has_others else {}),
+            **by_tools(),
         },
     )
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from suffice.errors import UnsettledError
-from suffice.importers.calls.payloads import text_of
+from suffice.importers.calls.payloads import text_of, tools_of
 from suffice.importers.shapes.fields import flat
 from suffice.importers.words.choices import of_columns
 from suffice.importers.words.grades import is_grade
-from suffice.importers.words.names import is_person
+from suffice.importers.words.names import TOOL_FIELDS, is_person
 
 _SAID = ("assistant", "ai", "model", "gpt", "bot", "chatbot", "llm", "ai_assistant")
 _ROLES = ("role", "from", "author", "sender", "speaker")
@@ -22,10 +22,8 @@ _FEW, _SHOWN = 5, 40
 REPLY_TYPE = "reply_type"
 """The field that tells answers and grades apart in graded conversations, and answers and messages that call tools."""
 
-TOOL_CALLS = "n_tool_calls"
-"""The field with the number of tools that a message calls, if it calls any."""
-
-_CALLS = ("tool_calls", "function_call", "tool_use", "tool_call")
+TOOL_CALLS = "called_tools"
+"""The field with the tools that a message calls, if it calls any."""
 
 _NEARLY_ALL = 0.95
 _Messages = Sequence[Any]
@@ -115,8 +113,8 @@ def has_grades(conversations: Iterable[_Messages]) -> bool:
 def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[dict[str, Any]], str]:
     """Return the assistant's messages, and the user's first message.
 
-    In graded conversations a field `reply_type` says whether a message is an answer or a grade; `n_tool_calls` counts the tools that
-    a message calls, whose answer is None if it says nothing.
+    In graded conversations a field `reply_type` says whether a message is an answer or a grade; `called_tools` has the tools that a
+    message calls, whose answer is None if it says nothing.
     """
     replies, question = [], ""
     for role, text, message in _texts(messages, calling=True):
@@ -130,13 +128,14 @@ def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[
                     "from",
                     "content",
                     "value",
-                    *_CALLS,
+                    *TOOL_FIELDS,
                     _field(message, _ROLES),
                     _field(message, _CONTENTS),
                 )
             }
             kind = {REPLY_TYPE: "grade" if is_grade(text) else "answer"} if are_graded else {}
-            calls = {TOOL_CALLS: n} if (n := _tool_calls(message)) else {}
+            called = [{"name": call.name, "arguments": call.arguments} for call in tools_of(message)]
+            calls = {TOOL_CALLS: called} if _tool_calls(message) else {}
             replies.append({"answer": text if text.strip() else None, **kind, **flat(further), **calls})
         elif is_person(role) and not question:
             question = text
@@ -168,10 +167,10 @@ def _texts(messages: Iterable[Any], *, calling: bool = False) -> Iterable[tuple[
 
 def _tool_calls(message: dict[str, Any]) -> int:
     """Return how many tools a message calls: beside its text, or as parts of its content."""
-    calls = next((message[name] for name in _CALLS if message.get(name)), ())
+    calls = next((message[name] for name in TOOL_FIELDS if message.get(name)), ())
     parts = message.get(_field(message, _CONTENTS))
     inside = (
-        [part for part in parts if isinstance(part, dict) and part.get("type") in _CALLS]
+        [part for part in parts if isinstance(part, dict) and part.get("type") in TOOL_FIELDS]
         if isinstance(parts, list)
         else []
     )

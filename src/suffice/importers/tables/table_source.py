@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -70,9 +71,11 @@ from suffice.importers.rows.scores import keep_at_ends
 from suffice.importers.rows.speakers import refuse_first_speakers, refuse_several_speakers
 from suffice.importers.rows.stages import ordered_stages, with_numbers_of_ids
 from suffice.importers.rows.stop_words import said_ends
+from suffice.importers.rows.tool_answers import refuse_calls_alone, tool_choices, with_tool_answers
 from suffice.importers.rows.tool_calls import answers_alone, with_reply_types
 from suffice.importers.rows.trees import OF_TREES, marked_nodes, refuse_inner_nodes
-from suffice.importers.shapes.shape import Shape
+from suffice.importers.shapes.shape import ANY, Shape
+from suffice.importers.shapes.whole_objects import with_whole_objects
 from suffice.importers.tables.table_rounds import read_rows
 from suffice.importers.tables.tally import Tally
 from suffice.importers.words.choices import Choices
@@ -146,25 +149,36 @@ class TableSource(ABC):
 
         return unfold(records, columns.get(ROUNDS), is_long=is_table, samples=self._options.samples)
 
+    def _handed_in(self, shape: Shape, columns: dict[str, str]) -> tuple[Shape, dict[str, str]]:
+        """Return rows with the answers that calls of a tool hand in, and the filter that keeps them; else ask whose texts are the rounds."""
+        options = self._options
+        shape, answer = with_tool_answers(shape, columns, options.answer_position)
+        if answer:
+            return shape, {answer: ANY}
+        refuse_calls_alone(shape, options.columns, options.where)
+        refuse_several_speakers(shape, options.where, {*options.columns, *options.columns.values()})
+        return shape, {}
+
     def _guess(self, shape: Shape) -> None:
         """Guess the meaning of the columns from some or all rows, and number these rows."""
         options = self._options
         columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)
-        refuse_several_speakers(shape, options.where, {*options.columns, *options.columns.values()})
+        shape, handed_in = self._handed_in(shape, columns)
         if self._again:
             shape = replace(shape, rows=[*Passes(self._again).numbered(shape.rows)])
+        by_tools = partial(tool_choices, shape, columns)
         shape, of_ids = with_numbers_of_ids(with_reply_types(shape), [*options.columns])
-        alone, of_tools = answers_alone(shape, options.where)
+        alone, of_tools = answers_alone(shape, options.where, by_tools)
         self.calls_tools, shape_before = bool(of_tools), shape.rows
-        where = {**options.where, **alone, **self._answering}
+        where = {**options.where, **alone, **handed_in, **self._answering}
         shape, of_costs, self.doubt = chosen_rows(marked_nodes(shape, columns), ignored, where, columns, self._left_out)
         self.lacks_rows = len(shape.rows) < len(shape_before)
         self.shape = refuse_inner_nodes(shape, options.where)
         if of_tools:
             lost = {(row.file, row.number) for row in shape_before} - {(row.file, row.number) for row in shape.rows}
             of_costs, self.shape = of_tools, replace(self.shape, skipped=self.shape.skipped + len(lost))
-        self.shape = said_ends(ordered_stages(self.shape, columns), columns)
+        self.shape = with_whole_objects(said_ends(ordered_stages(self.shape, columns), columns), columns)
         names, golds = column_names(self.shape.rows), columns.get("golds")
         within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
         columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field

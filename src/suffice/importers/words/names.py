@@ -114,6 +114,9 @@ ANSWERS = (*PARSED_ANSWERS, *REPLIES)
 LABELS = ("label", "labels", "classification", "class", "category", "intent", "sentiment")
 """Names of what a classifier answers, or of the right class."""
 
+TOOL_FIELDS = ("tool_calls", "function_call", "tool_use", "tool_call")
+"""Names of the fields of a message with the tools that it calls."""
+
 FEEDBACK = ("feedback", "critique", "critic", "reflection")
 MODELS = ("model", "model_name", "model_id", "llm")
 

@@ -1,0 +1,24 @@
+"""Objects whose fields are columns with dotted names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def fields_in(names: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return the objects whose fields are columns, with their fields, where they are several.
+
+    >>> own = fields_in(["id", "expected.room", "expected.nights", "usage.tokens"])
+    >>> {name: sorted(fields) for name, fields in own.items()}
+    {'expected': ['nights', 'room']}
+    """
+    fields: dict[str, set[str]] = {}
+    for name in names:
+        above, _, field = name.rpartition(".")
+        fields.setdefault(above, set()).add(field)
+    return {above: frozenset(own) for above, own in fields.items() if above and len(own) > 1}
+
+
+def paths_of(above: str, fields: Iterable[str]) -> set[str]:
+    """Return the names of the columns of an object's fields."""
+    return {f"{above}.{field}" for field in fields}

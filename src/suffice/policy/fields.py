@@ -1,0 +1,83 @@
+"""Records in one text, such as "Single, 2026-05-23, 6 nights": their fields, and why an answer with another field is no half of one."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+
+from suffice.policy.metrics import f1
+
+_COMMAS = re.compile(r",(?!\d)|(?<!\d),")
+"""Commas but for those within a number."""
+
+_WRITTEN_DATE = re.compile(r"\b([A-Z][a-z]{2,8}\.? \d{1,2}), (?=[12]\d{3}\b)")
+_LONGEST = 300
+"""The most characters of a text that is looked at."""
+
+_LEAST = 3
+"""The fewest fields of a record."""
+
+_NEARLY_ALL, _FEW = 0.95, 0.01
+_WORDS = 4
+"""The most words of a field."""
+
+_LABELS, _EACH = 20, 4
+"""The most labels of a field, and the fewest records for each, on average."""
+
+
+def fields_of(text: str) -> list[str]:
+    """Return the fields of a text, between semicolons, bars or lines, else between commas; none if they are fewer than three.
+
+    >>> fields_of("Single, May 23, 2026, 1,200 EUR"), fields_of("Moss, J.; 34; Oslo"), fields_of("Paris, France")
+    (['Single', 'May 23 2026', '1,200 EUR'], ['Moss, J.', '34', 'Oslo'], [])
+    """
+    if len(text) > _LONGEST:
+        return []
+    sign = next((sign for sign in ";|\n" if sign in text), "")
+    parts = text.split(sign) if sign else _COMMAS.split(_WRITTEN_DATE.sub(r"\1 ", text))
+    fields = [*filter(None, map(str.strip, parts))]
+    return fields if len(fields) >= _LEAST else []
+
+
+def reason_of_records(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:
+    """Return why answers are compared as 'mixed', if gold answers are records of as many fields, and F1 would count others as half right.
+
+    Numbers stand in one field of nearly all, or each field has labels of its own: others are lists or prose, of which a part counts.
+
+    >>> golds = ["Oslo, 3 May, 2 guests", "Rome, 4 May, 1 guest"]
+    >>> reason_of_records(golds, [("Oslo, 3 May, 1 guest", golds[0])]).partition(": ")[0]
+    "since gold answers are records of 3 fields, such as 'Oslo, 3 May, 2 guests'"
+    >>> reason_of_records(["red, blue and green"], [("red, blue", "red, blue and green")])
+    ''
+    """
+    split = [*map(fields_of, golds)]
+    n, often = Counter(map(len, split)).most_common(1)[0]
+    records = [fields for fields in split if len(fields) == n]
+    short = sum(len(field.split()) <= _WORDS for fields in records for field in fields)
+    if not n or often < _NEARLY_ALL * len(split) or short < _NEARLY_ALL * n * often:
+        return ""
+    columns = [*zip(*records, strict=True)]
+    if not any(map(_has_numbers, columns)) and not _are_labels(columns):
+        return ""
+    halves = sum(
+        first != second and n == len(fields_of(first)) and 0 < f1(first, [second]) < 1 for first, second in pairs
+    )
+    if halves <= _FEW * len(pairs):
+        return ""
+    example = next(gold for gold, fields in zip(golds, split, strict=True) if len(fields) == n)
+    return (
+        f"since gold answers are records of {n} fields, such as {example!r:.60}: an answer is right if all fields are, "
+        "where F1 would count most of a point for one with another field"
+    )
+
+
+def _has_numbers(column: Sequence[str]) -> bool:
+    return sum(any(map(str.isdigit, field)) for field in column) >= _NEARLY_ALL * len(column)
+
+
+def _are_labels(columns: Sequence[Sequence[str]]) -> bool:
+    """Return whether each field is one of a few labels, which no other field has, as the items of a list do."""
+    labels = [{*map(str.lower, column)} for column in columns]
+    are_few = all(len(own) <= _LABELS and _EACH * len(own) <= len(columns[0]) for own in labels)
+    return are_few and sum(map(len, labels)) == len(set().union(*labels))

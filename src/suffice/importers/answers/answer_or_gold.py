@@ -27,8 +27,6 @@ from suffice.importers.words.names import (
     last_name,
     words,
 )
-from suffice.importers.words.object_fields import fields_in, paths_of
-from suffice.policy.metrics import normalize_answer
 
 FEW = 0.01
 """Share of the questions whose gold answers may differ between their rows: in a large log, a slip and not another meaning."""
@@ -150,88 +148,6 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
             "columns",
             of_columns({"answer": reply}, f"{reply!r} is an answer in each round"),
         )
-
-
-def refuse_unread_answer(
-    table: TableColumns,
-    ids: Sequence[Any],
-    unread: Collection[str],
-    *,
-    is_scored: bool,
-    is_of_tasks: bool = False,
-    has_rounds: bool,
-    golds: str = "",
-) -> None:
-    """Raise if nothing is read as an answer, and texts differ between the rows of a question.
-
-    The column of gold answers, if it is known, shows which of several texts is the answer.  What an agent does may be its answer only if each action has a score.  Where rows are rounds without a score, texts of
-    numbers and lists of texts may be answers, too, unless the outcome of each task is known, as of an agent that uses tools.
-    """
-    several = len(several_rows(ids))
-    texts = [name for name in unread if table.filled(name) and table.is_text(name)]
-    plain = {name: last_name(name) for name in texts}
-    names = [name for name in texts if plain[name] not in (THOUGHTS if is_scored else (*THOUGHTS, *ACTIONS))]
-    names = [name for name in names if is_scored or ARGUMENTS.isdisjoint(plain_name(name).split("."))]
-    names = [name for name in names if several and _varies(table, name, ids, several)][:_LISTED]
-    is_scored = is_scored or is_of_tasks
-    if not names and (has_rounds or several >= _ENOUGH) and not is_scored:
-        names = [name for name in unread if several and _may_hold_answers(table, name, ids, several)][:_LISTED]
-    if not names and several and not is_scored:
-        names = [
-            name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled") and table.filled(name)
-        ]
-    objects = [] if is_scored else _objects(table, names, unread, ids)
-    if names or objects:
-        choices: Choices = {}
-        for name in objects:
-            choices |= of_columns({"answer": name}, f"all fields of {name!r} are what the model said, together")
-        for name in names:
-            choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
-        said = [name for name in names if _agrees(table, name, golds) >= _OFTEN]
-        is_told = len(said) == 1 and all(_agrees(table, name, golds) <= FEW for name in names if name not in said)
-        raise UnsettledError(
-            f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names or objects))} "
-            f"{'differs' if len(names or objects) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
-            "columns",
-            choices | of_columns({"answer": ""}, "there is none"),
-            column_options({"answer": said[0]}) if is_told else "",
-        )
-
-
-def _objects(table: TableColumns, names: Collection[str], unread: Collection[str], ids: Sequence[Any]) -> list[str]:
-    """Return the objects that may be answers as a whole: some of their fields vary within questions, and another object has the same fields.
-
-    Without such a one, several of their fields must be texts that vary, or the object must be called like an answer.
-    """
-    fields = fields_in(table.names)
-    found = []
-    for above, own in fields.items():
-        paths = paths_of(above, own)
-        varying = [name for name in paths if name in unread and table.changing_in(name, ids)]
-        others = [*fields.values()].count(own) > 1 or len(paths.intersection(names)) > 1 or last_name(above) in ANSWERS
-        if varying and others and above not in table.names:
-            found.append(above)
-    return found[:_LISTED]
-
-
-def _agrees(table: TableColumns, name: str, golds: str) -> float:
-    """Return the share of a column's texts that equal the gold answer; 0 if few have one."""
-    pairs = (
-        [pair for pair in zip(table.column(name), table.column(golds), strict=True) if None not in pair]
-        if golds
-        else []
-    )
-    equal = sum(normalize_answer(str(said)) == normalize_answer(str(gold)) for said, gold in pairs)
-    return equal / len(pairs) if len(pairs) >= _ENOUGH_ROWS else 0.0
-
-
-def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
-    """Return whether a column's texts, or lists of texts, vary within a tenth of the questions: numbers may be answers, too."""
-    values = [value for value in table.column(name) if value is not None]
-    parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
-    may_be_said = is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS)
-    is_said = may_be_said and bool(parts) and all(isinstance(part, str) for part in parts)
-    return is_said and table.changing_in(name, ids) >= _CHANGING * several
 
 
 def changes_in_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:

@@ -214,20 +214,31 @@ class GoldAnswers:
         return note
 
 
-def are_joined(golds: str, names: Collection[str], joined: Collection[str]) -> bool:
-    """Return whether the user names the gold answers of a file that is joined, whose columns are `joined`, and not one of the log's `names`.
+def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: Collection[str]) -> None:
+    """Replace the object that a user names as the gold answers by its only field, and drop a column of a file that is joined.
+
+    Args:
+        columns: The columns that the user named, by our name; changed in place.
+        names: The columns of the log.
+        joined: The columns of the file that is joined.
 
     Raises:
         SchemaError: There is such a file, and neither has the column.
     """
+    golds = columns.get("golds")
+    if not golds:
+        return
+    within = [name for name in names if golds not in names and name.startswith(f"{golds}.")]
+    if len(within) == 1:
+        columns["golds"] = within[0]
     own = {golds, golds.rpartition(":")[0]} - {""}
-    if not joined or not own.isdisjoint(names):
-        return False
+    if within or not joined or not own.isdisjoint(names):
+        return
     if own.isdisjoint(joined):
         raise SchemaError(
             f"no column {golds!r} (for 'golds'); in the log there are: {cut_list(names)}; in the file of gold answers: {cut_list(sorted(joined))}"
         )
-    return True
+    del columns["golds"]
 
 
 def _records(path: Path) -> tuple[list[Record], list[str]]:

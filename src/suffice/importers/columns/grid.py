@@ -22,11 +22,9 @@ from suffice.importers.columns.cost_names import (
     OUTPUT_COLUMNS,
 )
 from suffice.importers.files.literals import tagged_texts
-from suffice.importers.words.names import words
-from suffice.importers.words.number_forms import is_undecided, written_number
 from suffice.importers.words.choices import column_options
 from suffice.importers.words.names import counts_tokens, last_name, plain_name, words
-from suffice.importers.words.number_forms import DECIMAL_COMMA, FORMS, THOUSANDS, is_undecided, written_number
+from suffice.importers.words.number_forms import FORMS, is_undecided, written_number
 from suffice.loops.retrieval.fields import literal
 from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import METRICS
@@ -51,7 +49,7 @@ _TRUTH_WORDS = {
 }
 """Words that are read as 0 or 1 if a number is expected; blanks count as underscores."""
 END_NAMES = get_args(End)
-_KINDS = {
+_KINDS: dict[tuple[str, ...], str] = {
     INPUT_COLUMNS: "uncached_tokens",
     (*CACHED_COLUMNS, CACHE_READ): "cached_tokens",
     OUTPUT_COLUMNS: "output_tokens",

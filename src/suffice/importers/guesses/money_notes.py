@@ -16,7 +16,8 @@ from suffice.importers.files.records import places_of
 from suffice.importers.guesses.dearer_models import dearer_text
 from suffice.importers.words.choices import column_options
 from suffice.importers.words.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name, words, words_in
-from suffice.importers.words.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, money_unit
+from suffice.importers.words.number_forms import EACH, currencies, is_undecided, money_unit
+from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 
 _MONEY = re.compile(
     r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|usd|eur)$"
@@ -80,9 +81,10 @@ def money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> st
     if fault is not None and (money_unit(name) or not is_undecided(fault)):
         return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
     signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
-    unit = money_unit(name) or "dollars"
-    amounts = f"amounts ({', '.join(signs)} count as {unit})" if signs else unit
-    forms = [unit] if money_unit(name) else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
+    unit = money_unit(name)
+    amounts = unit or ("amounts" if signs else "dollars")
+    amounts += f" ({', '.join(signs)})" if signs else ""
+    forms = [unit] if unit else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
     options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
     how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
     dearer = dearer_text(table, columns, name)

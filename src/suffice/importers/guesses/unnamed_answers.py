@@ -22,6 +22,7 @@ from suffice.importers.checks.judging import may_judge
 from suffice.importers.columns.table_columns import TableColumns, several_rows
 from suffice.importers.words.choices import Choices, column_options, of_columns
 from suffice.importers.words.names import (
+    ANSWERS,
     ARGUMENTS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
@@ -30,6 +31,7 @@ from suffice.importers.words.names import (
     last_name,
     plain_name,
 )
+from suffice.importers.words.object_fields import fields_in, paths_of
 from suffice.importers.words.score_names import is_measure_of
 from suffice.policy.metrics import normalize_answer
 from suffice.recordings.schema import is_measure_name
@@ -83,18 +85,38 @@ def refuse_unread_answer(
     names = names or ([] if is_scored else others[:_LISTED])
     if not names and not is_scored:
         names = [name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled")]
-    if names:
+    objects = [] if is_scored else _objects(table, names, unread, ids)
+    if names or objects:
         choices: Choices = {}
+        for name in objects:
+            choices |= of_columns({"answer": name}, f"all fields of {name!r} are what the model said, together")
         for name in names:
             choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
+        listed = names or objects
         said = _told_by_golds(table, names, golds)
         raise UnsettledError(
-            f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, names))} "
-            f"{'differs' if len(names) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
+            f"no column is called like an answer{'' if is_scored else ' or a score'}, and {', '.join(map(repr, listed))} "
+            f"{'differs' if len(listed) == 1 else 'differ'} between {'the rows of a question' if any(ids) else 'rows'}",
             "columns",
             choices | of_columns({"answer": ""}, "there is none"),
             column_options({"answer": said}) if said else "",
         )
+
+
+def _objects(table: TableColumns, names: Collection[str], unread: Collection[str], ids: Sequence[Any]) -> list[str]:
+    """Return the objects that may be answers as a whole: some of their fields vary within questions, and another object has the same fields.
+
+    Without such a one, several of their fields must be texts that vary, or the object must be called like an answer.
+    """
+    fields = fields_in(table.names)
+    found = []
+    for above, own in fields.items():
+        paths = paths_of(above, own)
+        varying = [name for name in paths if name in unread and table.changing_in(name, ids)]
+        others = [*fields.values()].count(own) > 1 or len(paths.intersection(names)) > 1 or last_name(above) in ANSWERS
+        if varying and others and above not in table.names:
+            found.append(above)
+    return found[:_LISTED]
 
 
 def refuse_words_of_replies(

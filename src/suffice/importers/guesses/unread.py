@@ -51,10 +51,8 @@ from suffice.importers.words.names import (
     without_steps,
     words_in,
 )
-from suffice.importers.words.number_forms import EACH, currencies, is_undecided, money_unit
-from suffice.importers.words.number_forms import DECIMAL_COMMA, EACH, THOUSANDS, currencies, is_undecided, money_unit
+from suffice.importers.words.number_forms import is_undecided
 from suffice.importers.words.sample_names import said_by_columns
-from suffice.importers.words.number_forms import DECIMAL_COMMA, THOUSANDS, is_undecided
 from suffice.importers.words.word_scales import TEMPLATE, order_of_words
 from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 from suffice.policy.metrics import normalize_answer
@@ -198,22 +196,6 @@ def _forms(name: str, value: object) -> str:
     return f": {options[0]} if its comma separates thousands, {options[1]} if decimals"
 
 
-def _money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> str:
-    """Return the note on a column of money, with the option that counts it."""
-    fault = table.not_a_number(name)
-    prices = "else prices of tokens say what is paid (suffice decide --prices)"
-    if fault is not None and (money_unit(name) or not is_undecided(fault)):
-        return f"{name!r} is not read as money: it has {fault!r:.40}, which is no amount"
-    signs = [sign for sign in currencies(table.column(name), name) if sign not in ("$", "USD")]
-    unit = money_unit(name)
-    amounts = unit or ("amounts" if signs else "dollars")
-    amounts += f" ({', '.join(signs)})" if signs else ""
-    forms = [unit] if unit else [EACH] if fault is None else [THOUSANDS, DECIMAL_COMMA]
-    options = [column_options({"spend": f"{name}:{form}"}) for form in forms]
-    how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
-    return f"{name!r} is not counted{dearer_text(table, columns, name)}: if each row has its own {amounts}, {how}; {prices}"
-
-
 def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unused: Collection[str]) -> Iterator[str]:
     for name in _called(unused, (*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS)):
         is_outcome = bool(_called([name], OUTCOME_NAMES))
@@ -259,14 +241,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     says = said_by_columns(answers[0]) if answers and "answer" not in columns else "rounds"
     golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
     own_answers = {} if compounds else of_answers(answers, golds, says)
-    options = of_files(rows) | in_options(choices) | own_answers | compounds
-    if len(answers) > 1 and len(joined) <= _LONGEST_OPTION and not compounds:
-        meaning = f"{' and '.join(map(repr, answers))} are the answers of successive rounds, in this order"
-        golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
-        meaning += "".join(f", and {name!r} has the gold answers" for name in golds.values())
-        choices |= of_columns({"rounds": joined, **golds}, meaning)
     parts = [part for own, _ in compounds.values() for part in own["columns"]["question_id"].split(",")]
-    options = of_files(rows) | in_options(choices) | speaker_choices(table, parts) | compounds
+    options = of_files(rows) | in_options(choices) | own_answers | speaker_choices(table, parts) | compounds
     own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))
     sure = own and column_options({"question_id": own})
     if len(options) == 1 and not ids and all(numbered(name) and is_in_order(name) for name in answers or [""]):

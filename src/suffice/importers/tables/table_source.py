@@ -14,7 +14,7 @@ from typing import Any
 
 from suffice.common.tables import counted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.answers.golds import are_joined
+from suffice.importers.answers.golds import settle_named_golds
 from suffice.importers.answers.parsed_columns import refuse_other_parses
 from suffice.importers.answers.reply_answers import position_note, read_at, with_position
 from suffice.importers.checks.named_columns import refuse_two_roles
@@ -179,11 +179,7 @@ class TableSource(ABC):
             lost = {(row.file, row.number) for row in shape_before} - {(row.file, row.number) for row in shape.rows}
             of_costs, self.shape = of_tools, replace(self.shape, skipped=self.shape.skipped + len(lost))
         self.shape = with_whole_objects(said_ends(ordered_stages(self.shape, columns), columns), columns)
-        names, golds = column_names(self.shape.rows), columns.get("golds")
-        within = [name for name in names if golds and golds not in names and name.startswith(f"{golds}.")]
-        columns |= {"golds": within[0]} if len(within) == 1 else {}  # of an object with one field
-        if golds and not within and are_joined(golds, names, options.joined):
-            del columns["golds"]  # of the file that is joined
+        settle_named_golds(columns, column_names(self.shape.rows), options.joined)
         self.shape = with_compound_ids(self.shape, columns)
         self.shape, self.position = with_forms(self.shape, columns, options.answer_position)
         self.shape, of_thousands = with_whole_thousands(self.shape, columns)

@@ -424,7 +424,7 @@ def test_a_policy_that_reads_elsewhere_is_refused(kind):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_answers_in_a_form_are_the_same_alone_in_replies_and_in_parts(form, monkeypatch):
+def test_answers_in_a_form_are_read_alone_in_replies_and_in_parts(form, monkeypatch):
     gold = [written(form, 0, city) for city in answers_of(3)]
     write(in_form(form, QUESTIONS))
     alone, _ = read(columns={"answer": f"response:{form}"})

@@ -17,7 +17,7 @@ from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import attempts_of
-from suffice.recordings.schema import ASKED, BATCH_NOTE, CURRENCY, DOLLAR, TRIALS, cost_column
+from suffice.recordings.schema import ASKED, BATCH_NOTE, TRIALS, cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """The costs that policies can be compared by."""
@@ -32,11 +32,6 @@ _CENTS = 1e-9
 
 NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, EMBEDDING, RERANKING, "reranker", "embedder"})
 """Components that are not language models: their requests are not `calls`, and they need not report tokens."""
-
-
-def currency_of(recording: Recording, prices: Price | Mapping[str, Price] | None) -> str:
-    """Return the currency of money: that of the recording's log, but of prices dollars."""
-    return DOLLAR if prices is not None else str(recording.metadata.get(CURRENCY) or DOLLAR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

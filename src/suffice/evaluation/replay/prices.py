@@ -24,7 +24,7 @@ from suffice.policy.rounds import PRICED_KINDS, WRITTEN_KINDS, Cost, Floats
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import MODEL_NAMES, attempts_of, single_labels
-from suffice.recordings.schema import cost_column
+from suffice.recordings.schema import CURRENCY, DOLLAR, cost_column
 
 _log = logging.getLogger(__name__)
 
@@ -365,6 +365,11 @@ def _logged_model(recording: Recording) -> str:
     """Return the model that all runs of a log name; "" if they name none."""
     labels = single_labels(recording)
     return next((value for name, value in labels.items() if name.removeprefix("imported_") in MODEL_NAMES), "")
+
+
+def currency_of(recording: Recording, prices: Price | Mapping[str, Price] | None) -> str:
+    """Return the currency of money: that of the recording's log, but of prices dollars."""
+    return DOLLAR if prices is not None else str(recording.metadata.get(CURRENCY) or DOLLAR)
 
 
 def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] | None) -> Recording:

@@ -11,7 +11,7 @@ import numpy as np
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay import check_policy, seen_from, seen_in, selected_on
-from suffice.evaluation.replay.costs import CostTable, currency_of
+from suffice.evaluation.replay.costs import CostTable
 from suffice.evaluation.replay.orders import n_orders
 from suffice.evaluation.replay.outcomes import (
     AGREEMENT,
@@ -21,7 +21,7 @@ from suffice.evaluation.replay.outcomes import (
     outcome,
     unanswered,
 )
-from suffice.evaluation.replay.prices import Price, with_priced_spend
+from suffice.evaluation.replay.prices import Price, currency_of, with_priced_spend
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Mask
@@ -53,6 +53,7 @@ from suffice.verdicts.decisions.same_loop import (
     refuse_other_outcomes,
     refuse_single_rounds,
     rounds_text,
+    same_prices,
 )
 from suffice.verdicts.decisions.steps import Spending, refuse_states, worth_of
 from suffice.verdicts.decisions.trial import Trial
@@ -264,11 +265,7 @@ def _continued(
             "(-o OTHER.json)"
         )
     refuse_other_outcomes(trial.marks, logged, trial.metric if trial.labels is None else AGREEMENT[0])
-    prices = _same_prices(prices, trial, notes)
-    if (currency := currency_of(logged, prices)) != trial.currency:
-        raise ConfigMismatchError(
-            f"the earlier decision counts money in {trial.currency}, and this log in {currency}: convert one of them, or decide anew (-o OTHER.json)"
-        )
+    prices = same_prices(prices, logged, trial, notes)
     return _unseen(logged, _new_questions(logged, trial, notes), trial, notes), prices
 
 
@@ -399,16 +396,6 @@ def _refuse_other_declaration(trial: Trial, given: Mapping[str, Any]) -> None:
                 f"the earlier decision declared {name} {before!r}, not {value!r}: what is declared once holds for all "
                 "questions that come later. Leave the option out, or begin another decision in another file"
             )
-
-
-def _same_prices(prices: Prices, trial: Trial, notes: list[str]) -> Prices:
-    """Return the prices if an earlier decision used the same ones, else None, since their sums cannot be added."""
-    if prices is None or not trial.prices or prices_text(prices) == trial.prices:
-        return prices
-    if trial.cost == "money":
-        raise ConfigMismatchError("the earlier decision was about other prices: give the same, or decide anew")
-    notes.append("the prices are not those of the earlier decision, so savings in money are left out from now on")
-    return None
 
 
 def _check_options(declared: Mapping[str, Any], tune_share: float) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from suffice.common.tables import counted
 from suffice.errors import ConfigMismatchError, DataError, UnsettledError
 from suffice.evaluation.replay.outcomes import abandoned
+from suffice.evaluation.replay.prices import Price, currency_of
 from suffice.policy.seen import id_hash
 from suffice.recordings.audits import without_audits
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import begins_closed_book, labels_differ, refuse_several_loops, single_labels
+from suffice.verdicts.decisions.losses import prices_text
+
+if TYPE_CHECKING:
+    from suffice.verdicts.decisions.trial import Trial
 
 _BLOCK = 65_536  # rows at once, a bound on memory
 
@@ -178,6 +183,27 @@ def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric
             f"(question {others[0]!r}): another loop's rounds are not evidence about this one. Decide anew, in another file "
             "(-o OTHER.json); if these are other questions, give them other names"
         )
+
+
+def same_prices(
+    prices: Price | Mapping[str, Price] | None, logged: Recording, trial: Trial, notes: list[str]
+) -> Price | Mapping[str, Price] | None:
+    """Return the prices if an earlier decision used the same ones, else None, since their sums cannot be added.
+
+    Raises:
+        ConfigMismatchError: The earlier decision saves money, at other prices, or counts it in another currency.
+    """
+    if prices is not None and trial.prices and prices_text(prices) != trial.prices:
+        if trial.cost == "money":
+            raise ConfigMismatchError("the earlier decision was about other prices: give the same, or decide anew")
+        notes.append("the prices are not those of the earlier decision, so savings in money are left out from now on")
+        prices = None
+    if (currency := currency_of(logged, prices)) != trial.currency:
+        raise ConfigMismatchError(
+            f"the earlier decision counts money in {trial.currency}, and this log in {currency}: convert one of them, or decide anew "
+            "(-o OTHER.json)"
+        )
+    return prices
 
 
 def rounds_text(recording: Recording) -> str:

@@ -10,10 +10,10 @@ import numpy as np
 
 from suffice.common.tables import Column, Table, counted
 from suffice.errors import DataError
-from suffice.evaluation.replay.costs import TOKEN_KINDS, currency_of
+from suffice.evaluation.replay.costs import TOKEN_KINDS
 from suffice.evaluation.replay.outcomes import has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Price, currency_of
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import is_of_steps

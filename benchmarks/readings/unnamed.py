@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.readings.cases import Draw, Log, shape
-from benchmarks.readings.plain import loops, rows
+from benchmarks.readings.plain import loops, plain, rows
 
 
 def _log(draw: Draw, theirs: str, more: Callable[[Any], dict[str, Any]], *, golds: bool = True, **kind: Any) -> Log:
@@ -67,4 +68,31 @@ def statuses_tools_and_documents_beside_answers(draw: Draw) -> Log:
             "tool": draw.random.choice(words[1]),
             "doc": f"doc-{draw.random.randint(1, 99)}",
         },
+    )
+
+
+@shape("trams.csv", metric="f1")
+def own_f1_in_percent(draw: Draw) -> Log:
+    """The log's own F1 is from 0 to 100, and there are no gold answers: its scale is asked."""
+    log = _log(draw, "answer", lambda _: {})
+    questions = {}
+    for row in log.content:
+        row["f1"] = 100 * (row["answer"] == row.pop("gold"))
+        questions.setdefault(row["qid"], []).append(row["f1"] / 100)
+    return Log(log.content, [replace(own, golds=(), scores=tuple(questions[f"q{own.question}"])) for own in log.loops])
+
+
+@shape("gates.csv")
+def loops_that_gave_up_at_their_cap_and_before(draw: Draw) -> Log:
+    """A flag says which loops stopped by themselves; some that did not are shorter than others."""
+    questions = draw.asked(60)
+    kept = {own.number: draw.random.choice((1, 2, 3, 4, 4)) for own in questions}
+    stopped = {number: n == 1 or (n == 4 and number % 3 == 0) for number, n in kept.items()}
+    made = [
+        {**plain(own, r), "stop": stopped[own.number] and r == kept[own.number]}
+        for own in questions
+        for r in range(1, kept[own.number] + 1)
+    ]
+    return Log(
+        made, [own.loop(answers=own.answers[: (n := kept[own.number])], scores=own.right[:n]) for own in questions]
     )

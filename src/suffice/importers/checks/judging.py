@@ -12,7 +12,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.importers.checks.alarm import Read, used_columns
 from suffice.importers.checks.gold_alarms import possible_golds
-from suffice.importers.columns.grid import OWN_COLUMNS
+from suffice.importers.columns.grid import OWN_COLUMNS, says_missing
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.rounds.own_columns import MANY_VALUES, OwnColumn
 from suffice.importers.words.names import (
@@ -237,10 +237,11 @@ def _lists_words(scale: str) -> bool:
 def metric_option(theirs: str, scale: str) -> str:
     """Return the option that judges by a column, under its own spelling.
 
-    >>> metric_option("rougeL", ""), metric_option("exit_code", ":1..0"), metric_option("tests.passed", "/tests.total")
-    ('--metric-column rougeL=rougeL', '--metric-column exit_code=exit_code:1..0', '--metric-column tests_passed=tests.passed/tests.total')
+    >>> metric_option("rougeL", ""), metric_option("2nd judge", ":1..5"), metric_option("tests.passed", "/tests.total")
+    ('--metric-column rougeL=rougeL', "--metric-column 'score_2nd_judge=2nd judge:1..5'", '--metric-column tests_passed=tests.passed/tests.total')
     """
     own = re.sub(r"\W", "_", theirs if theirs.isidentifier() else plain_name(theirs))
+    own = own if own.isidentifier() else f"score_{own}"
     return f"--metric-column {quoted(f'{metric_name(own)}={theirs}{scale}')}"
 
 
@@ -264,20 +265,29 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
     if low <= high and is_error_count(name):
         return ":1..0" if 0 <= low <= high <= 1 else None
     if low <= high:
-        scale = next((each for each in _SCALES if each[0] <= low and high <= each[1]), None)
+        scale = next(iter(scales_with(low, high)), None)
         if scale == _SCALES[-1] and high <= _HALF:
             return ":0..HIGHEST"  # of 20 points, or of 12: the log does not say
         return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
     return None if is_error_count(name) else _scale_of_words(in_log(name), own)
 
 
+def scales_with(low: float, high: float) -> list[tuple[int, int]]:
+    """Return the usual scales that have two numbers, the narrowest first.
+
+    >>> scales_with(2, 5)
+    [(1, 5), (0, 5), (1, 6), (0, 10), (0, 100)]
+    """
+    return [scale for scale in _SCALES if scale[0] <= low and high <= scale[1]]
+
+
 def _span(own: OwnColumn) -> tuple[float, float]:
     """Return the lowest and the highest number of a column, with decimal commas, too; NaN if it has other values."""
     if own.low <= own.high:
         return own.low, own.high
-    numbers = [written_number(value) for value in own.values]
+    numbers = [written_number(value) for value in own.values if not says_missing(value)]
     known = [number for number in numbers if number is not None]
-    return (min(known), max(known)) if len(known) == len(numbers) else (math.nan, math.nan)
+    return (min(known), max(known)) if 0 < len(known) == len(numbers) else (math.nan, math.nan)
 
 
 def _scale_of_words(theirs: str, own: OwnColumn) -> str | None:

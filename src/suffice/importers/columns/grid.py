@@ -232,6 +232,18 @@ def number_or_nan(value: Any, name: str = "tokens") -> float:
     return math.nan
 
 
+def says_missing(value: Any) -> bool:
+    """Return whether a cell is empty, or has a word for that.
+
+    >>> says_missing("n/a"), says_missing(None), says_missing("0"), says_missing("bad")
+    (True, True, False, False)
+    """
+    try:
+        return math.isnan(cell_number(value, "", ""))
+    except DataError:
+        return False
+
+
 def _is_whole_name(name: str) -> bool:
     """Return whether a column of this name has whole numbers: tokens, calls or milliseconds.
 

@@ -23,7 +23,7 @@ from suffice.importers.guesses.unread import names_runs, refuse_unread_rounds, u
 from suffice.importers.questions.block_ids import block_id
 from suffice.importers.questions.counted_ids import counted_id
 from suffice.importers.rounds.trajectories import ColumnReading
-from suffice.importers.rows.scores import are_marks, refuse_single_scores
+from suffice.importers.rows.scores import are_marks, refuse_single_scores, refuse_unscaled
 from suffice.importers.rows.stop_words import may_end, told_ends
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.words.choices import Choices, of_columns
@@ -54,7 +54,7 @@ from suffice.policy.signals import SIGNALS
 from suffice.recordings.runs import is_of_judge
 
 _NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
-_SHOWN = 6
+_SHOWN, _HOW = 6, re.compile(r" \([^()]+\)$")  # how a column is read, as a scale or a form
 OF_ITS_OWN = "a text of its own for nearly each question"
 """The reason why a column such as a ticket's subject is read as the question."""
 
@@ -100,6 +100,7 @@ def guess_columns(
             result.read(ours, theirs, OF_CALLS if is_of_calls else "option")
     refuse_single_scores(metrics, shape)
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}
+    said |= {re.sub(_HOW, "", name) for name in said}
     outcomes = set(OUTCOME_NAMES) - set(
         METRICS
     )  # in a log these names mean the outcome, even if a signal has the same name
@@ -119,6 +120,8 @@ def guess_columns(
                     f"{name!r} has {other!r:.40}, so it is not the column of this name in a recording: it is kept as 'imported_{name}'"
                 )
                 continue
+            if name in METRICS:
+                refuse_unscaled(table, name)
             how = "shape" if name in shown else "its own name"
             result.read(name, name, how, shown.get(name, ""))
     guess.place(one_per_record=bool(shape.how))
@@ -132,7 +135,7 @@ def guess_columns(
     guess.outcomes_of_runs()
     guess.ask_for_an_unread_answer()
     read = {*result.columns.values(), *result.metrics.values(), *result.labels.values(), *columns}
-    used = read | {re.sub(r" \([^()]+\)$", "", name) for name in read} | {*result.sources}
+    used = read | {re.sub(_HOW, "", name) for name in read} | {*result.sources}
     is_judged = has_golds or bool(result.metrics) or not result.columns.keys().isdisjoint({"golds", *METRICS})
     result.notes += unread_notes(table, result.columns, shape, used, COST_NAMES, is_judged=is_judged)
     return result

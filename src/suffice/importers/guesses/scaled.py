@@ -13,7 +13,7 @@ from suffice.common.files import quoted
 from suffice.common.tables import cut_list
 from suffice.errors import DataError, UnsettledError
 from suffice.importers.columns.cost_names import SECONDS
-from suffice.importers.columns.grid import cell_number, is_cost, number_or_nan
+from suffice.importers.columns.grid import cell_number, is_cost, number_or_nan, says_missing
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.ids import ALIKE, ANY_CASE, plain_id
 from suffice.importers.files.records import Record, column_names
@@ -68,7 +68,7 @@ def _order_of_column(shape: Shape, ours: str, name: str) -> str:
         UnsettledError: It has two of them.
     """
     values = {str(value).strip(): value for row in shape.rows if (value := row.values.get(name)) is not None}
-    said = sorted(word for word, value in values.items() if not _is_unknown(value, name))
+    said = sorted(word for word, value in values.items() if not says_missing(value))
     is_scale = 1 < len(said) <= _SHOWN and not any(mark in word for word in said for mark in (",", EQUAL))
     if not is_scale or not any(math.isnan(number_or_nan(values[word], name)) for word in said):
         return ""
@@ -89,14 +89,6 @@ def _order_of_column(shape: Shape, ours: str, name: str) -> str:
         }
         raise UnsettledError(f"{question}: which of them is better?", "options", choices)
     raise DataError(f"{question}: list them from the worst to the best, with {EQUAL} between equals: {option}")
-
-
-def _is_unknown(value: Any, name: str) -> bool:
-    """Return whether a cell is empty."""
-    try:
-        return math.isnan(cell_number(value, name, ""))
-    except DataError:
-        return False
 
 
 def _refuse_template(shape: Shape, name: str, how: str) -> None:
@@ -127,7 +119,7 @@ def _scale(name: str, how: str, *, all_words: bool = False) -> Callable[[Record]
 
     def place(row: Record) -> float | None:
         word = str(value := row.values.get(name)).strip()
-        if all_words and word not in places and value is not None and not _is_unknown(value, name):
+        if all_words and word not in places and value is not None and not says_missing(value):
             raise DataError(
                 f"{row.where}: {name} is {word!r:.40}, and earlier rows have {cut_list(sorted(places))} alone: list all words "
                 f"from the worst to the best, --metric-column NAME={name}{TEMPLATE}"
@@ -146,11 +138,14 @@ def _share(row: Record, name: str, total: str) -> float | None:
 
 def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
     """Return the place of a number in a range, from 0 to 1; None for an empty cell."""
-    if value is None or str(value).strip() == "":
+    if says_missing(value):
         return None
     worst, best = float(scale[1]), float(scale[2])
     match = _NUMBER.fullmatch(str(value).strip())
-    place = (float(match[1].replace(",", ".")) - worst) / (best - worst) if match else -1.0
+    number = (
+        float(match[1].replace(",", ".")) if match else number_or_nan(value, where)
+    )  # of a truth value, or its word
+    place = (number - worst) / (best - worst)
     if not 0 <= place <= 1:
         raise DataError(f"{where} is {value!r:.40}, and the scale is {scale[0]}: give a range that has all numbers")
     return place

@@ -11,13 +11,15 @@ import numpy as np
 
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
-from suffice.importers.checks.judging import ONCE
+from suffice.importers.checks.judging import ONCE, metric_option, scales_with
 from suffice.importers.columns.grid import cell_number
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.rounds.round_columns import RoundColumns
 from suffice.importers.shapes.shape import Shape
+from suffice.importers.words.choices import Choices, in_options, of_columns
 from suffice.importers.words.names import OVERLAPS, is_error_count, last_name, words, words_in
 from suffice.importers.words.score_names import is_measure_of
+from suffice.importers.words.word_scales import order_of_words
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 
 _MARKS = 6
@@ -49,10 +51,32 @@ def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
             )
 
 
+def refuse_unscaled(table: TableColumns, name: str) -> None:
+    """Raise if a column with the name of one of this library's metrics has values outside [0, 1], or words: the user knows their scale."""
+    values, numbers = {str(value) for value in table.column(name) if value is not None}, table.numbers(name)
+    known = [number for number in numbers or [] if number]
+    outside = [number for number in known if not 0 <= number <= 1]
+    if not values or (numbers is not None and 2 * len(outside) <= len(known)):
+        return  # a few others are errors of their rows
+    ways = [f":{order}"] if numbers is None and (order := order_of_words(name, values)) else []
+    ways += [f":{worst}..{best}" for worst, best in scales_with(min(numbers), max(numbers))] if numbers else []
+    choices: Choices = {}
+    for way in dict.fromkeys([*ways[:1], *ways[-1:]]):
+        meaning = f"its scale is from {way[1:].replace('..', ' to ')}" if ".." in way else "its words are in this order"
+        choices[metric_option(name, way)] = {"metrics": {name: f"{name}{way}"}}, meaning
+    example = f"{max(outside, key=abs):g}" if outside else repr(table.not_a_number(name))
+    raise UnsettledError(
+        f"{name!r} has {example:.40}, and a metric lies in [0, 1]: what is its scale?",
+        "options",
+        choices | in_options(of_columns({name: ""}, "it is no score of answers")),
+    )
+
+
 def are_marks(values: Sequence[Any]) -> bool:
-    """Return whether texts are a few that repeat, such as thumbs up and down, and no critique."""
+    """Return whether values are numbers, or texts of which a few repeat, such as thumbs up and down, and no critique."""
     texts = [value for value in values if value is not None]
-    return len({*map(str, texts)}) <= _MARKS < len(texts) / 2
+    are_numbers = bool(texts) and all(isinstance(value, int | float) for value in texts)
+    return are_numbers or len({*map(str, texts)}) <= _MARKS < len(texts) / 2
 
 
 LAST_ROUND = " (last round)"

@@ -245,7 +245,7 @@ def import_command(
         out=out,
         golds=golds,
         embedder=used,
-        settle=_choose if interactive else None,
+        settle=_Choices() if interactive else None,
         confirm=_accept if yes else confirm if interactive else None,
         samples=samples,
         normalizer=normalizer,
@@ -328,20 +328,38 @@ def _column_pairs(
     return {ours: theirs for ours, _, theirs in pairs} or None
 
 
-def _choose(error: UnsettledError) -> Any:
-    """Ask the user to choose one of several readings."""
-    file, given = error.earlier
-    if file:
-        warn(
-            f"The same log was imported before with the choices in {file}; these options answer all questions: {given}"
-        )
-    warn(error.question)
-    choices = list(error.choices.items())
-    for place, (option, (_, meaning)) in enumerate(choices, start=1):
-        warn(f"  {place}. {option}: {meaning}")
-    while not 1 <= (chosen := int(typer.prompt("Choose", type=int, err=True))) <= len(choices):
-        pass
-    return choices[chosen - 1][1][0]
+class _Choices:
+    """Asks the user to choose readings, and knows the options of those that were chosen."""
+
+    def __init__(self) -> None:
+        self._chosen: list[str] = []
+
+    def __call__(self, error: UnsettledError) -> Any:
+        """Return the reading that the user chooses.
+
+        Raises:
+            UnsettledError: The user ends the input; its commands have the options that were chosen before.
+        """
+        file, given = error.earlier
+        if file:
+            warn(
+                f"The same log was imported before with the choices in {file}; these options answer all questions: {given}"
+            )
+        warn(error.question)
+        choices = list(error.choices.items())
+        for place, (option, (_, meaning)) in enumerate(choices, start=1):
+            warn(f"  {place}. {option}: {meaning}")
+        try:
+            while not 1 <= (chosen := int(typer.prompt("Choose", type=int, err=True))) <= len(choices):
+                pass
+        except typer.Abort as left:
+            if not isinstance(left.__context__, EOFError):
+                raise
+            warn("")  # the cursor is behind the question
+            options = {" ".join([*self._chosen, option]): own for option, own in choices}
+            raise UnsettledError(f"nothing was chosen: {error.question}", error.parameter, options) from None
+        self._chosen.append(choices[chosen - 1][0])
+        return choices[chosen - 1][1][0]
 
 
 def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = False) -> Screen:

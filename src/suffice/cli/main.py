@@ -30,6 +30,8 @@ _INTERRUPTED = 130
 _WRONG_USAGE = (RuleSyntaxError, UnknownSignalError, NotFoundError, UnsettledError)
 _INTERRUPTED_TEXT = "interrupted; what was recorded is kept, and the same command goes on from there"
 
+_UNANSWERED = "error: the question was not answered, so nothing was done; --help lists the options that answer it, such as --yes of import"
+
 
 class _Notes(logging.Handler):
     """A handler that prints the library's log messages as notes on standard error."""
@@ -123,9 +125,9 @@ def run(arguments: list[str] | None = None) -> None:
             debug,
         )
         code = 1
-    except KeyboardInterrupt:
-        _complain(_INTERRUPTED_TEXT, debug)
-        code = _INTERRUPTED
+    except (KeyboardInterrupt, typer.Abort) as error:  # typer's at a question: the end of the input, or Ctrl-C
+        said, code = (_UNANSWERED, 2) if isinstance(error.__context__, EOFError) else (_INTERRUPTED_TEXT, _INTERRUPTED)
+        _complain(said, debug)
     except Exception as error:  # noqa: BLE001 - the last resort: no traceback for users
         _complain(f"internal error: {type(error).__name__}: {error} (run with --debug for the traceback)", debug)
         code = 1

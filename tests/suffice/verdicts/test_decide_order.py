@@ -107,7 +107,7 @@ def test_a_budget_that_may_lose_everything_is_never_called_equal():
     first = next(item for item in advice.figures if item.policy == "fixed_k(1)")
     assert first.change[0] == -1.0
     assert advice.trial.rival is None
-    assert "In these questions" not in advice.sentence
+    assert "Here " not in advice.sentence
     assert advice.to_dict()["dominated_by"] is None
 
 
@@ -119,8 +119,8 @@ def test_a_budget_that_scored_equally_is_named_with_its_distance():
     advice = decide(log_of(400, values, first=200), metric="quality", tune=log_of(200, values))
     assert advice.sentence.startswith("Lower the cap from 5 to 3")
     half, most = next(item for item in advice.figures if item.policy == "fixed_k(2)").needed
-    distance = f"(about {half:,} to {most:,} more)"
-    rival = f"In these questions at most 2 rounds scored as well for less, but that is not proved yet {distance}."
+    distance = f"it takes about {half:,} to {most:,} more questions"
+    rival = f"Here at most 2 rounds scored as well for less, but that is not proved yet: {distance}."
     assert rival in advice.sentence
 
 
@@ -129,6 +129,6 @@ def test_a_budget_that_scored_as_well_and_is_not_tested_is_named():
     tune = log_of(200, lambda q, r: float(r >= 3 or q % 10 > 0), **stable)
     advice = decide(log_of(400, lambda q, r: float(r >= 2), first=200, **stable), metric="quality", tune=tune)
     assert (
-        "In these questions at most 2 rounds scored as well for less, but they cannot prove it: on the tune questions "
-        "something cheaper seemed as good, and was tested instead."
+        "Here at most 2 rounds scored as well for less, but that was not tested: the other questions, which choose what is tested, "
+        "favoured something cheaper."
     ) in advice.sentence

@@ -32,7 +32,7 @@ from suffice.verdicts.decisions.figures import (
     rivals_text,
     twin_table,
 )
-from suffice.verdicts.decisions.notes import taken_back_text
+from suffice.verdicts.decisions.notes import needed_text, taken_back_text
 from suffice.verdicts.decisions.steps import Spending, worth_of
 from suffice.verdicts.decisions.trial import AdviceKind, Trial
 from suffice.verdicts.decisions.trial_file import trial_from_dict, trial_to_dict
@@ -52,7 +52,6 @@ release would wrongly assume the same of this one.
 _READ = (1, 2, VERSION)
 
 _MOST_ROWS = 5
-_UNKNOWN_NUMBER = "Record more questions; how many more cannot be said yet."
 
 
 @dataclass(frozen=True, slots=False, kw_only=True)
@@ -354,8 +353,7 @@ def _verdict_text(trial: Trial) -> str:
         )
     more = ""
     if trial.labels is None:
-        needed = trial.questions_needed(place)
-        more = f" Record about {range_text(needed)} more questions." if needed else f" {_UNKNOWN_NUMBER}"
+        more = f" {needed_text(trial.questions_needed(place), totals.n)}"
     if place in trial.waiting_for:
         rest = f"{_waiting_text(trial, place, f'{judges} would rule out a loss of {points}')}{more}"
     else:

@@ -377,14 +377,12 @@ def _rival_text(trial: Trial, place: int, rival: int) -> str:
     better = trial.totals.losses[rival] < trial.totals.losses[place] - SLACK * trial.totals.n
     cheaper = costs[rival] < costs[place]
     needed = trial.questions_needed(rival) if rival in trial.sequence else None
-    proof = "but that is not proved yet" + (f" (about {range_text(needed)} more)" if needed else "")
+    proof = "but that is not proved yet" + (f": it takes about {range_text(needed)} more questions" if needed else "")
     if trial.proved[rival]:
         proof = "and a larger loss by it is ruled out, too"
     elif rival not in trial.sequence:
-        proof = (
-            "but they cannot prove it: on the tune questions something cheaper seemed as good, and was tested instead"
-        )
+        proof = "but that was not tested: the other questions, which choose what is tested, favoured something cheaper"
     return (
-        f"In these questions {_budget_text(trial, trial.candidates[rival])} scored {'better' if better else 'as well'} "
+        f"Here {_budget_text(trial, trial.candidates[rival])} scored {'better' if better else 'as well'} "
         f"{'for less' if cheaper else 'at no higher cost'}, {proof}."
     )

@@ -16,7 +16,10 @@ from suffice.recordings.recording import Recording
 from suffice.recordings.schema import ASKED, CHECKPOINTS, TRIALS, cost_column
 from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.trial import Trial
-from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, unknown_text
+from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, range_text, unknown_text
+
+_FAR = 30
+"""By how many times the questions that a proof still takes exceed those that judged, where it is out of reach."""
 
 _UNEQUAL = 10
 """Percentage points by which the calls and the money saved differ at least if calls are not equal."""
@@ -186,3 +189,22 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
             "answers: they are equal in all rounds"
         )
     return notes
+
+
+def needed_text(needed: tuple[int, int] | None, n: int) -> str:
+    """Return a sentence on the questions that a proof still takes.
+
+    >>> needed_text((300, 510), 69)
+    'Record about 300 to 510 more questions.'
+    >>> needed_text((230_000, 350_000), 40)
+    'To know takes about 230,000 to 350,000 more questions: keep what you have unless you have as many.'
+
+    Args:
+        needed: The least and the most of them; None if no number can be said.
+        n: The questions that judged.
+    """
+    if needed is None:
+        return "Record more questions; how many more cannot be said yet."
+    if needed[0] <= _FAR * n:
+        return f"Record about {range_text(needed)} more questions."
+    return f"To know takes about {range_text(needed)} more questions: keep what you have unless you have as many."

@@ -104,11 +104,12 @@ def test_a_loop_at_its_cap_did_not_fail_with_the_word_of_failed_ones(word, flag,
     assert ends_by_length(imported(source, columns=choices[option][0])) == {1: "rule", 2: "failed", 3: "max_rounds"}
 
 
+@pytest.mark.parametrize("end", ["failed", "exhausted", "rule"])
 @pytest.mark.parametrize("file", ["log.jsonl", "log.csv"])
-def test_flags_that_are_said_to_mean_failures_do_not_at_the_cap(file, tmp_path):
+def test_what_a_flag_is_said_to_mean_does_not_hold_at_the_cap(file, end, tmp_path):
     source = written(tmp_path / file, of_caps("false", "stop"))
-    columns = {"end": f"outcome:{'False' if file == 'log.csv' else 'false'}=failed"}
-    assert ends_by_length(imported(source, columns=columns)) == {1: "rule", 2: "failed", 3: "max_rounds"}
+    columns = {"end": f"outcome:{'False' if file == 'log.csv' else 'false'}={end}"}
+    assert ends_by_length(imported(source, columns=columns)) == {1: "rule", 2: end, 3: "max_rounds"}
 
 
 def test_a_word_that_is_said_to_mean_the_limit_is_read(tmp_path):

@@ -161,10 +161,10 @@ def test_flags_that_leave_short_loops_open_are_offered(tmp_path):
     assert "(--column end=stop)" in done.words
     typed = by_command(tmp_path, log, "--column", "end=stop", code=2)
     assert [own[-1] for own in typed.commands] == [
-        f"end=stop:false={end}" for end in ("rule", "max_rounds", "exhausted", "failed")
+        f"end=stop:false={end}" for end in ("rule", "max_rounds", "exhausted", "max_rounds-or-failed")
     ]
     by_command(tmp_path, log, "--column", "end=stop:false=exhausted", code=0)
-    assert ends(tmp_path)[2] == {"exhausted"}
+    assert (ends(tmp_path)[2], ends(tmp_path)[3]) == ({"exhausted"}, {"max_rounds"})
 
 
 def test_a_flag_that_the_user_names_is_read_as_it_is_without(tmp_path):

@@ -54,8 +54,8 @@ _WORDS = {
     "exhausted": "exhausted no_more_results no_more_evidence no_results",
     "failed": "failed error exception timeout crashed aborted",
 }
-_CAP_OR_FAILED = "max_rounds-or-failed"
-"""What the user says of a word that loops have both at their cap, where they did not fail, and before it, where they did."""
+_CAP_OR = "max_rounds-or-"
+"""What precedes the end before the cap in what the user says of a word that loops have at their cap, too."""
 
 _ENDS = {word: end for end, words in _WORDS.items() for word in words.split()}
 
@@ -78,9 +78,10 @@ def end_in_words(value: Any, *, at_cap: bool = False) -> str | None:
     >>> end_in_words("max_rounds-or-failed"), end_in_words("max_rounds-or-failed", at_cap=True)
     ('failed', 'max_rounds')
     """
-    if value == _CAP_OR_FAILED:
-        return "max_rounds" if at_cap else "failed"
-    return _ENDS.get(re.sub(r"[\s\-]+", "_", str(value).strip().lower()))
+    text = str(value).strip().lower()
+    if text.startswith(_CAP_OR):
+        return "max_rounds" if at_cap else end_in_words(text.removeprefix(_CAP_OR))
+    return _ENDS.get(re.sub(r"[\s\-]+", "_", text))
 
 
 def is_not_stopped(word: str) -> bool:
@@ -218,7 +219,7 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
     """Return rows with the ends that the user gives for the words of a column, as in ``end=outcome:submitted=rule``.
 
     The column of ends in `columns` becomes that of these ends.  Words that the user does not give keep their usual meaning.  A flag that does
-    not say that a loop stopped says of one at its cap that it reached it, and not that it failed.
+    not say that a loop stopped says of one at its cap that it reached it.
     """
     theirs, names = columns.get("end", ""), column_names(shape.rows)
     name, _, pairs = theirs.rpartition(":")
@@ -234,7 +235,7 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
         value = row.values.get(name)
         text = str(value).strip()
         said = ends.get(text, ends.get(text.lower(), value) if isinstance(value, bool) else value)
-        return _CAP_OR_FAILED if said == "failed" and is_flag else said
+        return f"{_CAP_OR}{said}" if is_flag and is_not_stopped(text) and said in _MEANINGS else said
 
     return with_derived(shape, name, own, end, f"{name} as {pairs}")
 
@@ -262,7 +263,9 @@ def unknown_end(where: str, column: str, values: Iterable[Any], at_cap: Collecti
         for end, meaning in _MEANINGS.items():
             is_both = end == "failed" and first in at_cap
             said, what = (
-                (_CAP_OR_FAILED, f"{meaning}, or reached its cap if it has all rounds") if is_both else (end, meaning)
+                (f"{_CAP_OR}{end}", f"{meaning}, or reached its cap if it has all rounds")
+                if is_both
+                else (end, meaning)
             )
             choices |= of_columns(
                 {"end": f"{name}:{','.join([*pairs, f'{first}={said}'])}"}, f"where it is {first!r}, {what}"

@@ -48,7 +48,7 @@ _TRUTH_WORDS = {
 }
 """Words that are read as 0 or 1 if a number is expected; blanks count as underscores."""
 END_NAMES = get_args(End)
-_KINDS = {
+_KINDS: dict[tuple[str, ...], str] = {
     INPUT_COLUMNS: "uncached_tokens",
     (*CACHED_COLUMNS, CACHE_READ): "cached_tokens",
     OUTPUT_COLUMNS: "output_tokens",

@@ -86,7 +86,7 @@ def test_options_are_not_called_drafts_as_well(tmp_path):
         {"id": q, "gold": CITIES[q % 5], **{f"answer_{i}": CITIES[(2 * q + i) % 5] for i in range(5)}}
         for q in range(20)
     ]
-    found = cautions(written(tmp_path, options), expected=["options"])
+    found = cautions(written(tmp_path, options), expected=["options", "sample-list"])
     assert "drafts" not in found
     assert "options" in found
 

@@ -330,7 +330,7 @@ def test_bytes_that_are_not_utf8_broken_lines_and_foreign_files_are_named(tmp_pa
 def test_a_map_that_the_table_cannot_serve_is_refused(table):
     cases = [
         ({**MAP, "f1": "score"}, SchemaError, "'score'"),
-        ({**MAP, "cost.generator.hours": "seed"}, DataError, "of ours"),
+        ({**MAP, "cost.generator.hours": "seed"}, DataError, "not the name"),
         ({**MAP, "question_id": ""}, SchemaError, "'question_id'"),
     ]
     for columns, error, message in cases:

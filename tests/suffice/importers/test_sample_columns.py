@@ -71,6 +71,16 @@ def test_columns_that_only_loops_have_tell_rounds(tmp_path, more):
     assert offered(path) == ["--samples", "--expected sample-list"]
 
 
+def test_stops_of_the_loop_tell_rounds(tmp_path):
+    rows = wide("answer_{}")
+    for row in rows[::2]:
+        row["answer_5"] = ""
+    path = written(tmp_path / "wide.csv", rows)
+    assert offered(path) == ["--samples", "--expected sample-list"]
+    assert imported(path, ended="rule").censored == 20
+    assert imported(written(tmp_path / "end.csv", [{**row, "stop_reason": "converged"} for row in rows])).censored == 40
+
+
 def test_lengths_of_answers_show_no_loop(tmp_path):
     more = lambda q, r: {f"prompt_tokens_{r}": 100 + q, f"completion_tokens_{r}": 5 * r}  # noqa: E731
     assert imported(written(tmp_path / "wide.csv", wide("sample_{}", more=more))).samples

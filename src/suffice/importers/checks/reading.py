@@ -34,7 +34,7 @@ from suffice.policy.rounds import Floats, Mask
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.opened import run_starts
 from suffice.recordings.runs import loop_labels, value_text
-from suffice.recordings.schema import column_kind
+from suffice.recordings.schema import ASSUMED_END, column_kind
 
 _GOLDS = 5
 _REPEATING = 3
@@ -140,6 +140,7 @@ class Reading:
         self._add_scales(table)
         self._add_texts(part)
         self._add_prompts(part)
+        self._add_stops(part)
         facts.own.add(part, [item.name for item in _own_columns(table)], shown)
         is_last = np.isin(np.arange(len(answers)), part.ends - 1)
         is_first = np.isin(np.arange(len(answers)), part.starts)
@@ -253,6 +254,14 @@ class Reading:
                 tokens = tokens + part.table.column(name).to_numpy()
         never_fall = np.array([bool((np.diff(tokens[rows]) >= 0).all()) for rows in part.trajectories])
         self.facts.growing += int((never_fall & (tokens[part.ends - 1] > tokens[part.starts])).sum())
+
+    def _add_stops(self, part: Part) -> None:
+        """Count trajectories of which the log or the user says that the loop stopped."""
+        firsts = part.table.take(pa.array(part.starts))
+        assumed = _texts(firsts, ASSUMED_END)
+        self.facts.stops += sum(
+            end == "rule" and not own for end, own in zip(_texts(firsts, "end"), assumed, strict=True)
+        )
 
     def _add_scales(self, table: pa.Table) -> None:
         """Count the values of the log's confidences that are in [0, 1], and those above."""

@@ -13,7 +13,7 @@ from suffice.importers.words.names import FEEDBACK, in_log, last_name
 from suffice.importers.words.sample_names import Said, said_by_columns, said_by_counter, said_by_list
 
 _ROUNDS = "rounds"
-_ENOUGH, _MOSTLY = 20, 0.9
+_ENOUGH, _MOSTLY, _SOME = 20, 0.9, 0.1
 _LIST = re.compile("order in '(?P<name>.+)'")
 _COLUMNS = re.compile("number in '(?P<name>.+)' to '.+'")
 
@@ -55,11 +55,12 @@ def _said_of(column: str) -> tuple[str, str, Said]:
 
 
 def _is_of_loop(read: Read) -> bool:
-    """Return whether rounds have what samples of one prompt have in common: their passages, and the length of the prompt; or a critique."""
+    """Return whether rounds differ in what samples of one prompt have in common, passages or its length, or have a critique or a stop."""
     facts = read.facts
     differs = [
         own.varying
         for name, own in facts.own.columns.items()
         if last_name(in_log(name)) in FEEDBACK or is_of_evidence(in_log(name))
     ]
-    return "feedback" in read.columns or max([facts.growing, *differs]) >= _MOSTLY * facts.trajectories
+    has_stops = facts.stops >= _SOME * facts.trajectories > 0
+    return has_stops or "feedback" in read.columns or max([facts.growing, *differs]) >= _MOSTLY * facts.trajectories

@@ -345,6 +345,19 @@ def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[
     return {}, value
 
 
+def _several_lists(path: Path, lists: Sequence[str], *, is_question: bool) -> DataError:
+    """Return the error about a document with several lists of records, of which one may have the rounds if it is a question."""
+    several = f"{path} contains several lists of records: {cut_list(lists)}"
+    if not is_question:
+        return SchemaError(f"{several}; save the one with the rounds as a file of its own")
+    if len(lists) > _OFFERED:
+        return SchemaError(f"{several}; --column rounds=LIST names the one with the rounds")
+    choices: Choices = {}
+    for name in lists:
+        choices |= of_columns({"rounds": name}, f"{name!r} has the rounds of one question")
+    return UnsettledError(f"{several}: which has the rounds?", "columns", choices)
+
+
 def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
     """Return the fields that all records of a document share, and the list of records."""
     table = _data_frame(value)
@@ -366,13 +379,7 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
     if lists:
         named = [name for name in lists if name.lower() in _CONTAINERS] if len(lists) > 1 else lists
         if len(named) != 1:
-            several = f"{path} contains several lists of records: {cut_list(lists)}"
-            if len(lists) > _OFFERED:
-                raise SchemaError(f"{several}; --column rounds=LIST names the one with the rounds")
-            choices: Choices = {}
-            for name in lists:
-                choices |= of_columns({"rounds": name}, f"{name!r} has the rounds of one question")
-            raise UnsettledError(f"{several}: which has the rounds?", "columns", choices)
+            raise _several_lists(path, lists, is_question=bool(scalars))
         return scalars, value[named[0]]
     alone = {key: _only_item(item) for key, item in value.items()}
     value = alone if any(alone.values()) and _is_answers_by_id(alone) else value

@@ -139,6 +139,7 @@ class Facts:
         scales: Rounds in which a confidence of the log is between 0 and 1, those in which it is above 1, and its highest value, by name.
         order: Signs that answers follow one another.
         growing: Trajectories of several rounds whose prompts never get shorter, and are longer in the last round than in the first.
+        stops: Trajectories that the loop ended itself, as the log or the user says.
         own: Counts of the log's columns that are kept as they are.
     """
 
@@ -202,6 +203,7 @@ class Facts:
     scales: dict[str, tuple[int, int, float]] = field(default_factory=dict)
     order: OrderSigns = field(default_factory=OrderSigns)
     growing: int = 0
+    stops: int = 0
     own: OwnColumns = field(default_factory=OwnColumns)
 
     def is_beyond_chance(self, name: str) -> bool:

@@ -355,7 +355,7 @@ def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
         is_usable = is_usable and table.column(name) != table.column(golds) and not any(map(_DECIMAL.fullmatch, values))
         is_usable = is_usable and not other_questions(table, values, name)
         counter = columns.get("round", "")
-        least = _COUNTED if counter in table.names and table.counts_in(counter, name) else _QUESTIONS
+        least = _COUNTED if table.counts(counter) and table.counts_in(counter, name) else _QUESTIONS
         if is_usable and len({*values}) >= least and (not golds or table.constant_in(golds, values)):
             names.append(name)
     names.sort(key=lambda name: not is_id_name(name))

@@ -230,3 +230,61 @@ def test_money_that_no_call_costs_is_not_offered(tmp_path, name, make, offered):
     done = imported(tmp_path, priced(**{name: make}), "--details")
     assert done.code == 0
     assert (f"spend={name}" in done.out) == offered
+
+
+def asked(name: str, text: Callable[[int, int], str], **more: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "ticket_id": f"T-{q}",
+            "round": r,
+            name: text(q, r),
+            "answer": "Rome" if r < 2 and q % 2 else "Oslo",
+            "gold": "Oslo",
+            **more,
+        }
+        for q in range(20)
+        for r in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_read"),
+    [
+        ("customer_question", lambda q, r: f"Where is parcel {q}?", True),
+        ("guest_message", lambda q, r: f"Where is room {q}?", True),
+        ("guest_message", lambda q, r: f"Where is room {q + r}?", False),
+        ("guest_message", lambda q, r: "Hello!", False),
+        ("error_message", lambda q, r: f"No parcel {q}", False),
+    ],
+)
+def test_what_somebody_asks_is_the_question(tmp_path, name, text, is_read):
+    assert imported(tmp_path, asked(name, text)).code == 0
+    read = recording(tmp_path).table
+    assert ("question" in read.column_names and read.column("question")[0].as_py() == text(0, 1)) == is_read
+
+
+def test_a_score_that_judges_is_not_said_to_be_none(tmp_path):
+    rows = [
+        {"id": q, "round": r, "draft": f"Draft {r} of {q} on the tram.", "judge": {"score": 3 + (q + r) % 8}}
+        for q in range(20)
+        for r in (1, 2)
+    ]
+    wrong = "'judge.score' is not a metric"
+    assert wrong in imported(tmp_path, rows, "--details").out
+    done = imported(tmp_path, rows, "--metric-column", "judge_score=judge.score:1..10", "--details")
+    assert done.code == 0
+    assert wrong not in done.out
+
+
+@pytest.mark.parametrize(
+    ("own", "cap"), [("confirmed", "max_attempts"), ("accepted", "attempts_exhausted"), ("done", "max_passes")]
+)
+def test_words_for_the_end_of_a_loop_are_read(tmp_path, own, cap):
+    rows = [
+        {"id": q, "round": r, "answer": ("Rome", "Oslo")[q % 3 < r], "gold": "Oslo", "outcome": cap if q % 2 else own}
+        for q in range(20)
+        for r in range(1, 4 if q % 2 else 3)
+    ]
+    done = imported(tmp_path, rows)
+    assert done.code == 0
+    assert "10 stopped by themselves" in done.words

@@ -26,6 +26,7 @@ from suffice.importers.rounds.trajectories import ColumnReading
 from suffice.importers.rows.scores import are_marks, refuse_single_scores, refuse_unscaled
 from suffice.importers.rows.stop_words import may_end, told_ends
 from suffice.importers.shapes.shape import Shape
+from suffice.importers.words.asked_names import is_asked_name
 from suffice.importers.words.choices import Choices, of_columns
 from suffice.importers.words.gold_names import is_in_golds
 from suffice.importers.words.names import (
@@ -287,7 +288,7 @@ class _Guess(NumberGuess):
         if not self.lacks("question"):
             return
         n = len({*map(str, ids)})
-        for name in self.free(SUBJECTS):
+        for name in [*self.free(SUBJECTS), *filter(is_asked_name, self._unread())]:
             path, texts = plain_name(name).split(".")[:-1], self.table.column(name)
             is_own = "." in name or last_name(name) != "text"  # a column `text` may be a reply
             if last_name(name) == "source":  # which may be a file or an address

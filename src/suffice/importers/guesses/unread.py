@@ -209,7 +209,8 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
                 f"a metric has numbers in [0, 1], or true and false ({scale})" if is_outcome else "expected a number"
             )
             yield f"{name!r} is not read, because it has {fault!r:.40}: {expected}"
-    for ours in [ours for ours in columns if ours in OUTCOME_NAMES and ours not in ("em", "f1")]:
+    known = [ours for ours in columns if ours in OUTCOME_NAMES and ours not in ("em", "f1")]
+    for ours in [ours for ours in known if not any(name.startswith(f"{columns[ours]} (") for name in table.names)]:
         values = table.numbers(columns[ours]) or [0.0]
         if not all(0 <= value <= 1 for value in values):
             span = f"[{min(values):g}, {max(values):g}]"

@@ -48,9 +48,11 @@ _MEANINGS = {
 
 _WORDS = {
     "rule": "rule true converged convergence early_stop early_stopped early_stopping stopped stable no_change unchanged agreement consensus "
-    "confident confidence approved accepted accept satisfied threshold good_enough",
+    "confident confidence approved accepted accept confirmed confirm done satisfied threshold good_enough",
     "max_rounds": "max_rounds max_iterations max_iters max_iter max_steps max_turns max_attempts max_hops iteration_limit round_limit "
-    "step_limit turn_limit limit at_limit at_the_limit limit_reached cap capped cap_reached budget budget_exhausted length max_round max_depth",
+    "step_limit turn_limit limit at_limit at_the_limit limit_reached cap capped cap_reached budget budget_exhausted length max_round max_depth "
+    "max_passes max_retries max_tries attempts_exhausted rounds_exhausted passes_exhausted turns_exhausted steps_exhausted "
+    "iterations_exhausted retries_exhausted tries_exhausted",
     "exhausted": "exhausted no_more_results no_more_evidence no_results",
     "failed": "failed error exception timeout crashed aborted",
 }

@@ -357,12 +357,8 @@ class _Guess(NumberGuess):
         answer = self.result.columns.get("answer", "")
         if "answer" not in self.said and last_name(answer) in (*REPLIES, *WEAK_REPLIES):
             of_record = {*self.outer} - {*self.result.columns.values()}
-            names = [
-                name
-                for name in self.table.by_name(PARSED_ANSWERS[1:])
-                if name in of_record and self.table.is_text(name)
-            ]
-            for name in names[:1]:
+            parsed = filter(of_record.__contains__, self.table.by_name(PARSED_ANSWERS[1:]))
+            for name in [name for name in parsed if self.table.is_text(name)][:1]:
                 doubts.refuse_steps(self.table, answer, name)
 
     def _ask_for_the_answer(self, ids: Sequence[Any]) -> None:
@@ -384,11 +380,11 @@ class _Guess(NumberGuess):
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
             unread = self._unread(of_rounds=True)
-            of_rounds = {*metrics, *(columns.keys() & METRICS)} - self.result.of_runs
-            scored, is_of_tasks = bool(of_rounds), bool(self.result.of_runs)
+            scored = bool({*metrics, *(columns.keys() & METRICS)} - self.result.of_runs)
+            tasks = bool(self.result.of_runs)
             try:
                 refuse_unread_answer(
-                    self.table, self._ids_of_rows(), columns, unread, is_scored=scored, is_of_tasks=is_of_tasks
+                    self.table, self._ids_of_rows(), columns, unread, is_scored=scored, is_of_tasks=tasks
                 )
             except UnsettledError:
                 if "question_id" not in columns:  # until it is known, nothing says which texts differ between its rows

@@ -182,13 +182,13 @@ def test_other_flags_are_neither_read_as_ends_nor_offered(is_true, tmp_path):
 
 
 def test_words_of_last_rounds_alone_are_offered_as_ends(tmp_path):
-    words = ("done", "done", "gave_up")
+    words = ("settled", "settled", "gave_up")
     log = [row | {"status": words[row["round"] - 1] if row.pop("stop") else "retry"} for row in flagged()]
     done = by_command(tmp_path, log, "--details", code=0)
     assert "(--column end=status)" in done.words
     asked = by_command(tmp_path, log, "--column", "end=status", code=2)
     option = asked.commands[0][-1]
-    assert option == "end=status:done=rule"
+    assert option == "end=status:settled=rule"
     then = by_command(tmp_path, log, "--column", option, code=2)
     by_command(tmp_path, log, "--column", then.commands[1][-1], code=0)
     assert ends(tmp_path) == {1: {"rule"}, 2: {"rule"}, 3: {"max_rounds"}}

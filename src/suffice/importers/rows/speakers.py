@@ -48,8 +48,9 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
 
     A column in `runs` tells runs apart, as the user says.
     """
+    chosen = [row for row in shape.rows if all(str(row.values.get(name)) == own for name, own in where.items())]
     for name in sorted(_speakers(shape) - where.keys() - {*runs}):
-        said = Counter(value for row in shape.rows if isinstance(value := row.values.get(name), str))
+        said = Counter(value for row in chosen or shape.rows if isinstance(value := row.values.get(name), str))
         others = [own for own, _ in said.most_common() if not (is_critic(own) or is_person(own))]
         if others and len(others) < len(said):
             listed = ", ".join(map(repr, [*said][:_SHOWN]))

@@ -186,7 +186,7 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
     >>> _brief_notes(["f1 is 0.57 for 'Roe v. Wade, 410 U.S. 113 (1973)': --metric em gives none. It may be true."])
     ["f1 is 0.57 for 'Roe v. Wade, 410 U.S. 113 (1973)': --metric em gives none."]
     """
-    from suffice.loops.models.sentences import sentence_end
+    from suffice.common.sentences import sentence_end
 
     kinds: dict[str, list[str]] = {}
     for note in notes:

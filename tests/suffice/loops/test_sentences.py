@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from suffice import Passage, Policy, PoolBM25, ScriptedModel, Token
-from suffice.loops.models.sentences import first_sentence, sentence_end, sentences
+from suffice.common.sentences import sentence_end, sentences
+from suffice.loops.models.sentences import first_sentence
 from suffice_gates.models.rind import is_content
 from suffice_retrieval.methods import IRCoT, QueryLoop
 from suffice_retrieval.methods.chains import _last_sentence, answer_of_chain

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from suffice.common.sentences import sentence_end
 from suffice.errors import DataError, ModelError
-from suffice.loops.models.sentences import sentence_end, text_of
+from suffice.loops.models.sentences import text_of
 from suffice.policy.rounds import Cost, Passage, Reply, Token
 from suffice_gates.models._transformers_loading import LoadedModel
 from suffice_gates.models.rind import is_content, query_words, rind

@@ -15,10 +15,10 @@ from dataclasses import asdict, dataclass, field, fields
 from itertools import zip_longest
 from typing import Any, ClassVar
 
+from suffice.common.sentences import sentence_end, sentences
 from suffice.common.syntax import parse_expression
 from suffice.errors import DataError, ModelError, NotFoundError, did_you_mean
 from suffice.loops.models.prompts import Message
-from suffice.loops.models.sentences import sentence_end, sentences
 from suffice.policy.rounds import Passage, Reply
 from suffice.policy.signals.alignment import tokens_of_span
 from suffice.policy.signals.text import strip_thinking

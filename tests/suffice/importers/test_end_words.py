@@ -94,7 +94,7 @@ def of_caps(word, flag=None, n=30):
 
 @pytest.mark.parametrize(("word", "flag"), [("gave_up", None), ("false", "stop")])
 @pytest.mark.parametrize("file", ["log.jsonl", "log.csv"])
-def test_a_loop_at_its_cap_did_not_fail_with_the_word_of_failed_ones(word, flag, file, tmp_path):
+def test_a_loop_at_its_cap_did_not_fail_as_others_did(word, flag, file, tmp_path):
     made = [{"stop" if name == "outcome" else name: own for name, own in row.items()} for row in of_caps(word, flag)]
     source = written(tmp_path / file, made)
     said = "False" if flag and file == "log.csv" else word
@@ -106,7 +106,7 @@ def test_a_loop_at_its_cap_did_not_fail_with_the_word_of_failed_ones(word, flag,
 
 @pytest.mark.parametrize("end", ["failed", "exhausted", "rule"])
 @pytest.mark.parametrize("file", ["log.jsonl", "log.csv"])
-def test_what_a_flag_is_said_to_mean_does_not_hold_at_the_cap(file, end, tmp_path):
+def test_a_flag_means_something_else_before_the_cap_alone(file, end, tmp_path):
     source = written(tmp_path / file, of_caps("false", "stop"))
     columns = {"end": f"outcome:{'False' if file == 'log.csv' else 'false'}={end}"}
     assert ends_by_length(imported(source, columns=columns)) == {1: "rule", 2: end, 3: "max_rounds"}
@@ -118,6 +118,6 @@ def test_a_word_that_is_said_to_mean_the_limit_is_read(tmp_path):
     assert ends == {1: "rule", 2: "max_rounds", 3: "max_rounds"}
 
 
-def test_other_words_that_are_said_to_mean_failures_do_at_the_cap_too(tmp_path):
+def test_other_words_may_mean_failures_at_the_cap_too(tmp_path):
     source = written(tmp_path, of_caps("gave_up"))
     assert ends_by_length(imported(source, columns={"end": "outcome:gave_up=failed"}))[3] == "failed"

@@ -66,7 +66,7 @@ def test_a_column_has_one_role(columns, tmp_path):
         imported(source, columns=columns)
 
 
-def test_a_column_of_a_file_of_golds_may_be_called_as_the_answers(tmp_path):
+def test_a_file_of_golds_may_call_them_as_the_log_its_answers(tmp_path):
     golds = written(tmp_path / "golds.jsonl", [{"qid": f"q{q}", "said": CITIES[q % 4]} for q in range(N)])
     rows = [{name: own for name, own in row.items() if name not in ("gold", "kind")} for row in long()]
     columns = {"answer": "said", "golds": "said"}

@@ -75,7 +75,7 @@ def test_templates_are_quoted_for_a_shell(tmp_path):
     assert "--metric-column 'accuracy=accuracy %:WORST..BEST'" in " ".join(notes)
 
 
-def test_values_that_say_that_a_score_is_missing_are_unknown_on_a_scale(tmp_path):
+def test_words_for_missing_scores_are_unknown_on_a_scale(tmp_path):
     by_command(tmp_path, rows("mark", VALUES["n/a among numbers"]), "--metric-column", "mark=mark:1..5", code=0)
     scores = read_recording(tmp_path / "r.parquet").column("mark")
     values = [row["mark"] for row in rows("mark", VALUES["n/a among numbers"])]

@@ -51,7 +51,9 @@ _HARDLY_EVER = 0.05
 _CITED = re.compile(r"article|citation|cited|section")
 """Names of what a reply names as its source."""
 
-_LISTED = 4
+_LISTED, _ROWS = 4, 2000
+"""The most columns that are offered, and the most rows that are compared."""
+
 _LONG, _SHORT, _LONGER = 25, 40, 3
 """The least characters of replies on average, the most of an answer in them, and by how many times replies are longer."""
 
@@ -133,14 +135,14 @@ def refuse_words_of_replies(
         unread: Columns of rounds that are not read as anything.
     """
     reply, golds = columns.get("answer", ""), columns.get("golds", "")
-    several, replies = len(several_rows(ids)), table.column(reply)
+    several, replies = len(several_rows(ids)), table.column(reply)[:_ROWS]
     longest = _length(replies) / _LONGER
     if several < _ENOUGH or _length(replies) < _LONG or _agrees(table, reply, golds) > _HARDLY_EVER:
         return
     names = [name for name in unread if _may_hold_answers(table, name, ids, several) and table.is_text(name)]
     names = [name for name in names if not (is_of_passages(name) or _CITED.search(name))]
-    names = [name for name in names if _length(table.column(name)) <= min(_SHORT, longest)]
-    names = [name for name in names if are_in_replies(table.column(name), replies)]
+    names = [name for name in names if _length(table.column(name)[:_ROWS]) <= min(_SHORT, longest)]
+    names = [name for name in names if are_in_replies(table.column(name)[:_ROWS], replies)]
     said = _told_by_golds(table, names, golds)
     if said or len(names) == 1:
         name = said or names[0]
@@ -163,7 +165,8 @@ def _told_by_golds(table: TableColumns, names: Sequence[str], golds: str) -> str
 
 def _agrees(table: TableColumns, name: str, golds: str) -> float:
     """Return the share of a column's values that are a gold answer; 0 if few rows have both, or it is not much above chance."""
-    pairs = [pair for pair in zip(table.column(name), table.column(golds), strict=True) if None not in pair]
+    columns = (table.column(own)[:_ROWS] for own in (name, golds))
+    pairs = [pair for pair in zip(*columns, strict=True) if None not in pair]
     if not golds or len(pairs) < _ENOUGH_ROWS:
         return 0.0
     said, right = [_key(own) for own, _ in pairs], [_right(gold) for _, gold in pairs]

@@ -25,6 +25,9 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 _MARKS = 6
 """The most texts that are marks."""
 
+_ROWS = 5
+"""The fewest rows that show the scale of a score."""
+
 
 def is_overlap(name: str) -> bool:
     """Return whether a column's name is that of a score that compares texts with a reference.
@@ -56,7 +59,7 @@ def refuse_unscaled(table: TableColumns, name: str) -> None:
     values, numbers = {str(value) for value in table.column(name) if value is not None}, table.numbers(name)
     known = [number for number in numbers or [] if number]
     outside = [number for number in known if not 0 <= number <= 1]
-    if not values or (numbers is not None and 2 * len(outside) <= len(known)):
+    if len(table.rows) < _ROWS or not values or (numbers is not None and 2 * len(outside) <= len(known)):
         return  # a few others are errors of their rows
     ways = [f":{order}"] if numbers is None and (order := order_of_words(name, values)) else []
     ways += [f":{worst}..{best}" for worst, best in scales_with(min(numbers), max(numbers))] if numbers else []

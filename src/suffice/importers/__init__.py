@@ -8,8 +8,9 @@ module:
 2. `sources`: an archive, a database or prose -> plain files; `recognise`, `importers`: the beginning of a file -> its format -> the
    function that reads it.
 3. `records`, `literals`: files -> records, the rows of a table or the objects of a JSON file.
-4. `fields`, `calls`, `shapes`, `wide_tables`: records -> a row for each question and round (`shape`).
-5. `trees`, `left_out`: the rows that a filter keeps, with the cost of the others; `names`, `guesses`, `answer_or_gold`, `unnamed_answers`, `unread`: rows -> the
+4. `fields`, `calls`, `shapes`, `wide_tables`, `whole_objects`: records -> a row for each question and round (`shape`).
+5. `tool_answers`, `trees`, `left_out`: the rows that a filter keeps, with the cost of the others; `names`, `guesses`, `answer_or_gold`,
+   `unnamed_answers`, `unread`: rows -> the
    meaning of their columns (`table_columns`), with notes.
 6. `ids`, `stages`, `row_factors`, `speakers`: doubts about the order of rows and who wrote them, with `choices` that settle them; `runs`,
    `table_source`, `table_parts`: rows -> numbered rows of whole questions, all at once or in parts.

@@ -280,10 +280,8 @@ def test_the_screens_of_an_easy_log_name_no_tokens_prices_or_ids(tmp_path, monke
     Path("log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     plain, whole = (cli("import", "log.jsonl", *more).words for more in ((), ("--details",)))
     assert "Columns read: question, round, answer, gold as right answer Question" in plain
-    assert (
-        "--column spend=cost if it is a running total, --column spend=cost:each if each row has its own dollars more:"
-        in plain
-    )
+    assert "--column spend=cost if it is a running total" in plain
+    assert "--column spend=cost:each if each row has its own dollars more: --details" in plain
     assert "60 of 120 questions have fewer than 3 rounds, for a reason that the log does not give." in plain
     for hidden in ("tokens", "as no column has its id", "suffice decide --prices", "lost rows", "score (F1)"):
         assert hidden in whole

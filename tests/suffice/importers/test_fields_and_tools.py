@@ -288,3 +288,24 @@ def test_words_for_the_end_of_a_loop_are_read(tmp_path, own, cap):
     done = imported(tmp_path, rows)
     assert done.code == 0
     assert "10 stopped by themselves" in done.words
+
+
+def test_the_calls_of_all_tools_are_no_answers(tmp_path):
+    asked = imported(tmp_path, orders(), "--column", "answer=tool_calls")
+    assert asked.code == 2
+    assert asked.commands[0][-3] == "answer=tool_calls:submit_decision"
+    assert "answer=tool_calls" not in asked.commands[0]
+    assert "has the calls of all tools" in asked.err
+    wrong = imported(tmp_path, orders(), "--column", "answer=tool_calls:submit")
+    assert wrong.code == 2
+    assert "there are: look_up, submit_decision" in wrong.error
+    options = (
+        "--column",
+        "answer=tool_calls",
+        "--answer-position",
+        "tool:decision",
+        "--column",
+        "golds=expected_decision",
+    )
+    assert imported(tmp_path, orders(), *options).code == 0
+    assert recording(tmp_path).column("em").shape == (60, 3)

@@ -11,8 +11,8 @@ from functools import partial
 from typing import Any
 
 from suffice.common.files import quoted
-from suffice.common.tables import counted
-from suffice.errors import UnsettledError
+from suffice.common.tables import counted, cut_list
+from suffice.errors import NotFoundError, UnsettledError
 from suffice.importers.calls.payloads import text_of, tools_of
 from suffice.importers.calls.spans import ToolCall
 from suffice.importers.columns.table_columns import TableColumns
@@ -44,11 +44,12 @@ def with_tool_answers(shape: Shape, columns: dict[str, str], position: AnswerPos
     ``--answer-position tool:decision``.
 
     Raises:
+        NotFoundError: No message calls the tool.
         UnsettledError: The calls of several tools have this field.
     """
     theirs = columns.get("answer", "")
     called = [(call.name, _object(call)) for row in shape.rows for call in _calls(row)]
-    if not theirs and position is not None and position.kind == "tool":
+    if theirs in ("", CALLED) and position is not None and position.kind == "tool":
         names = [*dict.fromkeys(name for name, own in called if isinstance(own, dict) and position.text in own)]
         theirs = f"{CALLED}:{names[0]}" if names else ""
         if len(names) > 1:
@@ -59,8 +60,10 @@ def with_tool_answers(shape: Shape, columns: dict[str, str], position: AnswerPos
                 {column_options({"answer": own}): ({"answer": own}, meaning) for own, meaning in named},
             )
     column, _, tool = theirs.partition(":")
-    if column != CALLED or tool not in {name for name, _ in called}:
+    if column != CALLED or not (tool and called):
         return shape, ""
+    if tool not in (tools := [*dict.fromkeys(name for name, _ in called)]):
+        raise NotFoundError(f"no message calls a tool {tool!r:.60}; there are: {cut_list(tools)}")
     columns["answer"] = theirs
     cell = partial(_handed_in, tool=tool)
 
@@ -79,20 +82,20 @@ def refuse_calls_alone(shape: Shape, columns: Mapping[str, str], where: Mapping[
     Raises:
         UnsettledError: They are, and neither the answer nor, where the model says something, its rows are named.
     """
-    if "answer" in columns or REPLY_TYPE in where or not any(map(_calls, shape.rows)):
+    is_any = columns.get("answer") == CALLED  # of whichever tool
+    if ("answer" in columns and not is_any) or REPLY_TYPE in where or not any(map(_calls, shape.rows)):
         return
     made = _Made.of(shape, columns)
-    is_silent = 2 * len(made.calls.keys() & made.said.keys()) < len(made.calls)
+    is_silent = is_any or 2 * len(made.calls.keys() & made.said.keys()) < len(made.calls)
     if not is_silent and (where or made.said_golds() >= _FEW * len(made.golds)):
         return
     choices = made.choices(by_golds=not is_silent)
     if not choices:
         return
     if is_silent:
-        n = sum(own not in made.said for own in made.calls)
-        question = (
-            f"in {n:,} of {counted(len(made.calls), 'conversation')}, the model only calls tools, and says nothing"
-        )
+        n, conversations = sum(own not in made.said for own in made.calls), counted(len(made.calls), "conversation")
+        question = f"in {n:,} of {conversations}, the model only calls tools, and says nothing"
+        question = f"{CALLED!r} has the calls of all tools" if is_any else question
     else:
         question = "the model hands in gold answers by calling a tool, and hardly ever says one"
         choices |= _by_texts(shape)

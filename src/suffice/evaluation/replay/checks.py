@@ -15,6 +15,7 @@ from suffice.common.files import quoted
 from suffice.common.identities import aligned
 from suffice.common.tables import counted
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError, UnknownSignalError, did_you_mean
+from suffice.evaluation.replay.prices import SPEND, currency_of
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS
 from suffice.policy.rounds import Rounds
@@ -23,6 +24,7 @@ from suffice.policy.rules.selectors import Best
 from suffice.policy.session import Policy
 from suffice.policy.signals import CUMULATED, SIGNALS, VOTES, AnswerPosition, Idf, cost_columns, state_from_dict
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import CURRENCY, DOLLAR
 
 _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -103,7 +105,13 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         changes["selector"] = Best().by({*names, *(item.output for item in changes.get("calibrators", ()))})
     if int(recording.index[0]) == 0 and reads_round_0(rule):
         defaults["start_round"] = 0
-    return Policy(rule=rule, **{**defaults, **changes})
+    policy = Policy(rule=rule, **{**defaults, **changes})
+    own = currency_of(recording, None)
+    return (
+        policy
+        if own == DOLLAR or SPEND not in policy.raw_signals
+        else replace(policy, depends={**policy.depends, CURRENCY: own})
+    )
 
 
 _AS_WRITTEN = {"form": ""}
@@ -153,6 +161,7 @@ def check_policy(
                 f"{recorded[key]!r}: its fitted state does not carry over. Run `suffice calibrate` on a recording of "
                 "tune questions made the same way"
             )
+    of_money = _check_currency(policy, recording)
     position = _recorded_position(recording)
     ours = policy.answer_position.to_dict() if position else {}
     if position and {**ours, **_AS_WRITTEN, **position} != {**_AS_WRITTEN, **ours}:
@@ -164,8 +173,22 @@ def check_policy(
     compared = f"the policy compares answers as {policy.normalizer!r}, and the recording was imported to compare them as {theirs!r}"
     return (
         *([] if theirs == policy.normalizer else [compared]),
+        *of_money,
         *(_check_fitted(policy, recording) if policy.state or CALIBRATED.keys() & {*policy.signals} else ()),
         *check_recorded(policy, recording, part=part, definedness=definedness),
+    )
+
+
+def _check_currency(policy: Policy, recording: Recording) -> tuple[str, ...]:
+    """Raise if a policy compares `spend` in another currency than the recording's; return a note if it names none."""
+    theirs, own = policy.depends.get(CURRENCY), currency_of(recording, None)
+    if SPEND not in policy.raw_signals or theirs == own or (theirs is None and own == DOLLAR):
+        return ()
+    if theirs is None:
+        return (f"the policy does not name the currency of 'spend', and this recording's is {own}",)
+    raise ConfigMismatchError(
+        f"the policy {policy.label!r} compares 'spend' in {theirs}, and this recording has it in {own}: make the policy on a log in "
+        f"{own}, or import this log with its amounts in {theirs}"
     )
 
 

@@ -68,7 +68,7 @@ def require_whole(recording: Recording, why: str) -> None:
 
 
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
-    """Return a rule as a policy with the recording's rounds, answer position, normalizer and dependencies.
+    """Return a rule as a policy with the recording's rounds, answer position, normalizer, currency and dependencies.
 
     For independent samples and panels it returns the answer of the majority.
 
@@ -85,9 +85,10 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
     if isinstance(rule, str):
         changes.setdefault("name", rule)
         rule = parse_rule("never()" if rule == "full" else rule)
+    currency = currency_of(recording, None)
     defaults: dict[str, Any] = {
         "max_rounds": max(1, int(recording.index[-1])),
-        "depends": dict(recording.metadata.get("depends") or {}),
+        "depends": dict(recording.metadata.get("depends") or {}) | ({} if currency == DOLLAR else {CURRENCY: currency}),
     }
     if recording.independent:
         defaults["selector"] = MajorityOfSamples()
@@ -105,13 +106,7 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
         changes["selector"] = Best().by({*names, *(item.output for item in changes.get("calibrators", ()))})
     if int(recording.index[0]) == 0 and reads_round_0(rule):
         defaults["start_round"] = 0
-    policy = Policy(rule=rule, **{**defaults, **changes})
-    own = currency_of(recording, None)
-    return (
-        policy
-        if own == DOLLAR or SPEND not in policy.raw_signals
-        else replace(policy, depends={**policy.depends, CURRENCY: own})
-    )
+    return Policy(rule=rule, **{**defaults, **changes})
 
 
 _AS_WRITTEN = {"form": ""}

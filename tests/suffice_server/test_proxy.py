@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from suffice import Policy
-from suffice.errors import DataError
+from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.session import stops
 from suffice.recordings import read_recording
@@ -749,3 +749,10 @@ def test_a_folder_of_a_proxy_is_decided_on(world):
     started.stack.close()
     advice = decide(read_recording(started.folder), max_loss=0.2)
     assert (advice.verdict, advice.policy.max_rounds) == ("do it", 2), advice.sentence
+
+
+def test_prices_do_not_end_conversations_by_amounts_in_another_currency(tmp_path):
+    policy = Policy(rule="spend > 0.03", depends={"currency": "EUR"})
+    with pytest.raises(ConfigMismatchError, match="in EUR"):
+        ProxyRecorder(tmp_path / "runs", PRICES, policy=policy)
+    ProxyRecorder(tmp_path / "runs", {}, policy=policy).close()

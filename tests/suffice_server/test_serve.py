@@ -176,6 +176,17 @@ def test_a_round_whose_price_is_unknown_is_refused(folder, tmp_path):
         assert str(tmp_path) not in str(refused)
 
 
+def test_prices_do_not_decide_by_amounts_in_another_currency(folder, tmp_path):
+    Policy(rule="spend > 0.03", depends={"currency": "EUR"}).save(folder / "spent.json")
+    prices = tmp_path / "prices.json"
+    prices.write_text(json.dumps({"m": {"uncached": 2.0, "cached": 0.2, "output": 12.0}}), "utf-8")
+    ask = serving(folder, prices=prices)[0]
+    refused = ask("POST", "/v1/decide", {"policy": "spent", "rounds": [reply("Oslo")]})
+    assert "in EUR" in refused["error"]["message"]
+    told = {**reply("Oslo"), "signals": {"spend": 0.5}}
+    assert ask("POST", "/v1/decide", {"policy": "spent", "rounds": [told]}, status=200)["reason"] == "rule"
+
+
 # The document
 
 

@@ -25,6 +25,7 @@ from suffice.recordings import Recording, bundled_recording, read_recording, wri
 from suffice_server.studio.describing import headline_metric
 from suffice_server.studio.workbench import RuleDraft, SupersededError, Workbench
 from tests.support.cli_tools import cli
+from tests.support.money_logs import eur_recording
 from tests.support.report_tools import HOSTILE, hostile, recording
 from tests.support.shared import recording_of
 from tests.support.studio import filled, opened_studio
@@ -417,3 +418,16 @@ def test_the_policy_is_saved_or_what_is_missing_is_said(inside):
     refused = inside.get(f"{address}/try/policy", params={"rule": "tasr"})
     assert refused.status_code == 422
     assert "suffice calibrate" in refused.text
+
+
+def test_the_studio_shows_money_in_the_currency_of_the_log(tmp_path):
+    eur_recording(tmp_path, n=20)
+    with opened_studio(tmp_path) as opened, httpx.Client(base_url=opened.partition("/open")[0], timeout=600) as client:
+        client.get(opened)
+        shown = answers(client, address_of(client, "log.parquet"), rule="spend > 0.004")[-1]
+    assert shown["final"]
+    assert "EUR per question" in json.dumps(shown["charts"]["tradeoff-money"])
+    assert re.search(r"shown-money\">EUR</label>", shown["html"])
+    assert "EUR for 1,000" in shown["html"]
+    assert "<dt>EUR</dt>" in shown["html"]
+    assert "USD" not in shown["html"]

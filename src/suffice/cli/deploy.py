@@ -16,6 +16,7 @@ from suffice.cli.options import POLICY
 from suffice.cli.output import Output, Screen
 from suffice.common.files import quoted
 from suffice.errors import DataError, NotFoundError
+from suffice.evaluation.replay.prices import spend_currency
 from suffice.hosts import frameworks, snippet
 from suffice.hosts.budgets import budget_of
 from suffice.hosts.lines import (
@@ -30,7 +31,7 @@ from suffice.hosts.lines import (
 from suffice.hosts.runs import REPLY_NEEDS
 from suffice.policy.session import Policy
 from suffice.policy.signals import REMEDIES, SIGNALS
-from suffice.recordings.schema import CHECKPOINTS
+from suffice.recordings.schema import CHECKPOINTS, DOLLAR
 from suffice.verdicts.certificates import metric_of
 from suffice.verdicts.decisions import Advice
 from suffice.verdicts.decisions.advice import FORMAT
@@ -118,7 +119,7 @@ def deploy_command(
         policy.save(target)
     _check_target(policy, to)
     lines = _lines(policy, target, to)
-    notes += _position_notes(policy, is_given=position is not None) + _needed_notes(policy)
+    notes += _position_notes(policy, is_given=position is not None) + _needed_notes(policy) + _money_notes(policy)
     notes += _sampling_notes(policy) if to == _VLLM else []
     files = {} if target == path else {"policy": target}
     plain = sentence if advice is None else in_plain_words(sentence, advice.trial.metric)
@@ -166,6 +167,16 @@ def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
     if gives_up(policy):
         return ["the lines return None for a run that is given up, and its own result for one that has ended by itself"]
     return [] if is_of_thoughts(policy) or is_of_steps(policy) else [_position_note(policy, is_given=is_given)]
+
+
+def _money_notes(policy: Policy) -> list[str]:
+    """Return a note on what to give a rule on `spend` that was made for a log in another currency than that of prices."""
+    currency = spend_currency(policy)
+    note = (
+        f"the policy compares spend in {currency}, like its log: give what was spent in {currency} (dollars= in the lines takes any currency; in a "
+        f"framework, measure=). Prices of tokens are in {DOLLAR}, so a loop with price= or --prices refuses this policy"
+    )
+    return [] if currency == DOLLAR else [note]
 
 
 def _sampling_notes(policy: Policy) -> list[str]:

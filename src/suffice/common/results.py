@@ -28,6 +28,9 @@ NOT_IN_JSON = {"json": "never"}
 UNLESS_EMPTY = {"json": "unless empty"}
 """Metadata of a field that a result's JSON leaves out while it is None or empty."""
 
+UNLESS_DEFAULT = {"json": "unless default"}
+"""Metadata of a field that a result's JSON leaves out while it has its default value."""
+
 BESIDE = {"json": "beside"}
 """Metadata of a field, a mapping, whose items are put directly into a result's JSON, as those of `Inlined` values are."""
 
@@ -84,7 +87,8 @@ def _is_shown(field: Field[Any], value: Any) -> bool:
     """Return whether JSON includes a field: not if it is computed from others, else as its metadata says."""
     when = field.metadata.get("json")
     is_empty = value is None or (not value and not isinstance(value, int | float))
-    return field.init and when != "never" and not (when == "unless empty" and is_empty)
+    is_left_out = (when == "unless empty" and is_empty) or (when == "unless default" and value == field.default)
+    return field.init and when != "never" and not is_left_out
 
 
 def _fields_of(item: Any) -> dict[str, Any]:

@@ -394,9 +394,10 @@ def _models(policy: Policy) -> str:
 def _escalation(policy: Policy) -> str:
     """Return the lines of an `EscalationLoop` if it asks as the policy's recording did, and brings what the policy reads; else ""."""
     from suffice.loops.models.prompts import ANSWER_FIRST
+    from suffice.recordings.schema import CURRENCY  # loads pyarrow
 
     made_for, names = dict(policy.depends), attempts_in(policy)
-    temperature = made_for.pop("temperature", None)
+    temperature, _ = made_for.pop("temperature", None), made_for.pop(CURRENCY, None)
     own = {"model": " + ".join(dict.fromkeys(names)), "prompt_id": ANSWER_FIRST.prompt_id, "attempts": names}
     if made_for != own or policy.start_round != 1 or len(names) < 2 or _given(policy, ""):  # noqa: PLR2004
         return ""

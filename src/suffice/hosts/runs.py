@@ -76,7 +76,7 @@ class QuestionRun:
         UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
         SchemaError: `state` is not a stored run.
-        ConfigMismatchError: `state` belongs to another policy.
+        ConfigMismatchError: `state` belongs to another policy, or the policy compares `spend` in another currency than that of `price`.
     """
 
     def __init__(
@@ -100,6 +100,7 @@ class QuestionRun:
             self.question, self.session = question, Session(policy)
         else:
             raise DataError("a run needs a policy, or a state that contains one")
+        _check_price(self.session.policy, price)
         self._measure, self._price = measure, price
         self.final_request = FINAL_REQUEST if final_call is True else final_call or ""
         self._final, held = (state or {}).get("final_call", ("", None))
@@ -329,7 +330,9 @@ def reply_round(session: Session, reply: Any, *, price: Price | PriceFile | None
 
     Raises:
         DataError: The reply is neither text nor a response.
+        ConfigMismatchError: The policy compares `spend` in another currency than that of `price`.
     """
+    _check_price(session.policy, price)
     index, position = session.next_round, session.policy.answer_position
     observed = read_reply(reply, position, session.rounds, index=index, **others)
     if observed.answer is None and observed.text.strip():
@@ -361,9 +364,19 @@ def opener(
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
         UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
+        ConfigMismatchError: The policy compares `spend` in another currency than that of `price`.
     """
     checked = _checked_policy(policy, measure, recorder, gives, price=price)
+    _check_price(checked, price)
     return partial(QuestionRun, checked, measure=measure, recorder=recorder, price=price, final_call=final_call)
+
+
+def _check_price(policy: Policy, price: Price | PriceFile | None) -> None:
+    """Raise if the policy compares `spend` in another currency than that of the price."""
+    if price is not None:
+        from suffice.evaluation.replay.prices import check_priced  # loads pyarrow
+
+        check_priced(policy)
 
 
 def _checked_policy(

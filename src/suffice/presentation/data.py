@@ -288,7 +288,7 @@ def make_report(
         policies: The policies; for a recording of another model than a policy's, the policy is left out.
         tune: The recording that policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: Settings of the report; None = the defaults.
-        prices: Prices by recording, then component; None = money is NaN.
+        prices: Prices by recording, then component; None = money is what the log says (`spend`), else NaN.
 
     Raises:
         DataError: No recording, no policy, or two policies of one label.

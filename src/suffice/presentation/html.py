@@ -132,7 +132,13 @@ def _shown_cell(cell: ReportCell, sliders: list[dict[str, Any]]) -> dict[str, An
         "notes": replay_notes(result),
         "missing": cell.notes,
         "result": result,
-        "data": {"name": cell.name, "charts": charts, "sliders": sliders, "metric": result.metrics[0]},
+        "data": {
+            "name": cell.name,
+            "charts": charts,
+            "sliders": sliders,
+            "metric": result.metrics[0],
+            "currency": result.currency,
+        },
     }
 
 
@@ -140,7 +146,6 @@ _TILES = {
     "calls": Column("calls", ",.2f"),
     "tokens": Column("tokens", ",.0f"),
     "seconds": Column("seconds", ",.3f"),
-    "money": Column("USD", ",.6f"),
 }
 
 
@@ -161,7 +166,7 @@ def tiles(result: ReplayResult, row: Row, highest: int) -> list[dict[str, Any]]:
         note = f"{Column('', '+.1f', scale=100, interval=True).text(delta)} vs {row.baseline}"
     quality = row.bounds.get(metric, row.metrics[metric])
     listed = [_tile(metric, Column(metric.upper(), ",.1f", scale=100), quality, note)]
-    for key, column in _TILES.items():
+    for key, column in {**_TILES, "money": Column(result.currency, ",.6f")}.items():
         value = row.calls.mean if key == "calls" else row.costs.get(key, math.nan)
         whole = math.nan if full is None else full.calls.mean if key == "calls" else full.costs.get(key, math.nan)
         known = whole > 0 and full is not None and not (full.censored or row.censored)

@@ -88,8 +88,8 @@ class Slider:
         rounds: The rounds of the stop positions, shape ``(n_rounds,)``.
         stops: The position of the stop in each region, -1 where there is no round, shape
             ``(n_questions, n_rounds + 1)``.
-        outcomes: Metrics, `calls`, `tokens`, `seconds` and `money` (USD) of each question in each region, shape of
-            `stops`; `money` only with prices.
+        outcomes: Metrics, `calls`, `tokens`, `seconds` and `money` of each question in each region, shape of
+            `stops`; `money` only where it is known.
         by_stop: Outcomes of a stop at each position without reading a signal, shape ``(n_questions, n_rounds)``.
     """
 

@@ -102,3 +102,16 @@ def test_what_cannot_be_deployed_is_refused_and_nothing_is_written(folder, argum
     done = cli("deploy", *arguments)
     assert (done.code, message in done.error) == (code, True), done
     assert not (folder / "policy.json").exists()
+
+
+def test_what_to_give_a_rule_on_spending_in_another_currency_is_said(folder):
+    for currency in ("EUR", "USD"):
+        depends = {} if currency == "USD" else {"currency": currency}
+        Policy(rule="(spend > 0.05) | (round >= 9)", max_rounds=9, depends=depends).save(folder / f"{currency}.json")
+    (note,) = [note for note in cli("deploy", "EUR.json", "--json").json["needs"] if "EUR" in note]
+    assert "give what was spent in EUR" in note
+    assert "refuses this policy" in note
+    assert note in cli("deploy", "EUR.json", "--to", "langgraph", "--json").json["needs"]
+    assert not [note for note in cli("deploy", "USD.json", "--json").json["needs"] if "USD" in note]
+    Policy(rule="answer_stable", depends={"currency": "EUR"}).save(folder / "stable.json")
+    assert not [note for note in cli("deploy", "stable.json", "--json").json["needs"] if "EUR" in note]

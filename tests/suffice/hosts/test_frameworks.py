@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from suffice import AnswerPosition, Cost, Decision, Policy, Recorder, read_recording, register_signal, replay
+from suffice import AnswerPosition, Cost, Decision, Policy, Recorder, Session, read_recording, register_signal, replay
 from suffice.errors import ConfigMismatchError, DataError, NotFittedError, SchemaError, UnknownSignalError
 from suffice.evaluation.replay import Price
-from suffice.hosts import QuestionRun, call_cost, frameworks, snippet, trace_decision
+from suffice.hosts import QuestionRun, call_cost, frameworks, opener, reply_round, snippet, trace_decision
 from suffice.policy.rules import parse_rule
 from suffice.policy.session.sources import capped_policy
 from tests.frameworks.acceptance import QUESTION, RULE, SCRIPT, measured
@@ -440,6 +440,24 @@ def test_a_run_with_a_price_stops_at_what_it_has_spent():
         seen.append(run.observe(f"reply {len(seen)}", cost=call_cost(5000, 100)).signals["spend"])
     np.testing.assert_allclose(seen, [0.0112, 0.0224, 0.0336])
     assert run.metadata()["reason"] == "rule"
+
+
+def test_prices_do_not_decide_by_amounts_in_another_currency():
+    policy = Policy(rule="(spend > 0.03) | (round >= 5)", max_rounds=5, depends={"currency": "EUR"})
+    session = Session(policy)
+    refused = (
+        lambda: QuestionRun(policy, price=PRICE),
+        lambda: QuestionRun(state=QuestionRun(policy, measure=lambda question, text: {}).to_state(), price=PRICE),
+        lambda: opener(policy, price=PRICE),
+        lambda: reply_round(session, "Oslo", price=PRICE),
+    )
+    for call in refused:
+        with pytest.raises(ConfigMismatchError, match="in EUR"):
+            call()
+    given = QuestionRun(policy, measure=lambda question, text: {"spend": 0.05})
+    assert given.observe("Oslo").reason == "rule"
+    for other in (replace(policy, rule="answer_stable"), replace(policy, depends={})):
+        assert QuestionRun(other, price=PRICE).observe("Oslo", cost=call_cost(10, 1)).stop is False
 
 
 def test_a_stored_run_goes_on_spending_also_cached_tokens():

@@ -34,6 +34,7 @@ from suffice.presentation.trajectories import Stopped, choose
 from suffice.recordings import read_recording, write_recording
 from suffice.verdicts.certificates import Claim, certify, listed
 from tests.support.cli_tools import cli
+from tests.support.money_logs import eur_recording
 from tests.support.report_tools import HOSTILE, array, hostile, page_data, questions, recording, rows, trajectories
 from tests.support.shared import recording_of
 from tests.support.strategies import policies, recorded
@@ -346,6 +347,21 @@ class Elements(HTMLParser):
 
     def handle_endtag(self, tag):
         self._inside = False
+
+
+def test_a_page_shows_money_in_the_currency_of_its_log(tmp_path):
+    kept = eur_recording(tmp_path, n=20)
+    quick = Settings(metrics=("match",), resampling=Resampling(n_resamples=20))
+    made = make_report({"log": kept}, [policy_for(kept, "spend > 0.004")], settings=quick)
+    page = render_html(made)
+    (cell,) = page_data(page)["cells"]
+    assert cell["currency"] == "EUR"
+    assert "money" in cell["sliders"][0]["outcomes"]
+    assert "EUR per question" in json.dumps(cell["charts"]["pareto-money"])
+    assert re.search(r'for="[^"]*cost-money">EUR</label>', page)
+    assert "<dt>EUR</dt>" in page
+    assert "USD" not in re.sub(r"<script\b.*?</script>", "", page, flags=re.DOTALL)
+    assert made.to_dict()["cells"][0]["replay"]["currency"] == "EUR"
 
 
 def test_no_text_of_a_recording_becomes_markup(files):

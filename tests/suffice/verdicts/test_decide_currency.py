@@ -7,32 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from suffice import import_recording, read_recording
 from suffice.errors import ConfigMismatchError, DataError
 from suffice.evaluation.replay.prices import Price
 from suffice.verdicts.decisions import Advice, decide
 from suffice.verdicts.decisions.steps import Spending
+from tests.support.money_logs import money_recording as imported, money_rows as rows
 
 PRICE = Price(uncached=1, cached=1, output=1)
-
-
-def rows(amount=0.002, name="cost", first=0, n=200, **more):
-    """Return rows of three rounds, of which the second one is right, with an amount in each."""
-    return [
-        {"id": f"q{q}", "question": f"Which city is number {q}?", "round": r, "gold": f"City {q}"}
-        | {"answer": f"City {q + (r == 1)}", name: amount(q, r) if callable(amount) else amount, **more}
-        for q in range(first, first + n)
-        for r in (1, 2, 3)
-    ]
-
-
-def imported(folder, made, name="cost"):
-    log = folder / "log.jsonl"
-    log.write_text("".join(json.dumps(row) + "\n" for row in made), "utf-8")
-    path = import_recording(
-        log, out=folder / "log.parquet", columns={"spend": f"{name}:each"}, expected=["last-is-gold"]
-    ).path
-    return read_recording(path)
 
 
 @pytest.mark.parametrize(

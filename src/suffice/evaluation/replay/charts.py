@@ -11,6 +11,7 @@ from suffice.common.tables import figure
 from suffice.evaluation.replay.chart_labels import label_layers, spread_labels
 from suffice.evaluation.replay.replayed_rows import Replayed, Row
 from suffice.policy.calibration import CalibrationReport
+from suffice.recordings.schema import DOLLAR
 
 COST_TITLES: Mapping[str, str] = {
     "calls": "model calls per question",
@@ -18,7 +19,7 @@ COST_TITLES: Mapping[str, str] = {
     "seconds": "seconds per question",
     "money": "US dollars per question",
 }
-"""What the horizontal axis of the Pareto chart may show, with its title."""
+"""What the horizontal axis of the Pareto chart may show, with its title; see `cost_title`."""
 
 _VEGA_LITE = "https://vega.github.io/schema/vega-lite/v6.json"
 KIND_MARKS: Mapping[str, tuple[str, str, str]] = {
@@ -43,6 +44,17 @@ _PALEST = 18
 """Percentage of the accent colour for the first stop round; the last round has 100 %."""
 
 
+def cost_title(cost: str, currency: str = DOLLAR) -> str:
+    """Return the title of an axis of costs; money is in its currency.
+
+    >>> cost_title("money"), cost_title("money", "EUR")
+    ('US dollars per question', 'EUR per question')
+    """
+    if cost == "money" and currency != DOLLAR:
+        return f"{currency} per question"
+    return COST_TITLES.get(cost, f"{cost} per question")
+
+
 def pareto_costs(result: Replayed) -> list[str]:
     """Return the costs that are known in every row."""
     return [kind for kind in COST_TITLES if all(math.isfinite(row.costs[kind]) for row in result.rows)]
@@ -61,8 +73,8 @@ def pareto_chart(result: Replayed, cost: str) -> dict[str, Any]:
         {"field": "cost", "title": cost, "format": ",.3~f" if cost != "money" else ".6f"},
         {"field": "interval", "title": f"difference to {result.against}"},
     ]
-    axes = COST_TITLES[cost], f"{metric}, points"
-    return points_chart(points, axes, f"{metric} against {COST_TITLES[cost]}", tooltip)
+    title = cost_title(cost, result.currency)
+    return points_chart(points, (title, f"{metric}, points"), f"{metric} against {title}", tooltip)
 
 
 def points_chart(

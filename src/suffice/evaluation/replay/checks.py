@@ -15,6 +15,7 @@ from suffice.common.files import quoted
 from suffice.common.identities import aligned
 from suffice.common.tables import counted
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError, UnknownSignalError, did_you_mean
+from suffice.evaluation.replay.prices import SPEND, currency_of
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS
 from suffice.policy.rounds import Rounds
@@ -23,6 +24,7 @@ from suffice.policy.rules.selectors import Best
 from suffice.policy.session import Policy
 from suffice.policy.signals import CUMULATED, SIGNALS, VOTES, AnswerPosition, Idf, cost_columns, state_from_dict
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import CURRENCY, DOLLAR
 
 _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
     {
@@ -66,7 +68,7 @@ def require_whole(recording: Recording, why: str) -> None:
 
 
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
-    """Return a rule as a policy with the recording's rounds, answer position, normalizer and dependencies.
+    """Return a rule as a policy with the recording's rounds, answer position, normalizer, currency and dependencies.
 
     For independent samples and panels it returns the answer of the majority.
 
@@ -83,9 +85,10 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
     if isinstance(rule, str):
         changes.setdefault("name", rule)
         rule = parse_rule("never()" if rule == "full" else rule)
+    currency = currency_of(recording, None)
     defaults: dict[str, Any] = {
         "max_rounds": max(1, int(recording.index[-1])),
-        "depends": dict(recording.metadata.get("depends") or {}),
+        "depends": dict(recording.metadata.get("depends") or {}) | ({} if currency == DOLLAR else {CURRENCY: currency}),
     }
     if recording.independent:
         defaults["selector"] = MajorityOfSamples()
@@ -153,6 +156,7 @@ def check_policy(
                 f"{recorded[key]!r}: its fitted state does not carry over. Run `suffice calibrate` on a recording of "
                 "tune questions made the same way"
             )
+    of_money = _check_currency(policy, recording)
     position = _recorded_position(recording)
     ours = policy.answer_position.to_dict() if position else {}
     if position and {**ours, **_AS_WRITTEN, **position} != {**_AS_WRITTEN, **ours}:
@@ -164,8 +168,22 @@ def check_policy(
     compared = f"the policy compares answers as {policy.normalizer!r}, and the recording was imported to compare them as {theirs!r}"
     return (
         *([] if theirs == policy.normalizer else [compared]),
+        *of_money,
         *(_check_fitted(policy, recording) if policy.state or CALIBRATED.keys() & {*policy.signals} else ()),
         *check_recorded(policy, recording, part=part, definedness=definedness),
+    )
+
+
+def _check_currency(policy: Policy, recording: Recording) -> tuple[str, ...]:
+    """Raise if a policy compares `spend` in another currency than the recording's; return a note if it names none."""
+    theirs, own = policy.depends.get(CURRENCY), currency_of(recording, None)
+    if SPEND not in policy.raw_signals or theirs == own or (theirs is None and own == DOLLAR):
+        return ()
+    if theirs is None:
+        return (f"the policy does not name the currency of 'spend', and this recording's is {own}",)
+    raise ConfigMismatchError(
+        f"the policy {policy.label!r} compares 'spend' in {theirs}, and this recording has it in {own}: make the policy on a log in "
+        f"{own}, or import this log with its amounts in {theirs}"
     )
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from suffice.evaluation.replay.cost_gaps import ASKED_NOTE, CostGaps, price_notes
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import SPEND, Price, currency_note
 from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
@@ -24,8 +24,8 @@ COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR = "gate", "generator"
-SPEND, DOLLARS = "spend", "dollars"
-"""The signal with the dollars that a log says were spent so far, and the kind of cost that they are where no prices are given."""
+DOLLARS = "dollars"
+"""The kind of cost of what a log says was spent, where no prices are given."""
 
 _CENTS = 1e-9
 """Dollars that rounding may take from a sum."""
@@ -194,6 +194,7 @@ class CostTable:
         of_figures += [ASKED_NOTE] if recording.metadata.get(TRIALS) == ASKED else []
         of_figures += wave_note(self.wave) if self.wave > 1 else ()
         self.price_notes = () if prices is None else price_notes(prices, self.columns, self._price_of)
+        self.price_notes += currency_note(recording, prices)
         of_figures += self.price_notes
         self.gaps = CostGaps(
             n_rounds=int(np.count_nonzero(self.seen)),
@@ -393,7 +394,7 @@ class CostTable:
         return self._unknown[component, kind]
 
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
-        """Return the money for a component's tokens, USD, same shape; NaN where a price or a count is unknown."""
+        """Return the money for a component's tokens, in the currency of `currency_of`, same shape; NaN where it is unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
         if self._prices is None:
             return costs.get(DOLLARS, np.full(uncached.shape, 0.0 if component in NOT_LANGUAGE_MODELS else np.nan))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from suffice.common.results import Result
+from suffice.common.results import UNLESS_DEFAULT, Result
 from suffice.common.tables import Column, Table, counted
 from suffice.evaluation.replay.costs import DOLLARS, GENERATOR, TOKEN_KINDS, CostTable, shared_prefix
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Price, currency_of
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats
 from suffice.policy.signals import EMBEDDING, RERANKING, RETRIEVAL
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import DOLLAR
 
 _RETRIEVAL_COLUMNS = (
     ("retrievals", Column("retrievals", ".2f")),
@@ -38,7 +39,7 @@ class RoundCost:
         retrievals: Requests to the retriever; NaN where they were not recorded.
         retrieval_seconds: The part of the seconds spent on embedding questions, and on finding and ordering passages;
             NaN where not recorded.
-        money: USD; NaN without prices.
+        money: In the currency of `RoundCosts`; NaN if neither prices nor the log say what was spent.
     """
 
     round_index: int
@@ -63,11 +64,13 @@ class RoundCosts(Result):
         rows: One for each round and billing, by round.
         n: Questions.
         notes: Notes for the reader.
+        currency: The currency of money; JSON without it has dollars.
     """
 
     rows: tuple[RoundCost, ...]
     n: int
     notes: tuple[str, ...]
+    currency: str = field(default=DOLLAR, metadata=UNLESS_DEFAULT)
 
     def table(self) -> Table:
         """Return one row for each round and billing; columns of retrieval appear if they were recorded."""
@@ -83,7 +86,7 @@ class RoundCosts(Result):
             Column("output", ",.1f"),
             Column("seconds", ".3f"),
             *(column for _, column in retrieval),
-            Column("USD per 1,000", ".4f", scale=1000),
+            Column(f"{self.currency} per 1,000", ".4f", scale=1000),
         )
         rows = tuple(
             (
@@ -109,7 +112,7 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
 
     Args:
         recording: Recorded rounds.
-        prices: See `replay`; None = money is NaN.
+        prices: See `replay`.
 
     Raises:
         DataError: All questions failed.
@@ -127,7 +130,8 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
         notes.append(f"not included, for they are paid only where a rule reads them: {', '.join(extra)}")
     if n_failed:
         notes.append(f"{counted(n_failed, 'question')} failed while recording: left out")
-    return RoundCosts(rows=tuple(rows), n=prepared.n, notes=tuple(notes))
+    currency = currency_of(recording, prices)
+    return RoundCosts(rows=tuple(rows), n=prepared.n, notes=tuple(notes), currency=currency)
 
 
 def _priced(columns: Mapping[str, Floats], billing: str) -> dict[str, Floats]:

@@ -61,7 +61,7 @@ def replay(
         baseline: The baseline of differences: the label of a row (`fixed_k(3)`, `closed_book`,
             `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended some.
         resampling: Settings of the intervals.
-        prices: Prices of all language models, or by component; None = money is NaN.
+        prices: Prices of all language models, or by component; None = money is what the log says (`spend`), else NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
         cost: The cost that "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
         ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic

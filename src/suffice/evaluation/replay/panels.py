@@ -22,7 +22,7 @@ from suffice.evaluation.replay.baselines import Run, single_answer
 from suffice.evaluation.replay.model_names import price_in
 from suffice.evaluation.replay.outcomes import default_metrics, has_outcome, outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Price, currency_of
 from suffice.evaluation.replay.selected import dividing_names, seen_from
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.rounds import PRICED_KINDS, Floats, Mask
@@ -47,7 +47,7 @@ class PanelMember:
     Attributes:
         name: Name of the model.
         score: Its mean metric; a missing answer counts as 0.
-        price: Price of 1,000 answers in USD, or of a million generated tokens if tokens were not recorded; NaN if
+        price: Price of 1,000 answers, or of a million generated tokens if tokens were not recorded; NaN if
             unknown.
     """
 
@@ -218,7 +218,7 @@ def _prices_of(
                 if at.any()
                 else math.nan
             )
-    return costs, "USD per million generated tokens" if unknown else "USD per 1,000 answers"
+    return costs, f"{currency_of(recording, prices)} per {'million generated tokens' if unknown else '1,000 answers'}"
 
 
 def _all_tokens(recording: Recording, kind: str) -> Floats:

@@ -23,7 +23,7 @@ from suffice.evaluation.replay.blocks import PieceFacts, RecordingBlock, Source
 from suffice.evaluation.replay.checks import check_policy
 from suffice.evaluation.replay.outcomes import has_outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import SPEND, Price
 from suffice.evaluation.replay.selected import seen_by
 from suffice.policy.session import Policy
 from suffice.recordings.opened import read_again
@@ -206,6 +206,8 @@ class FileParts(Parts):
             wanted.add("golds")  # a metric that was not recorded is computed from these
         if self.head.independent:
             wanted |= {"member", "model"}
+        if self.prices is None:
+            wanted.add(SPEND)  # the money
         chosen = {*self.source.columns(signals, self.metrics), *wanted}
         return [name for name in names if name in chosen]
 

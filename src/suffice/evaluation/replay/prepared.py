@@ -132,7 +132,7 @@ class PreparedRecording:
         recording: Recorded rounds without failed questions.
         n_failed: Questions left out because their recording failed.
         metric_names: The metrics of answers, see `outcome`.
-        prices: Prices of all language models, or by component; None = money is NaN.
+        prices: Prices of all language models, or by component; None = money is what the log says, else NaN.
         charging: The convention that says which calls a policy pays for.
         wave: Number of samples requested at once; None = as recorded.
         models: See `CostTable`.
@@ -169,7 +169,7 @@ class PreparedRecording:
         Args:
             recording: Recorded rounds; failed questions are left out.
             metrics: See `outcome`.
-            prices: Prices of all language models, or by component; None = money is NaN.
+            prices: Prices of all language models, or by component; None = money is what the log says, else NaN.
             ledger: Name of the convention of charging, see `suffice.evaluation.replay.charging`.
             samples: Whether the rounds may be independent samples; the caller must then average over their orders.
             wave: Number of samples requested at once; None = as recorded.

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from suffice.common.tables import Column, Table
-from suffice.errors import DataError, NotFoundError, SchemaError
+from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay.model_names import listed_name, price_in
 from suffice.policy.rounds import PRICED_KINDS, WRITTEN_KINDS, Cost, Floats
+from suffice.policy.session import Policy
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import MODEL_NAMES, attempts_of, single_labels
@@ -30,6 +31,9 @@ _log = logging.getLogger(__name__)
 
 LIST_PRICES = "list"
 """The word that stands for the bundled list prices in place of a file of prices."""
+
+SPEND = "spend"
+"""The signal with what a log says was spent so far, in the currency of the log."""
 
 BATCH_FACTOR = 0.5
 """The default price of requests in batches, as a share of the normal price: OpenAI's discount of 50 %."""
@@ -372,23 +376,50 @@ def currency_of(recording: Recording, prices: Price | Mapping[str, Price] | None
     return DOLLAR if prices is not None else str(recording.metadata.get(CURRENCY) or DOLLAR)
 
 
+def currency_note(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[str, ...]:
+    """Return a note if money and the signal `spend` are in two currencies, since prices are dollars and the log has another."""
+    log, money = currency_of(recording, None), currency_of(recording, prices)
+    said = f"money is in {money}, at the prices given; 'spend', and rules on it, are in {log}, as the log says"
+    return () if log == money else (said,)
+
+
+def spend_currency(policy: Policy) -> str:
+    """Return the currency in which a policy compares `spend`: dollars, unless the log that it was made for has another."""
+    return str(policy.depends.get(CURRENCY, DOLLAR)) if SPEND in policy.raw_signals else DOLLAR
+
+
+def check_priced(policy: Policy) -> None:
+    """Raise if a loop whose money follows from prices of tokens cannot decide by a policy's rules on `spend`.
+
+    Raises:
+        ConfigMismatchError: The policy was made for a log with another currency than dollars, see `policy_for`.
+    """
+    if (currency := spend_currency(policy)) != DOLLAR:
+        raise ConfigMismatchError(
+            f"the policy {policy.label!r} compares 'spend' in {currency}, like the log that it was made for, and prices of tokens are in "
+            f"{DOLLAR}: give each round what was spent so far in {currency} (signals={{'spend': ...}}, in a framework measure=) and no "
+            f"prices, or make the policy on a log in {DOLLAR}"
+        )
+
+
 def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] | None) -> Recording:
     """Return a recording whose signal `spend` is computed from prices, if the log does not say what its steps cost.
 
     Args:
-        recording: The recording; one without that signal, or with all of its values, is returned as it is.
+        recording: The recording; one without that signal, with all of its values, or with amounts in another currency than
+            dollars, is returned as it is.
         prices: One price for all language models, or prices by component; None = unknown.
     """
     price = prices.get("generator") if isinstance(prices, Mapping) else prices
     tokens = [cost_column("generator", kind) for kind in PRICED_KINDS]
     known = {*recording.names("cost")}
-    if price is None or "spend" not in recording.names("signal") or {*tokens[:-2]} - known:
+    if price is None or SPEND not in recording.names("signal") or {*tokens[:-2]} - known:
         return recording
-    if np.isfinite(recording.column("spend")[recording.seen]).all():
+    if currency_of(recording, None) != DOLLAR or np.isfinite(recording.column(SPEND)[recording.seen]).all():
         return recording
     written = [np.nan_to_num(recording.column(name)) if name in known else _NO_WRITES for name in tokens[-2:]]
     spent = np.cumsum(price.of(*map(recording.column, tokens[:-2]), *written), axis=1)
     places = recording.table.column("round").to_numpy().astype(np.int64) - recording.index[0]
     values = pa.array(spent[recording.row_question, places], pa.float64(), from_pandas=True)
-    table, at = recording.table, recording.table.schema.get_field_index("spend")
+    table, at = recording.table, recording.table.schema.get_field_index(SPEND)
     return Recording(table.set_column(at, table.schema.field(at).with_type(pa.float64()), values), recording.metadata)

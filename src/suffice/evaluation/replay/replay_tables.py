@@ -38,7 +38,6 @@ _COST_COLUMNS = {
     "cached_tokens": Column("cached", ",.0f"),
     "output_tokens": Column("output", ",.0f"),
     "seconds": Column("seconds", ",.3f"),
-    "money": Column("USD", ",.6f"),
 }
 
 
@@ -155,10 +154,11 @@ def _mixture_text(mixture: Mixture) -> str:
 
 def costs_table(result: Replayed) -> Table:
     """Return the table of mean operational costs per question, by kind."""
+    columns = {**_COST_COLUMNS, "money": Column(result.currency, ",.6f")}
     return Table(
         title="Mean operational cost per question" + ("" if result.ledger == "live" else f", ledger: {result.ledger}"),
-        columns=(Column("policy"), *_COST_COLUMNS.values()),
-        rows=tuple((row.marked, *(row.at_least(row.costs[kind]) for kind in _COST_COLUMNS)) for row in result.rows),
+        columns=(Column("policy"), *columns.values()),
+        rows=tuple((row.marked, *(row.at_least(row.costs[kind]) for kind in columns)) for row in result.rows),
     )
 
 

@@ -17,9 +17,9 @@ _SPENT = {
     "tokens": (Column("tokens", ",.0f"), "tokens"),
     "seconds": (Column("seconds", ".3f"), "s"),
     "retrievals": (Column("retrievals", ".2f"), "retrievals"),
-    "money": (Column("money", ".3g"), "USD"),
+    "money": (Column("money", ".3g"), ""),
 }
-"""The words for each of `COSTS` in a sentence."""
+"""The words for each of `COSTS` in a sentence; the unit of money is its currency."""
 
 Bounded = float | tuple[float, float]
 """A figure as a table shows it: alone, or as its bounds."""
@@ -60,7 +60,7 @@ class Row:
         margins: Non-inferiority and equivalence of the first metric, at each margin.
         calls: Requests to language models per question (loop, judges, gate).  Where `censored`, these and all other
             costs are lower bounds.
-        costs: Mean operational cost per question by kind, `tokens`, `retrievals` and `money` (USD) included; NaN where unknown.
+        costs: Mean operational cost per question by kind, `tokens`, `retrievals` and `money` (`Replayed.currency`) included; NaN where unknown.
         components: Mean operational cost per question by component and kind, without money.
         evaluation: Mean recorded cost per question beyond the operational cost, by kind.
         stop_rounds: Share of questions that stop at each round; questions that would have continued past the recording
@@ -147,10 +147,10 @@ class Row:
         """Return a cost for a table; if `censored`, the recorded cost is only a lower bound."""
         return (value, math.inf) if self.censored and not math.isnan(value) else value
 
-    def spent(self, cost: str) -> str:
-        """Return one of the costs in `COSTS` per question, in words."""
+    def spent(self, cost: str, currency: str) -> str:
+        """Return one of the costs in `COSTS` per question, in words; `currency` is that of money."""
         column, unit = _SPENT[cost]
-        return f"{column.text(self.at_least(self.costs[cost]))} {unit}"
+        return f"{column.text(self.at_least(self.costs[cost]))} {unit or currency}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return JSON-ready values; NaN becomes None, and only rules have a `mixture`."""
@@ -178,6 +178,10 @@ class Replayed(Protocol):
     @property
     def cost(self) -> str:
         """The cost that "cheapest" and "dominated" compare."""
+
+    @property
+    def currency(self) -> str:
+        """The currency of money, see `currency_of`."""
 
     @property
     def resampling(self) -> Resampling:

@@ -39,7 +39,7 @@ from suffice.evaluation.replay.parts import (
     usable_jobs,
 )
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Price, currency_of
 from suffice.evaluation.replay.random_twins import Dealt
 from suffice.evaluation.replay.references import (
     fixed_policies,
@@ -104,7 +104,7 @@ class Replayer:
         check_block_rows(block_rows)
         charging_of(ledger)
         self.resampling, self.margins, self.cost, self.ledger = resampling, tuple(margins), cost, ledger
-        self._orders = orders
+        self._orders, self._prices = orders, prices
         self._runs: list[tuple[Policy, str, int, Run]] = []
         self._others: list[tuple[tuple[dict[str, Policy], int, int], list[Run]]] = []
         source = recording
@@ -194,6 +194,11 @@ class Replayer:
         else:
             facts = self._facts
         return Whole(recording=self._parts.head, facts=facts, charging=charging_of(self.ledger), metrics=self.metrics)
+
+    @property
+    def currency(self) -> str:
+        """The currency of money."""
+        return currency_of(self._parts.head, self._prices)
 
     @cached_property
     def data_hash(self) -> str:
@@ -373,6 +378,7 @@ class ComparedRuns:
             resampling=resampling,
             cost=replayer.cost,
             ledger=replayer.ledger,
+            currency=replayer.currency,
             data_hash=replayer.data_hash,
             notes=(
                 *([order_note(self.n_orders, resampling.seed)] if self.n_orders > 1 else ()),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from suffice.common.display import Chart
+from suffice.common.results import UNLESS_DEFAULT
 from suffice.common.tables import Table, figure
 from suffice.errors import DataError
 from suffice.evaluation.replay.costs import COSTS
 from suffice.evaluation.replay.replayed_rows import Row, Spread
 from suffice.evaluation.results import Evaluation
+from suffice.recordings.schema import DOLLAR
 
 __all__ = ["COSTS", "ReplayResult", "Row", "Spread"]
 
@@ -27,6 +29,7 @@ class ReplayResult(Evaluation):
         n_failed: Questions left out because their recording failed.
         cost: The cost that "cheapest" and "dominated" compare: one of `COSTS`.
         ledger: The convention of charging: `live` or `published`.
+        currency: The currency of money; JSON without it has dollars.
     """
 
     rows: tuple[Row, ...]
@@ -36,6 +39,7 @@ class ReplayResult(Evaluation):
     n_failed: int
     cost: str
     ledger: str
+    currency: str = field(default=DOLLAR, metadata=UNLESS_DEFAULT)
 
     @property
     def against(self) -> str:
@@ -63,7 +67,7 @@ class ReplayResult(Evaluation):
         parts = []
         if self.metrics:
             parts.append(f"{self.metrics[0]} {_with_difference(row, self.metrics[0])}")
-        parts += [row.spent(cost) for cost in dict.fromkeys(("calls", self.cost))]
+        parts += [row.spent(cost, self.currency) for cost in dict.fromkeys(("calls", self.cost))]
         if row.censored:
             parts.append(
                 f"censored: unknown in {row.n_censored} of {row.n} questions, which a rule ended while recording"
@@ -81,7 +85,7 @@ class ReplayResult(Evaluation):
             what = "dominates it" if "dominated_by" in row.undecided else f"has this {self.metrics[0]} for less"
             return f"whether a fixed or random policy {what} is unknown"
         match = row.cheapest_match
-        cheapest = "none" if match is None else f"{match} at {self.row(match).spent(self.cost)}"
+        cheapest = "none" if match is None else f"{match} at {self.row(match).spent(self.cost, self.currency)}"
         return f"cheapest fixed or random policy of at least this {self.metrics[0]}: {cheapest}"
 
     def tables(self) -> list[Table]:

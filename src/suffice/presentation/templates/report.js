@@ -86,7 +86,7 @@
       const means = Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, mean(column)]));
       return { means, counts, n };
     }
-    const figure = { calls: [1, 2, "calls"], tokens: [1, 0, "tokens"], seconds: [1, 3, "seconds"], money: [1, 6, "USD"] };
+    const figure = { calls: [1, 2, "calls"], tokens: [1, 0, "tokens"], seconds: [1, 3, "seconds"], money: [1, 6, cell.currency] };
     function move(threshold, from) {
       if (!Number.isFinite(threshold)) return;
       if (from !== range) range.value = threshold;

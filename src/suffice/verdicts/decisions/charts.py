@@ -9,15 +9,14 @@ from typing import Any
 from suffice.common.display import Chart
 from suffice.evaluation.replay.chart_labels import label_layers, spread_labels
 from suffice.evaluation.replay.charts import (
-    COST_TITLES,
     axis_of,
     bound_layer,
     by_state,
     chart_of,
+    cost_title,
     legend_entry,
     point_layer,
 )
-from suffice.recordings.schema import DOLLAR
 from suffice.verdicts.decisions.figures import CandidateFigures, budgets_hull
 from suffice.verdicts.decisions.trial import Trial
 
@@ -47,10 +46,8 @@ def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) ->
         kind = "fixed" if point["policy"].startswith("fixed_k(") else "rule"
         point |= {"short": point["policy"], "kind": kind}
     points = spread_labels(points, "change")
-    named = trial.cost != "money" or trial.currency == DOLLAR
-    unit = COST_TITLES.get(trial.cost, f"{trial.cost} per question") if named else f"{trial.currency} per question"
     x, y = (
-        axis_of("cost", unit),
+        axis_of("cost", cost_title(trial.cost, trial.currency)),
         axis_of("change", f"change of {trial.metric}, points"),
     )
     colours = {"now": "var(--text)", **_COLOURS}

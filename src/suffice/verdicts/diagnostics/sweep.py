@@ -143,7 +143,7 @@ class ThresholdSweep(Result):
 def stack_outcomes(runs: Sequence[Run]) -> dict[str, Floats]:
     """Return the outcomes of several runs side by side, each of shape ``(n_questions, n_runs)``.
 
-    Metrics by name, `calls`, `tokens`, `seconds` and `money` (USD); NaN where unknown.
+    Metrics by name, `calls`, `tokens`, `seconds` and `money`; NaN where unknown.
     """
     columns = {name: [run.values[name] for run in runs] for name in runs[0].values}
     columns["calls"] = [run.ledger.calls for run in runs]

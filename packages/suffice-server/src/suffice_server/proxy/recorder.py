@@ -20,7 +20,7 @@ from suffice.common.files import PRIVATE, make_folder
 from suffice.common.json_text import number_from_json, number_or_none
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay.model_names import price_in
-from suffice.evaluation.replay.prices import Price
+from suffice.evaluation.replay.prices import Price, check_priced
 from suffice.importers.transcripts import VisibleFiles
 from suffice.importers.transcripts.runs import RESOLVED, StepRounds, step_grades
 from suffice.importers.transcripts.steps import Step
@@ -125,6 +125,7 @@ class ProxyRecorder:
 
     Raises:
         DataError: Another proxy records to the folder, it cannot be written, or the policy begins with round 0.
+        ConfigMismatchError: The policy compares `spend` in another currency than that of the prices.
         ConfigMismatchError: The folder was recorded with other settings.
 
     Attributes:
@@ -144,6 +145,8 @@ class ProxyRecorder:
             raise DataError(
                 f"the policy's first round is {policy.start_round}, and a conversation's first reply is round 1: give a policy whose start_round is 1"
             )
+        if policy is not None and prices:
+            check_priced(policy)
         self.policy, self.bounds = policy, bounds or Bounds()
         self.counts, self.dollars = Counter[str](), 0.0
         self._known = lru_cache(maxsize=1000)(partial(_known_price, prices))  # clients name models freely

@@ -11,7 +11,7 @@ from typing import Any
 
 from suffice.common.json_text import number_from_json
 from suffice.errors import DataError
-from suffice.evaluation.replay.prices import PriceFile
+from suffice.evaluation.replay.prices import PriceFile, check_priced
 from suffice.hosts.runs import with_spend
 from suffice.loops.open_question import check_signal_names
 from suffice.policy.rounds import Round
@@ -33,6 +33,7 @@ def round_of(given: Mapping[str, Any], session: Session, prices: Path | None = N
 
     Raises:
         DataError: The response cannot be read, a field contradicts another, the round has no price, or a signal has a name that a log cannot hold.
+        ConfigMismatchError: The policy compares `spend` in another currency than that of the prices.
     """
     check_signal_names(given.get("signals", ()))
     values = {name: value for name, value in given.items() if name in _FIELDS}
@@ -53,6 +54,7 @@ def round_of(given: Mapping[str, Any], session: Session, prices: Path | None = N
 def _priced(observed: Round, session: Session, seen: Sequence[Round], prices: Path | None) -> Round:
     if prices is None or "spend" not in session.policy.raw_signals or "spend" in observed.signals:
         return observed
+    check_priced(session.policy)
     if observed.reply_model is None:
         raise DataError(
             "the price of a round follows from its model: give reply_model, or a response that names it, or spend"

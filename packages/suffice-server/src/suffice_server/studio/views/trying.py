@@ -227,7 +227,7 @@ def _saving(tryout: Tryout) -> Table:
         "calls": ("calls", 1),
         "tokens": ("tokens", 1),
         "seconds": ("seconds", 1),
-        "money": ("USD for 1,000", 1000),
+        "money": (f"{result.currency} for 1,000", 1000),
     }
     rows = []
     for kind, (name, scale) in kinds.items():

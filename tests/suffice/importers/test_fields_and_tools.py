@@ -51,7 +51,7 @@ def test_who_speaks_is_asked_before_what_a_question_is(tmp_path, make, n):
     rows = [row for row in make(Draw("x")).content if row.get("doc", row.get("doc_id")) < n]
     asked = imported(tmp_path, rows)
     assert asked.code == 2
-    assert len(asked.commands) > 1 or "role" not in asked.commands[0][-1].partition("=")[2]
+    assert (",role" in asked.err) == (make is what_an_editor_writes_in_rows)  # who may have a loop of its own
     then = cli(*asked.command("--where role=writer"))
     done = cli(*then.commands[0]) if then.code else then
     assert done.code == 0

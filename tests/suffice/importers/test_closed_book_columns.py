@@ -286,7 +286,7 @@ def test_amounts_and_tokens_of_a_sheet_are_named(tmp_path):
     ]
     shown = by_command(tmp_path, rows, "--details")
     said = " ".join(shown.out.split())
-    assert "its own amounts (EUR), " in said
+    assert "its own amounts (EUR); " in said
     assert "'cost.generator.uncached_tokens=Tokens Eingabe'" in said
     assert "'cost.generator.output_tokens=Tokens Ausgabe'" in said
     assert "Bewertung=Bewertung" in said

@@ -174,7 +174,7 @@ def _money_notes(policy: Policy) -> list[str]:
     currency = spend_currency(policy)
     note = (
         f"the policy compares spend in {currency}, like its log: give what was spent in {currency} (dollars= in the lines takes any currency; in a "
-        f"framework, measure=). Prices of tokens are in {DOLLAR}, so a loop with price= or --prices refuses this policy"
+        f"framework, measure=). Prices of tokens are in {DOLLAR}, so a loop that is given prices refuses this policy"
     )
     return [] if currency == DOLLAR else [note]
 

@@ -222,7 +222,7 @@ class AnswerPosition:
 
     @property
     def is_default(self) -> bool:
-        """Whether answers are at the default position, which may not be a deliberate choice."""
+        """True at the default position, which may not be a deliberate choice."""
         return replace(self, form="") == AnswerPosition()
 
     @property

@@ -197,7 +197,7 @@ def needed_text(needed: tuple[int, int] | None, n: int) -> str:
     >>> needed_text((300, 510), 69)
     'Record about 300 to 510 more questions.'
     >>> needed_text((230_000, 350_000), 40)
-    'To know takes about 230,000 to 350,000 more questions: keep what you have unless you have as many.'
+    'It takes about 230,000 to 350,000 more questions to know: keep what you have unless you have as many.'
 
     Args:
         needed: The least and the most of them; None if no number can be said.
@@ -207,4 +207,4 @@ def needed_text(needed: tuple[int, int] | None, n: int) -> str:
         return "Record more questions; how many more cannot be said yet."
     if needed[0] <= _FAR * n:
         return f"Record about {range_text(needed)} more questions."
-    return f"To know takes about {range_text(needed)} more questions: keep what you have unless you have as many."
+    return f"It takes about {range_text(needed)} more questions to know: keep what you have unless you have as many."

@@ -353,7 +353,7 @@ def _verdict_text(trial: Trial) -> str:
         )
     more = ""
     if trial.labels is None:
-        more = f" {needed_text(trial.questions_needed(place), totals.n)}"
+        more = f" {needed_text(trial.questions_needed(place))}"
     if place in trial.waiting_for:
         rest = f"{_waiting_text(trial, place, f'{judges} would rule out a loss of {points}')}{more}"
     else:

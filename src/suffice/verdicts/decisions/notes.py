@@ -18,8 +18,8 @@ from suffice.verdicts.copies import copies_note, unit_names
 from suffice.verdicts.decisions.trial import Trial
 from suffice.verdicts.losses import IF_INDEPENDENT, PREFERENCE, base_name, range_text, unknown_text
 
-_FAR = 30
-"""By how many times the questions that a proof still takes exceed those that judged, where it is out of reach."""
+_FAR = 10_000
+"""More questions than this are out of reach of most logs."""
 
 _UNEQUAL = 10
 """Percentage points by which the calls and the money saved differ at least if calls are not equal."""
@@ -191,20 +191,19 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
     return notes
 
 
-def needed_text(needed: tuple[int, int] | None, n: int) -> str:
+def needed_text(needed: tuple[int, int] | None) -> str:
     """Return a sentence on the questions that a proof still takes.
 
-    >>> needed_text((300, 510), 69)
+    >>> needed_text((300, 510))
     'Record about 300 to 510 more questions.'
-    >>> needed_text((230_000, 350_000), 40)
+    >>> needed_text((230_000, 350_000))
     'It takes about 230,000 to 350,000 more questions to know: keep what you have unless you have as many.'
 
     Args:
         needed: The least and the most of them; None if no number can be said.
-        n: The questions that judged.
     """
     if needed is None:
         return "Record more questions; how many more cannot be said yet."
-    if needed[0] <= _FAR * n:
+    if needed[0] <= _FAR:
         return f"Record about {range_text(needed)} more questions."
     return f"It takes about {range_text(needed)} more questions to know: keep what you have unless you have as many."

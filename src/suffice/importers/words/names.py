@@ -54,7 +54,8 @@ GOLDS = words(
     "ground_truth_answer ground_truth_answers gold_label gold_ans true_answer right_answer answer_key "
     "answer_gold ideal ref refs ref_answer targets target labels label reference_summary reference_text "
     "reference_translation reference_output gold_summary ref_summary truth true_label true_class y_true "
-    "correct_label correct_class expected_label expected_class gold_class actual_label"
+    "correct_label correct_class expected_label expected_class gold_class actual_label accepted_answers acceptable_answers "
+    "valid_answers gold_aliases answer_aliases"
 )
 
 ARGUMENTS = frozenset(

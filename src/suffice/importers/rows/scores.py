@@ -127,9 +127,13 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
     values = {score for own in scores.values() for score in own}
     if len(values) < len(("lowest", "highest")) or any(len(own) > 1 for own in scores.values()):
         return False
-    changing = [own for own in scores if n_known[own] > 1 and (len(said[own] - {None}) > 1 or not answer)]
+    changing = [own for own in scores if n_known[own] > 1 and (len(said[own]) > 1 or not answer)]
     good = sum(scores[own] != {min(values)} for own in changing)
-    return len(changing) >= _CHANGING and good >= _GOOD
+    several = [own for own in scores if n_known[own] > 1]
+    is_silent = bool(answer and several) and all(
+        None in said[own] for own in several
+    )  # a row that says nothing has no score
+    return is_silent or (len(changing) >= _CHANGING and good >= _GOOD)
 
 
 def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:

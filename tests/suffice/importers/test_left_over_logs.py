@@ -145,17 +145,15 @@ def test_the_success_of_a_run_without_answers_counts_at_its_end(tmp_path):
     assert column(tmp_path, "success")[:6] == [None, None, 0, None, None, 1]
 
 
-@pytest.mark.parametrize("n", [4, N])
-def test_the_success_of_tool_calls_counts_at_the_answer(tmp_path, n):
-    steps = range(1, 4)
+@pytest.mark.parametrize(("n", "code", "options"), [(4, 0, ""), (N, 2, "--expected empty-rounds")])
+def test_the_success_of_tool_calls_counts_at_the_answer(tmp_path, n, code, options):
     made = [
         {"id": q, "step": r, "tool": "t" if r < 3 else None, "answer": None if r < 3 else "Done.", **succeeded(q)}
         for q in range(n)
-        for r in steps
+        for r in (1, 2, 3)
     ]
-    result = by_command(tmp_path, made, code=2)
-    assert "--expected empty-rounds" in result.err
-    result = by_command(tmp_path, made, "--expected", "empty-rounds", code=0)
+    assert options in by_command(tmp_path, made, code=code).err
+    result = by_command(tmp_path, made, *options.split(), code=0)
     assert "counts for the last round alone" in result.words
     assert column(tmp_path, "success")[:6] == [None, None, 0, None, None, 1]
 

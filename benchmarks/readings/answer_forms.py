@@ -174,3 +174,23 @@ def tickets_in_microdollars(draw: Draw) -> Log:
         for r, answer in enumerate(item.answers, start=1)
     ]
     return Log(made, [item.loop(question=f"T-{item.number}") for item in short])
+
+
+def _accepted(draw: Draw, name: str, sign: str) -> Log:
+    """Return a log with every right answer of a question in one text."""
+    questions = draw.asked(90, 3)
+    both = {item.number: (item.gold, f"City of {item.gold}") for item in questions}
+    made = _renamed(questions, name, lambda key, value: f"{value}{sign}City of {value}" if key == "gold" else value)
+    return Log(made, [item.loop(golds=both[item.number]) for item in questions])
+
+
+@shape("pubquiz.tsv")
+def accepted_answers_in_one_text(draw: Draw) -> Log:
+    """Several answers are accepted, with a bar between them."""
+    return _accepted(draw, "accepted_answers", "|")
+
+
+@shape("trivia.csv")
+def aliases_in_one_text(draw: Draw) -> Log:
+    """The aliases of what is right are in one text, and no name says that they are right."""
+    return _accepted(draw, "aliases", "; ")

@@ -1,4 +1,4 @@
-"""Logs with numbers that are called after a score and are none, gold answers beside columns of rounds, and dates in two forms."""
+"""Logs with numbers called after a score, scores beside gold sentences, gold answers beside columns of rounds, and dates in two forms."""
 
 from __future__ import annotations
 
@@ -78,3 +78,45 @@ def dates_of_an_office_in_another_form(draw: Draw) -> Log:
     )
     read = [own.loop(answers=tuple(map(german, own.answers))) for own in questions]
     return Log(made, read)
+
+
+def _drafts(draw: Draw, score: str, most: float, **beside: float) -> Log:
+    """Return drafts of sentences beside a reference that none equals, with a score of their own from 0 to `most`."""
+    made, read = [], []
+    for own in draw.asked(60, 3):
+        reference = f"{own.gold} is where caravan {own.number} halts at night, {draw.prose(4)}."
+        texts = tuple(f"{text} is where the caravan stays at night, {draw.prose(4)}." for text in own.answers)
+        scores = tuple(round(0.3 + 0.4 * right + draw.random.random() / 5, 3) for right in own.right)
+        made += [
+            {
+                "seg_id": f"S{own.number:03}",
+                "draft_no": r,
+                "source": own.question,
+                "answer": text,
+                "reference": reference,
+                **beside,
+                score: round(most * value, 2) if most > 1 else value,
+            }
+            for r, (text, value) in enumerate(zip(texts, scores, strict=True), start=1)
+        ]
+        shown = [round(most * value, 2) / most if most > 1 else value for value in scores]
+        read.append(own.loop(answers=texts, golds=(), scores=tuple(shown)))
+    return Log(made, read)
+
+
+@shape("recipes.jsonl", metric="comet")
+def translations_with_a_comet(draw: Draw) -> Log:
+    """A learned metric scores drafts of a translation: words in common with the reference say little."""
+    return _drafts(draw, "comet", 1)
+
+
+@shape("subtitles.csv", metric="chrf")
+def translations_with_a_percentage(draw: Draw) -> Log:
+    """The score is a percentage, and a temperature stands beside it."""
+    return _drafts(draw, "chrf", 100, temperature=0.3)
+
+
+@shape("minutes.parquet", metric="panel_x")
+def summaries_with_a_score_of_an_unknown_name(draw: Draw) -> Log:
+    """No word says that the number judges summaries, but nothing else does."""
+    return _drafts(draw, "panel_x", 1)

@@ -244,3 +244,25 @@ def parameters_without_a_value(draw: Draw) -> Log:
             files |= {f"{folder}/params/round": str(r), f"{folder}/params/qid": f"q{a.number}"}
             files[f"{folder}/artifacts/out.json"] = json.dumps([{"answer": text, "gold": a.gold}])
     return Log(files, loops(questions))
+
+
+@shape("rebookings.jsonl", options=("--expected", "empty-rounds"), metric="resolved")
+def an_outcome_beside_calls_of_tools(draw: Draw) -> Log:
+    """Rows of an agent say nothing but the last, and each has what became of the task: it is known at the end."""
+    made, read = [], []
+    for number in range(60):
+        n, resolved = draw.random.randint(2, 5), draw.random.random() < 0.7
+        answers = (*[None] * (n - 1), f"Rebooked on flight {number}." if resolved else "Call our desk.")
+        made += [
+            {
+                "conversation_id": f"c{number}",
+                "step": r,
+                "question": f"Please rebook me, case {number}.",
+                "tool": None if text else draw.random.choice(("search", "fare_rules")),
+                "answer": text,
+                "resolved": int(resolved),
+            }
+            for r, text in enumerate(answers, start=1)
+        ]
+        read.append(Loop(number, answers, scores=(*[None] * (n - 1), resolved)))
+    return Log(made, read)

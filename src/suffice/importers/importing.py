@@ -16,6 +16,7 @@ from suffice.common.files import check_file
 from suffice.common.results import Result
 from suffice.common.tables import CAUTION, Column, Table, counted
 from suffice.errors import DataError, UnsettledError
+from suffice.evaluation.replay.outcomes import SECOND
 from suffice.importers.alarms import check_expected
 from suffice.importers.checks.alarm import Alarm, Read
 from suffice.importers.checks.judging import judge_notes, judging_note, second_judge_note
@@ -249,16 +250,14 @@ def _imported(
         run, metadata, reading, alarms, settled = source.read(options)
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*settled, *run.notes, *_left_out_note(path)]
-        columns = run.write(out, {**metadata, "notes": notes})
-    by_round = reading.by_round()
-    judged_by = _judged_by(by_round)
-    read = read_of(run, reading, options)
+        by_round = reading.by_round()
+        judged_by = _judged_by(by_round)
+        read = read_of(run, reading, options)
+        second = _second_judge(read, judged_by, options)
+        columns = run.write(out, {**metadata, "notes": notes, **({SECOND: second} if second else {})})
     loops, noted = loops_of(out)
     judging = [] if judged_by or run.longest == 1 else [judging_note(read) or _unjudged(columns)]
-    own = [name for name in judged_by if name not in ("em", "f1", MATCH)]
-    if judged_by and own in ([], [*judged_by]) and not (own and options.get("metrics")):
-        judging += second_judge_note(read, *own[:1])
-    notes = _with_unread(read, [*notes, *judging, *judge_notes(read, reading.judge), *noted])
+    notes = _with_unread(read, [*notes, *judging, *second, *judge_notes(read, reading.judge), *noted])
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:
         notes.insert(0, f"{counted(n_clusters, 'question')}: a decision needs at least {ENOUGH}")
@@ -283,6 +282,13 @@ def _imported(
         preview=reading.preview,
         alarms=tuple(alarms),
     )
+
+
+def _second_judge(read: Read, judged_by: Sequence[str], options: Mapping[str, Any]) -> list[str]:
+    """Return the note on a score that judges nothing, beside gold answers alone or a score of the log's own that was not named."""
+    own = [name for name in judged_by if name not in ("em", "f1", MATCH)]
+    is_noted = judged_by and own in ([], [*judged_by]) and not (own and options.get("metrics"))
+    return second_judge_note(read, *own[:1]) if is_noted else []
 
 
 def _unjudged(columns: Sequence[ColumnCount]) -> str:

@@ -11,7 +11,7 @@ from suffice.errors import UnsettledError
 from suffice.importers.answers.golds import gold_form
 from suffice.importers.columns.grid import gold_texts
 from suffice.recordings import read_recording
-from tests.support.logs import imported, written
+from tests.support.logs import by_command, imported, offered, written
 
 CITIES = ("Oslo", "Lima", "Rome", "Cairo", "Bern")
 N = 20
@@ -143,3 +143,46 @@ def test_a_text_in_brackets_is_one_gold_answer():
     assert gold_texts("[Oslo", "") == ("[Oslo",)
     assert gold_texts("[Oslo]", "") == ("[Oslo]",)
     assert gold_texts("['Oslo' 'Lima', 3]", "") == ("['Oslo' 'Lima', 3]",)
+
+
+WAYS = {
+    "pipe": "|".join,
+    "spaced": " | ".join,
+    "semicolon": "; ".join,
+    "json": json.dumps,
+    "list": list,
+}
+
+
+def trivia(name, join, wrong="Bern", n=30):
+    """Return rows of two rounds, of which the second has the answer that a list begins or ends with; other ones are wrong."""
+    pairs = [(city, f"{city} City") for city in CITIES[:4]]
+    return [
+        {"id": q, "round": r, "question": f"Where is {q}?", "answer": pairs[q % 4][q % 2] if r == 2 else wrong}
+        | {name: join(pairs[q % 4])}
+        for q in range(n)
+        for r in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize("join", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("name", ["accepted_answers", "valid_answers", "gold_aliases"])
+def test_accepted_answers_are_read_as_several_golds(tmp_path, name, join):
+    scores, golds, _ = read(written(tmp_path / "log.jsonl", trivia(name, join)))
+    assert (scores, golds) == ([0.0, 1.0], ["Oslo", "Oslo City"])
+
+
+@pytest.mark.parametrize("join", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize("name", ["answers", "aliases", "spellings"])
+def test_other_lists_with_answers_are_asked_about(tmp_path, name, join):
+    rows = trivia(name, join)
+    source = written(tmp_path / "log.jsonl", rows)
+    assert offered(source) == [f"--column golds={name}", "--expected unread-golds"]
+    by_command(tmp_path, rows, "--column", f"golds={name}", code=0)
+    scores, golds, _ = read(source, columns={"golds": name})
+    assert (scores, golds) == ([0.0, 1.0], ["Oslo", "Oslo City"])
+
+
+def test_lists_that_hold_every_answer_are_options(tmp_path):
+    rows = [{**row, "spellings": f"{row['spellings']}|Bern"} for row in trivia("spellings", "|".join)]
+    assert "golds" not in {item.ours for item in imported(written(tmp_path / "log.jsonl", rows)).readings}

@@ -145,6 +145,25 @@ def test_the_success_of_a_run_without_answers_counts_at_its_end(tmp_path):
     assert column(tmp_path, "success")[:6] == [None, None, 0, None, None, 1]
 
 
+@pytest.mark.parametrize(("n", "code", "options"), [(4, 0, ""), (N, 2, "--expected empty-rounds")])
+def test_the_success_of_tool_calls_counts_at_the_answer(tmp_path, n, code, options):
+    made = [
+        {"id": q, "step": r, "tool": "t" if r < 3 else None, "answer": None if r < 3 else "Done.", **succeeded(q)}
+        for q in range(n)
+        for r in (1, 2, 3)
+    ]
+    assert options in by_command(tmp_path, made, code=code).err
+    result = by_command(tmp_path, made, *options.split(), code=0)
+    assert "counts for the last round alone" in result.words
+    assert column(tmp_path, "success")[:6] == [None, None, 0, None, None, 1]
+
+
+def test_a_failed_call_leaves_scores_to_their_answers(tmp_path):
+    made = rows(lambda q, r: {"answer": None if q == r == 1 else TOWNS[q % 4], **succeeded(q)}, gold=False)
+    by_command(tmp_path, made, code=0)
+    assert column(tmp_path, "success")[:6] == [0, 0, 0, 1, 1, 1]
+
+
 def test_scores_that_follow_the_answers_count_in_all_rounds(tmp_path):
     assert by_command(tmp_path, rows(lambda q, r: {"success": town(q, r) == TOWNS[q % 4]})).code == 0
     assert None not in column(tmp_path, "success")

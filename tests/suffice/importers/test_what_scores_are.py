@@ -14,6 +14,7 @@ from tests.support.logs import imported, written
 LINES = ("line 2", "line 7", "line 11", "line 18")
 NOUNS = ("mill", "bridge", "tower", "harbour", "well")
 PARTS = ("rotor", "stator", "coil", "valve")
+MADE_UP = {"mqm_x": lambda right: 0.2 + 0.6 * right}
 SENTENCE = "The council of Ashby backs plan {} for the school."
 
 
@@ -110,7 +111,13 @@ def test_scores_of_the_log_beside_golds_are_named(tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "option"),
-    [("rouge_l", "--column golds="), ("judge_score", "--metric-column judge_score=judge_score --column golds=")],
+    [
+        ("rouge_l", "--column golds="),
+        ("comet", "--column golds="),
+        ("bert_score_f1", "--column golds="),
+        ("judge_score", "--metric-column judge_score=judge_score --column golds="),
+        ("fluency", "--metric-column fluency=fluency --column golds="),
+    ],
 )
 def test_sentences_beside_an_own_score_are_asked_about(tmp_path, name, option):
     rows = rows_of(SENTENCE.format, lambda q: f"Plan {q} passed.", **{name: lambda right: 0.2 + 0.6 * right})
@@ -121,6 +128,94 @@ def test_sentences_beside_an_own_score_are_asked_about(tmp_path, name, option):
     assert summary.judged_by == (name,)
     _, summary = read(tmp_path, rows, normalizer="qa")
     assert summary.preview.judge == "f1"
+
+
+@pytest.mark.parametrize(
+    ("name", "value_of", "scale"),
+    [
+        ("bleu", lambda right: 20 + 60 * right, ":0..100"),
+        ("chrf", lambda right: 20 + 10 * right, ":0..100"),
+        ("ter", lambda right: 130 - 60 * right, ":130..0"),
+        ("bleurt", lambda right: 0.5 * right - 0.2, ":-1..1"),
+        ("quality", lambda right: 2 + 2 * right, ":1..5"),
+        ("adequacy", lambda right: 12.5 + 4 * right, ":0..17"),
+    ],
+)
+def test_own_scores_beside_sentences_are_asked_on_their_scale(tmp_path, name, value_of, scale):
+    rows = rows_of(SENTENCE.format, lambda q: f"Plan {q} passed.", **{name: value_of})
+    with pytest.raises(UnsettledError, match="answers are sentences") as error:
+        read(tmp_path, rows)
+    option, _ = error.value.choices
+    assert option == f"--metric-column {name}={name}{scale} --column golds="
+    recording, summary = read(tmp_path, rows, **error.value.choices[option][0])
+    assert summary.judged_by == (name,)
+    first, second = recording.column(name).mean(axis=0)
+    assert first < second
+
+
+def test_each_own_score_beside_sentences_is_offered(tmp_path):
+    scores = {"comet": lambda right: 0.2 + 0.6 * right, "bleu": lambda right: 20 + 60 * right}
+    rows = rows_of(SENTENCE.format, lambda q: f"Plan {q} passed.", **scores)
+    with pytest.raises(UnsettledError, match="'comet', 'bleu'") as error:
+        read(tmp_path, rows)
+    choices = [*error.value.choices]
+    assert choices == ["--column golds=", "--metric-column bleu=bleu:0..100 --column golds=", "--set normalizer=qa"]
+    _, summary = read(tmp_path, rows, **error.value.choices[choices[1]][0])
+    assert summary.judged_by[0] == "bleu"
+
+
+@pytest.mark.parametrize(
+    ("name", "value_of"),
+    [
+        ("latency_s", lambda right: 0.2 + 0.6 * right),
+        ("retrieval_fit", lambda right: 0.2 + 0.6 * right),
+        ("verbal_conf", lambda right: 0.2 + 0.6 * right),
+        ("self_quality", lambda right: 0.2 + 0.6 * right),
+        ("is_final", float),
+        ("n_words", lambda right: 4 + 6 * right),
+        ("beta", lambda _: 0.5),
+    ],
+)
+def test_other_numbers_beside_sentences_are_not_asked_about(tmp_path, name, value_of):
+    assert read(tmp_path, drafts(**{name: value_of}))[1].preview.judge == "f1"
+
+
+def drafts(of=several, end="west", **scores):
+    """Return rows with gold answers of several words, which no answer equals if its `end` is another one."""
+    rows = rows_of(lambda q: f"{of(q)} {of(q + 1)} east", lambda q: f"{of(q)} {of(q + 2)} east", **scores)
+    return [{**row, "answer": row["answer"].replace("east", end)} for row in rows]
+
+
+def test_a_number_of_any_name_may_judge_drafts(tmp_path):
+    with pytest.raises(UnsettledError, match="'mqm_x'") as error:
+        read(tmp_path, drafts(**MADE_UP))
+    option = next(iter(error.value.choices))
+    assert option == "--metric-column mqm_x=mqm_x --column golds="
+    assert read(tmp_path, drafts(**MADE_UP), **error.value.choices[option][0])[1].judged_by == ("mqm_x",)
+
+
+@pytest.mark.parametrize("given", [{"end": "east"}, {"of": word}])
+def test_short_or_often_met_golds_ask_about_no_unnamed_number(tmp_path, given):
+    assert read(tmp_path, drafts(**MADE_UP, **given), expected=["never-right"])[1].preview.judge == "f1"
+
+
+def test_a_translation_without_spaces_is_a_sentence(tmp_path):
+    rows = rows_of(
+        "市议会今天决定支持第{}号学校建设计划".format, "议会没有决定{}".format, comet=lambda right: 0.2 + 0.6 * right
+    )
+    with pytest.raises(UnsettledError, match="answers are sentences"):
+        read(tmp_path, rows)
+
+
+def test_a_decision_names_the_score_that_golds_outvoted(tmp_path):
+    rows = rows_of(SENTENCE.format, lambda q: f"Plan {q} passed.", quality_mark=lambda right: 0.2 + 0.6 * right)
+    recording, summary = read(tmp_path, rows, normalizer="qa")
+    notes = metric_notes(recording, "f1", Last(), stated=False)
+    assert any("--metric-column quality_mark=quality_mark" in note for note in notes)
+    assert {*notes} <= {*summary.notes}
+    assert metric_notes(recording, "f1", Last(), stated=True) == []
+    _, summary = read(tmp_path, rows, normalizer="qa", metrics={"quality_mark": "quality_mark"})
+    assert any("--metric quality_mark" in note for note in summary.notes)
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,21 @@ def test_few_questions_on_which_all_seems_to_lose_do_not_settle_it(n, judges):
     assert in_plain_words(advice.sentence, "quality") == advice.sentence
 
 
+def test_an_untested_rule_does_not_keep_a_verdict_open():
+    scores = last_round_helps(0.6)
+    never = {"answer_stable": lambda q, r: 0.0}
+    seldom = {"answer_stable": lambda q, r: float(r == 4 and q % 50 == 49)}
+    tune = log_of(200, scores, first=200, **never)
+    advice = decide(log_of(100, scores, **seldom), metric="quality", tune=tune)
+    states = {item.state for item in advice.figures if item.tested}
+    untested = [item.saving for item in advice.figures if not item.tested and item.state == "not tested"]
+    assert (states, max(untested) > 0) == ({"loses more"}, True)
+    assert advice.verdict == "keep what you have"
+    assert advice.sentence == (
+        "Keep what you have: everything tested that would save calls loses more than 2 points of quality, as 100 questions show."
+    )
+
+
 def test_small_savings_are_named_where_larger_ones_lose():
     log = log_of(60, lambda q, r: float(r >= 4 or q % 100 >= 5))
     advice = decide(log, metric="quality", min_saving=0.3, tune=log_of(200, last_round_helps(0.05), first=200))

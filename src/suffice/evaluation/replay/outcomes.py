@@ -35,6 +35,9 @@ WHOLE = "whole_answers"
 PARTIAL = "partial_credit"
 """The metadata that says to how many answers F1 gives part of a point."""
 
+SECOND = "second_judge"
+"""The key of a recording's metadata with notes on scores of the log's own that judge nothing, beside gold answers that do."""
+
 _LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
 
 

@@ -28,6 +28,9 @@ _PLAIN = "id without spaces and leading zeros"
 _NEARLY_ALL, _OFTEN = 0.95, 0.1
 _ENOUGH = 5
 
+ALTERNATIVES = "|;"
+"""Signs between alternatives."""
+
 
 def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
     """Return how the gold answers of rows are written: after a mark, in a box, as alternatives with "|" or ";" between them, or "" plainly.
@@ -37,7 +40,7 @@ def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
     pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
     if form := mark_of([gold for gold, _ in pairs]):
         return form
-    for sign in "|;":
+    for sign in ALTERNATIVES:
         own = [(gold, str(answer)) for gold, answer in pairs if sign in gold]
         n = sum(normalize_answer(answer) in {*map(normalize_answer, gold.split(sign))} for gold, answer in own)
         if n >= max(_ENOUGH, _OFTEN * len(own)) and not any(sign in str(answer) for answer in answers):

@@ -50,14 +50,13 @@ def marks_like_golds(facts: Facts) -> list[str]:
 
 def may_be_gold(facts: Facts, name: str) -> bool:
     """Return whether a column that is the same for all rounds of a question equals many answers, and not just the last ones."""
-    is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories  # what the loop returned
     is_scored = any(
         agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
     )
     is_judged = has_own_score(facts) and any(map(is_structured, facts.several_values[name]))
     is_varied = len(facts.several_values[name]) >= SEVERAL or facts.is_beyond_chance(name)
     is_often = facts.equalling[name] >= max(_ENOUGH, _OFTEN * facts.trajectories)
-    return is_often and is_varied and not (is_last or is_scored or is_judged)
+    return is_often and is_varied and not (facts.is_last(name) or is_scored or is_judged)
 
 
 def unread_golds(read: Read) -> Iterator[Doubt]:
@@ -72,7 +71,7 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
         n = facts.equalling[name]
         theirs = in_log(name)
         sentence = (
-            f"no column is read as the gold answer, but {theirs!r} equals an answer of {n:,} of "
+            f"no column is read as the gold answer, but {theirs!r} {'has' if name in facts.listed else 'equals'} an answer of {n:,} of "
             f"{counted(facts.trajectories, 'trajectory', 'trajectories')}: without gold answers, only agreement is judged"
         )
         golds, meaning = {"golds": theirs}, f"{theirs!r} is the gold answer"
@@ -91,9 +90,8 @@ def _named_golds(read: Read, names: Sequence[str]) -> Iterator[str]:
     """Yield columns that are called like gold answers and equal answers as these do, though with few values that may be chance."""
     facts = read.facts
     for name in names if not has_own_score(facts) else ():
-        is_last = facts.equalling_last[name] >= _NEARLY_ALL * facts.trajectories
         is_often = facts.equalling[name] >= max(_FEW, _OFTEN * facts.trajectories)
-        if is_often and not is_last and len(facts.several_values[name]) > 1 and may_be_golds(in_log(name)):
+        if is_often and not facts.is_last(name) and len(facts.several_values[name]) > 1 and may_be_golds(in_log(name)):
             yield name
 
 
@@ -109,8 +107,7 @@ def possible_golds(read: Read) -> list[str]:
     known = [name for name, own in columns.items() if 2 * own.known > n and len(own.values) > 1 and not own.varying]
     named = [name for name in known if may_be_golds(in_log(name))]
     alike = [name for name in known if facts.equalling[name] >= max(_FEW, _OFTEN * n) and name not in named]
-    lasts = {name for name in alike if facts.equalling_last[name] >= _NEARLY_ALL * n}  # what the loop returned
-    return [*named, *(name for name in alike if name not in lasts)]
+    return [*named, *(name for name in alike if not facts.is_last(name))]
 
 
 def other_score(read: Read) -> Iterator[Doubt]:

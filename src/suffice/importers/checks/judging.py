@@ -36,7 +36,7 @@ _JUDGING = frozenset(OVERLAPS) | {
     *words(
         "score scores judge judgement judgment rating ratings grade mark marks correct correctness quality "
         "eval evaluation annotation verdict reward thumb thumbs feedback accuracy passed stars critic "
-        "hallucination faithfulness factuality note bewertung verifier comet vote votes upvote upvoted "
+        "hallucination faithfulness factuality note bewertung verifier adequacy fluency vote votes upvote upvoted "
         "helpful helpfulness"
     )
 }
@@ -156,11 +156,12 @@ def second_judge_note(read: Read, judge: str = "") -> list[str]:
     name, scale = next(iter(usable.items()))
     theirs, span = read.named(in_log(name)), (scale.removeprefix(":") or "0..1").replace("..", " to ")
     option = metric_option(theirs, scale)
-    ours = option.rpartition(" ")[2].strip("'").partition("=")[0]
     judges = (
         f"the log's own {judge!r} judges, and not its" if judge else "the gold answers judge, and not the log's own"
     )
-    return [f"{judges} {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {ours}`"]
+    return [
+        f"{judges} {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {metric_of(theirs)}`"
+    ]
 
 
 def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
@@ -240,9 +241,17 @@ def metric_option(theirs: str, scale: str) -> str:
     >>> metric_option("rougeL", ""), metric_option("2nd judge", ":1..5"), metric_option("tests.passed", "/tests.total")
     ('--metric-column rougeL=rougeL', "--metric-column 'score_2nd_judge=2nd judge:1..5'", '--metric-column tests_passed=tests.passed/tests.total')
     """
+    return f"--metric-column {quoted(f'{metric_of(theirs)}={theirs}{scale}')}"
+
+
+def metric_of(theirs: str) -> str:
+    """Return the name of the metric that an option reads from a column.
+
+    >>> metric_of("2nd judge")
+    'score_2nd_judge'
+    """
     own = re.sub(r"\W", "_", theirs if theirs.isidentifier() else plain_name(theirs))
-    own = own if own.isidentifier() else f"score_{own}"
-    return f"--metric-column {quoted(f'{metric_name(own)}={theirs}{scale}')}"
+    return metric_name(own if own.isidentifier() else f"score_{own}")
 
 
 def metric_name(own: str) -> str:

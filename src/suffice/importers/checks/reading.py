@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from suffice.evaluation.replay.outcomes import MultipleChoice
 from suffice.importers.answers.answer_or_gold import is_model_text, is_of_passages
+from suffice.importers.answers.golds import ALTERNATIVES
 from suffice.importers.checks.contained import count_contained
 from suffice.importers.checks.dates import pairs_of_dates
 from suffice.importers.checks.order_alarms import orders_of
@@ -46,6 +47,9 @@ _CONFIDENCE = re.compile("confiden|probab|certain|likelihood")
 
 _SENTENCE = 30
 """Characters that a sentence has at least."""
+
+_LONGEST = 1_000
+"""The most characters of alternatives."""
 
 _KINDS = 8
 """With more values a label does not tell kinds of rounds apart."""
@@ -331,6 +335,10 @@ class Reading:
                 pairs = pairs_of_dates(values, part)
             is_same = np.repeat(same, lengths)
             equal = is_same & np.isin(codes * len(places) + of_row, pairs)
+            facts.equalling_rows[item.name] += int(equal.sum())
+            facts.listed.update(
+                [item.name] * (2 * sum(len(_listed(text)) > 1 for text in values.values()) > len(values))
+            )
             facts.equalling[item.name] += int(np.logical_or.reduceat(equal, starts).sum())
             facts.equalling_last[item.name] += int(equal[part.ends - 1].sum())
             is_most = np.add.reduceat(equal, starts, dtype=np.int64) == most
@@ -405,10 +413,18 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
 
 def _items_of(text: str) -> list[str | None]:
     """Return a text and, of a list that was written as one, such as a table's cell, the items; of a solution, the answer that it marks."""
+    if listed := _listed(text):
+        return [text, *listed]
+    return [text, *filter(None, (marked_part(text, form) for form in (AFTER_MARK, IN_BOX)))]
+
+
+def _listed(text: str) -> list[str | None]:
+    """Return the items of a list that was written as a text, as JSON or with signs between them; none of another text."""
     listed = literal(text)
     if isinstance(listed, list):
-        return [text, *map(value_text, listed)]
-    return [text, *filter(None, (marked_part(text, form) for form in (AFTER_MARK, IN_BOX)))]
+        return [*map(value_text, listed)]
+    signs = [sign for sign in ALTERNATIVES if sign in text] if len(text) <= _LONGEST else []
+    return [*filter(None, map(str.strip, text.split(signs[0])))] if signs else []
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:

@@ -111,6 +111,8 @@ class Facts:
         grade_kinds: Labels of the log by column: the values of rounds with a grade, and those of other rounds.
         equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column.
         equalling_last: Of these, those in which it equals the last answer.
+        equalling_rows: Answers that it equals.
+        listed: Those of these columns with lists, such as alternatives.
         equalling_alone: Trajectories of which, of two values of such a column with few values, their own and that of another one, one
             alone equals an answer, by name, and whether that is their own.
         voted: Trajectories of at least three answers, of which one is more frequent than any other, by the name of such a column, and
@@ -180,6 +182,8 @@ class Facts:
     grade_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     equalling: Counter[str] = field(default_factory=Counter)
     equalling_last: Counter[str] = field(default_factory=Counter)
+    equalling_rows: Counter[str] = field(default_factory=Counter)
+    listed: set[str] = field(default_factory=set)
     equalling_alone: Counter[tuple[str, bool]] = field(default_factory=Counter)
     voted: Counter[tuple[str, bool]] = field(default_factory=Counter)
     several_values: dict[str, set[str]] = field(default_factory=dict)
@@ -211,7 +215,17 @@ class Facts:
         own, other = (self.equalling_alone[name, is_own] for is_own in (True, False))
         return own - other >= _LIKELY * math.sqrt(own + other) > 0
 
+    def is_last(self, name: str) -> bool:
+        """Return whether a column that is the same in all rounds may be what was returned, the last answer; a list may, if it has all answers."""
+        if name in self.listed:
+            return self.equalling_rows[name] >= (1 - _HARDLY_ANY) * self.answers
+        return self.equalling_last[name] >= (1 - _HARDLY_ANY) * self.trajectories
+
     def is_vote(self, name: str) -> bool:
         """Return whether a column that is the same in all rounds always equals an answer, and the most frequent one where answers differ."""
         is_always = self.equalling[name] >= (1 - _HARDLY_ANY) * self.trajectories
-        return is_always and _MANY <= self.voted[name, True] >= self.voted[name, False] / _HARDLY_ANY
+        return (
+            name not in self.listed
+            and is_always
+            and _MANY <= self.voted[name, True] >= self.voted[name, False] / _HARDLY_ANY
+        )

@@ -17,7 +17,7 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.rounds.round_columns import RoundColumns
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.words.choices import Choices, in_options, of_columns
-from suffice.importers.words.names import OVERLAPS, is_error_count, last_name, words, words_in
+from suffice.importers.words.names import is_error_count, words, words_in
 from suffice.importers.words.score_names import is_measure_of
 from suffice.importers.words.word_scales import order_of_words
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
@@ -27,15 +27,6 @@ _MARKS = 6
 
 _ROWS = 5
 """The fewest rows that show the scale of a score."""
-
-
-def is_overlap(name: str) -> bool:
-    """Return whether a column's name is that of a score that compares texts with a reference.
-
-    >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("rough")
-    (True, True, False)
-    """
-    return last_name(name).partition("_")[0].rstrip("0123456789") in OVERLAPS
 
 
 def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
@@ -136,9 +127,13 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
     values = {score for own in scores.values() for score in own}
     if len(values) < len(("lowest", "highest")) or any(len(own) > 1 for own in scores.values()):
         return False
-    changing = [own for own in scores if n_known[own] > 1 and (len(said[own] - {None}) > 1 or not answer)]
+    changing = [own for own in scores if n_known[own] > 1 and (len(said[own]) > 1 or not answer)]
     good = sum(scores[own] != {min(values)} for own in changing)
-    return len(changing) >= _CHANGING and good >= _GOOD
+    several = [own for own in scores if n_known[own] > 1]
+    is_silent = bool(answer and several) and all(
+        None in said[own] for own in several
+    )  # a row that says nothing has no score
+    return is_silent or (len(changing) >= _CHANGING and good >= _GOOD)
 
 
 def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:

@@ -30,7 +30,7 @@ _MOST_SHARED = 0.5
 _COPIED_LAST, _COPIED = 0.98, 0.95
 """Gold answers are suspected to be the model's own above these shares of equal last answers, and of all answers."""
 
-_SAYS_GOLD = re.compile(r"gold|truth|reference|correct|expected")
+_SAYS_GOLD = re.compile(r"gold|accepted|acceptable|valid_|alias|truth|reference|correct|expected")
 _MISSING_WORDS = frozenset({"nan", "null", "none", "na", "n/a", "#n/a", "<na>"})
 """Texts that programs write for a missing value; as answers, they are read as text."""
 

@@ -54,7 +54,8 @@ GOLDS = words(
     "ground_truth_answer ground_truth_answers gold_label gold_ans true_answer right_answer answer_key "
     "answer_gold ideal ref refs ref_answer targets target labels label reference_summary reference_text "
     "reference_translation reference_output gold_summary ref_summary truth true_label true_class y_true "
-    "correct_label correct_class expected_label expected_class gold_class actual_label"
+    "correct_label correct_class expected_label expected_class gold_class actual_label accepted_answers acceptable_answers "
+    "valid_answers gold_aliases answer_aliases"
 )
 
 ARGUMENTS = frozenset(
@@ -347,8 +348,18 @@ def is_error_count(name: str) -> bool:
     return _ERRORS.fullmatch(last_name(name)) is not None
 
 
-OVERLAPS = ("rouge", "bleu", "sacrebleu", "meteor", "bertscore", "chrf", "bleurt")
+OVERLAPS = words("rouge bleu sacrebleu meteor bertscore chrf bleurt comet xcomet cometkiwi moverscore mover")
 """First words, without numbers, of the names of scores that compare a text with a reference."""
+
+
+def is_overlap(name: str) -> bool:
+    """Return whether a column's name is that of a score that compares texts with a reference.
+
+    >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("bert_score_f1"), is_overlap("rough")
+    (True, True, True, False)
+    """
+    first, _, rest = last_name(name).partition("_")
+    return first.rstrip("0123456789") in OVERLAPS or first + rest.partition("_")[0] in OVERLAPS
 
 
 def ends_with_round(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from suffice.importers.words.names import plain_name, words, words_in
-from suffice.recordings.schema import is_confidence_name
+from suffice.recordings.schema import is_confidence_name, is_measure_name
 
 _RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
 
@@ -42,6 +42,9 @@ _PLACES = frozenset(
 )
 """Words of other numbers if they end a name: `match_id` is an id, and `id_match` a score."""
 
+_SIGNALS = frozenset(words("entropy perplexity agreement novelty progress coverage overlap weight top margin ratio"))
+"""Words of numbers that a loop may have known."""
+
 APPROVING = frozenset({"approved", "accepted", "acceptable"})
 """Further words by which a critic says how good an answer is."""
 
@@ -55,6 +58,16 @@ def is_measure_of(name: str) -> bool:
     [True, True, True, False]
     """
     return not _MEASURES.isdisjoint(words_in(name)) or is_confidence_name("_".join(words_in(name)))
+
+
+def says_other(name: str) -> bool:
+    """Return whether a word of a column's name says that its numbers tell something else than how good an answer is.
+
+    >>> says_other("n_docs"), says_other("retrieval_similarity"), says_other("verbal_conf"), says_other("x_da")
+    (True, True, True, False)
+    """
+    is_other = not (_OF_OTHERS | _PLACES | _SIGNALS).isdisjoint(words_in(name))
+    return is_other or is_measure_of(name) or is_measure_name(name)
 
 
 def is_score_name(name: str) -> bool:

@@ -374,9 +374,10 @@ def _keep_text(trial: Trial, source: str) -> str:
     if not trial.saves.any():
         return f"Keep what you have: nothing here would save {saved}, {source}."
     points = f"{100 * trial.max_loss:g} points of {trial.metric}"
-    if not trial.hopeless[trial.saves].all():
+    if not trial.hopeless[trial.tested_savers].all():
         return f"Keep what you have: nothing tested that would save {saved} lost less than {points} on these {counted(trial.totals.n, 'question')}{_small_text(trial)}."
-    return f"Keep what you have: everything that would save {saved} loses more than {points}, {source}."
+    everything = "everything" if trial.hopeless[trial.saves].all() else "everything tested"
+    return f"Keep what you have: {everything} that would save {saved} loses more than {points}, {source}."
 
 
 def _small_text(trial: Trial) -> str:

@@ -7,7 +7,7 @@ import numpy as np
 from suffice.common.tables import CAUTION, counted
 from suffice.evaluation.replay import seen_from
 from suffice.evaluation.replay.cost_gaps import ASKED_NOTE
-from suffice.evaluation.replay.outcomes import agreement_note, choice_notes, is_agreement, measured_metrics
+from suffice.evaluation.replay.outcomes import SECOND, agreement_note, choice_notes, is_agreement, measured_metrics
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.policy.rules import Selector
@@ -37,6 +37,8 @@ def metric_notes(recording: Recording, metric: str, selector: Selector, *, state
         if name in by_golds and own and not stated:
             listed = ", ".join(map(repr, own))
             notes.append(f"gold answers judge, and not the log's own {listed}: --metric {own[0]} judges by it")
+        elif name in by_golds and not stated:
+            notes += recording.metadata.get(SECOND, ())
         return notes
     notes.append(f"a higher {name} counts as better")
     others = [other for other in recording.names("metric") if other != name]

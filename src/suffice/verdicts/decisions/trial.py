@@ -329,6 +329,12 @@ class Trial:
         saves: Mask = saving >= self.min_saving if self.min_saving else saving > 0
         return saves
 
+    @property
+    def tested_savers(self) -> Mask:
+        """Mask of the tested candidates that save enough, which alone can be proved; of all that do if none of them is tested."""
+        tested: Mask = self.saves & np.isin(np.arange(len(self.candidates)), self.sequence)
+        return tested if tested.any() else self.saves
+
     @cached_property
     def verdict(self) -> AdviceKind:
         """The recommended action."""
@@ -338,7 +344,7 @@ class Trial:
             return "do it"
         if self.taken_back:
             return "keep what you have"
-        if self.totals.n and self.hopeless[self.saves].all():  # also if no candidate saves
+        if self.totals.n and self.hopeless[self.tested_savers].all():  # also if no candidate saves
             return "keep what you have"
         if self.totals.n and self.min_saving and self.chosen is None:
             return "keep what you have"

@@ -156,3 +156,27 @@ def test_a_refused_option_names_files_that_take_it(tmp_path, kind, option, taken
     refused = imported(tmp_path, calls(), "--kind", kind, option, "3")
     assert refused.code == 2
     assert taken in " ".join(refused.err.split())
+
+
+def commits(name: str = "message") -> list[dict[str, Any]]:
+    return [
+        {
+            "commit": f"{q:07x}",
+            "drafts": [
+                {"n": r, name: f"Fix part {q} once {r * q % 3}", "critic": {"comment": ["Why?", "Vague."][(q + r) % 2]}}
+                for r in (1, 2, 3)
+            ],
+        }
+        for q in range(1, N)
+    ]
+
+
+@pytest.mark.parametrize("name", ["message", "commit_message"])
+def test_what_is_drafted_is_offered_and_not_what_a_critic_said(tmp_path, name):
+    refused = imported(tmp_path, commits(name))
+    assert refused.code == 2
+    assert f"--column answer={name}" in refused.err
+    assert "answer=critic" not in refused.err
+    done = cli(*refused.commands[0], "--column", "rounds=drafts")
+    assert done.code == 0
+    assert f"{name} as answer" in done.words

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from suffice.policy.doubts import FEW, Pairs, differ, unsettled
+from suffice.errors import UnsettledError
+from suffice.policy.doubts import FEW, Pairs, are_codes, differ, unsettled, with_exact
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.fields import reason_of_records
 from suffice.policy.metrics import normalize_answer
@@ -128,6 +129,13 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             gold answers have decimal commas.
     """
     texts = golds if isinstance(golds, Collection) else [*golds]
+    try:
+        return _chosen(texts, answers, pairs)
+    except UnsettledError as error:
+        raise (with_exact(error) if are_codes([*texts]) else error) from None
+
+
+def _chosen(texts: Collection[str], answers: Iterable[str], pairs: Pairs) -> Comparison:
     if not any(True for _ in texts):
         return _by_answers(answers, pairs)
     if any(map(looks_mathematical, texts)):

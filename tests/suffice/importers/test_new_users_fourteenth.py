@@ -180,3 +180,18 @@ def test_what_is_drafted_is_offered_and_not_what_a_critic_said(tmp_path, name):
     done = cli(*refused.commands[0], "--column", "rounds=drafts")
     assert done.code == 0
     assert f"{name} as answer" in done.words
+
+
+def test_the_scale_of_a_score_is_printed_whole_and_works(tmp_path):
+    rows = [
+        {"qid": f"q{q}", "round": r, "answer": f"city {q * r % 5}", "critic": {"score": 1 + (q + r) % 10}}
+        for q in range(N)
+        for r in (1, 2, 3)
+    ]
+    said = imported(tmp_path, rows).words
+    assert "critic.score' is not a metric" in said
+    options = re.findall(r"--metric-column (critic_score=\S+)", said)
+    assert len(options) > 1
+    for option in options:
+        assert imported(tmp_path, rows, "--metric-column", option.rstrip(",")).code == 0
+        assert np.nanmax(column(tmp_path, "critic_score")) == 1

@@ -13,6 +13,9 @@ from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 FEW = 0.01
 """Two normalizers differ if they do for more than this share of the pairs."""
 
+LONG = 8
+"""The fewest words of a sentence of prose."""
+
 _MEANINGS = {
     "number": "as numbers, by value: 007 is 7, 3.10 is 3.1, '5' is 5, and units do not count",
     "percent": "as numbers, and a percent sign counts: 39 % is 0.39",
@@ -77,6 +80,11 @@ def are_codes(texts: Collection[str]) -> bool:
     codes = {form: n for form, n in forms.items() if _CODE.fullmatch(form)}
     are_many = len(codes) <= _FORMS and sum(codes.values()) >= _NEARLY_ALL * len(own)
     return are_many and not any(map(currencies_in, own))
+
+
+def are_prose(texts: Collection[str]) -> bool:
+    """Return whether texts are sentences of at least eight words on average."""
+    return sum(len(text.split()) for text in texts) >= LONG * len(texts) > 0
 
 
 def differ(name: str, other: str, first: str, second: str) -> bool:

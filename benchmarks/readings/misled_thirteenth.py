@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.readings.cases import CITIES, Draw, Log, shape
+from benchmarks.readings.plain import loops
 
 
 @shape("commits.json", metric="right")
@@ -34,3 +35,31 @@ def codes_with_numbers(draw: Draw) -> Log:
     ]
     read = [a.loop(answers=tuple(codes[said] for said in a.answers), golds=(codes[a.gold],)) for a in questions]
     return Log(made, read)
+
+
+@shape("rounds.jsonl")
+def lists_by_round(draw: Draw) -> Log:
+    """A record has a list of answers by round, and one of tokens."""
+    questions = draw.asked(60)
+    made = [
+        {
+            "qid": a.number,
+            "gold": a.gold,
+            "answers_by_round": [*a.answers],
+            "tokens_by_round": [draw.tokens() for _ in a.answers],
+        }
+        for a in questions
+    ]
+    return Log(made, loops(questions))
+
+
+@shape("votes.csv", samples=True)
+def votes_in_rows(draw: Draw) -> Log:
+    """Each row has an answer that is put to a vote, and the number of the vote."""
+    questions = draw.asked(60, rounds=5, right=(0.6, 0.6))
+    made = [
+        {"qid": a.number, "vote": place, "answer": said, "gold": a.gold}
+        for a in questions
+        for place, said in enumerate(a.answers, start=1)
+    ]
+    return Log(made, loops(questions))

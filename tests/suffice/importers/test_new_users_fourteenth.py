@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks.readings.cases import lines
+from benchmarks.readings.cases import Draw, lines
+from benchmarks.readings.misled_thirteenth import votes_in_rows
 
 from suffice.importers.answers.outcomes import read_outcomes
 from suffice.recordings import read_recording
-from tests.support.cli_tools import cli
+from tests.support.cli_tools import CITIES, cli
 
 N = 24
 
@@ -195,3 +196,46 @@ def test_the_scale_of_a_score_is_printed_whole_and_works(tmp_path):
     for option in options:
         assert imported(tmp_path, rows, "--metric-column", option.rstrip(",")).code == 0
         assert np.nanmax(column(tmp_path, "critic_score")) == 1
+
+
+def by_round() -> list[dict[str, Any]]:
+    return [
+        {
+            "qid": f"q{q}",
+            "gold": CITIES[q % 4],
+            "answers_by_round": [CITIES[(q + r * q) % 4] for r in (2, 1, 0)],
+            "tokens_by_round": [50 + q, 60 + q, 70 + q],
+        }
+        for q in range(N)
+    ]
+
+
+def test_a_list_by_round_has_the_answers_of_rounds(tmp_path):
+    done = imported(tmp_path, by_round(), "--column", "cost.generator.output_tokens=tokens")
+    assert done.code == 0
+    assert read_recording(tmp_path / "r.parquet").table.column("answer").to_pylist()[3:6] == [
+        CITIES[3],
+        CITIES[2],
+        CITIES[1],
+    ]
+    assert column(tmp_path, "cost.generator.output_tokens")[1].tolist() == [51, 61, 71]
+
+
+def votes() -> list[dict[str, Any]]:
+    return [dict(row) for row in votes_in_rows(Draw("x")).content]
+
+
+def test_a_vote_that_counts_rows_is_a_counter_of_samples(tmp_path):
+    assert imported(tmp_path, votes()).code == 0
+    recording = read_recording(tmp_path / "r.parquet")
+    assert recording.metadata["exchangeable"] is True
+    assert recording.shape == (60, 5)
+    assert "vote" not in recording.table.column_names
+
+
+def test_a_vote_that_repeats_within_a_question_counts_nothing(tmp_path):
+    rows = [{**row, "vote": 1 + row["vote"] * row["qid"] % 4} for row in votes()]
+    imported(tmp_path, rows)
+    recording = read_recording(tmp_path / "r.parquet")
+    assert "exchangeable" not in recording.metadata
+    assert "vote" in recording.table.column_names

@@ -41,7 +41,7 @@ def articles_in_replies_and_what_solved_tickets(draw: Draw) -> Log:
     return Log(made, loops(questions))
 
 
-@shape("news.jsonl", options=("--set", "normalizer=qa"))
+@shape("news.jsonl")
 def summaries_with_a_number(draw: Draw) -> Log:
     """Summaries and reference summaries hold one number each: it does not make them the same."""
     questions = draw.asked(80, kind="whole", rounds=3)

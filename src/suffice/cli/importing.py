@@ -142,7 +142,7 @@ class _Reading:
 
     outcomes: Annotated[
         Path | None,
-        typer.Option("--outcomes", help="For transcripts of agents: which runs succeeded (SWE-bench report, table)."),
+        typer.Option("--outcomes", help="Which runs succeeded: a table with ids and grades, or a report of SWE-bench."),
     ] = None
 
     trial_cost: Annotated[
@@ -264,10 +264,12 @@ def _embedder(
     """Return the embedder of the answers, if there is one; raise if an option does not fit the format."""
     format_ = kind_of(path) if kind is None else kind
     takes = inspect.signature(importer(format_)).parameters
-    wrong = [option for option in arguments if option not in takes]
+    wrong = [option for option in arguments if option not in {*takes, "outcomes"}]
     if wrong:
+        others = {"tabular": "tabular files", "openai": "traces"}
+        do = [said for name, said in others.items() if wrong[0] in inspect.signature(importer(name)).parameters]
         raise typer.BadParameter(
-            f"{format_} files do not take it; {'tabular files' if format_ != 'tabular' else 'traces'} do",
+            f"{format_} files do not take it; {f'{do[0]} do' if do else 'leave it out'}",
             param_hint=_OPTIONS.get(wrong[0], f"--{wrong[0].replace('_', '-')}"),
         )
     used = models.build_embedder(name, device) if embed or "embedder" in takes else None

@@ -37,6 +37,8 @@ _COMMAND = re.compile(rf"`[^`]*`|(?:\bsuffice(?: [\w./-]+)+ )?{_OPTION}(?: {_OPT
 _NO_BREAK = "\ue000"
 """Stands for a space at which a line must not end; a private character, which no text has."""
 
+_CLAUSE_END = re.compile(r"[,;:.] (?!\d)")
+
 _FIGURES = re.compile(r"[\d.,%]+")
 
 
@@ -185,13 +187,15 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
     ['a: 3 rounds are empty (2 more notes like it)']
     >>> _brief_notes(["f1 is 0.57 for 'Roe v. Wade, 410 U.S. 113 (1973)': --metric em gives none. It may be true."])
     ["f1 is 0.57 for 'Roe v. Wade, 410 U.S. 113 (1973)': --metric em gives none."]
+    >>> _brief_notes(["--metric-column score=score:LOW..HIGH scales it. It is up to you."])
+    ['--metric-column score=score:LOW..HIGH scales it.']
     """
     from suffice.common.sentences import sentence_end
 
     kinds: dict[str, list[str]] = {}
     for note in notes:
         whole = "--" in note and _NEEDED.search(note)  # keep all of a necessary note that advises an option
-        sentence = note if whole else note[: sentence_end(note)].rstrip()
+        sentence = note if whole else note[: sentence_end(_COMMAND.sub(_masked, note))].rstrip()
         advice = next((own.end() for own in _COMMAND.finditer(sentence) if "--" in own[0]), 0)
         short, long = (lines * COLUMNS - 20 for lines in (2, 4))
         sentence = _shortened(sentence, long if whole or advice > short else short)
@@ -203,8 +207,14 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
     return sorted(lines, key=lambda line: _NEEDED.search(line) is None)
 
 
+def _masked(command: re.Match[str]) -> str:
+    """Return as many letters as a command has, in which no sentence ends; what ends its own one stays."""
+    own = command[0].rstrip(".,;:")
+    return "x" * len(own) + command[0][len(own) :]
+
+
 def _shortened(sentence: str, most: int) -> str:
-    """Return a sentence with at most so many characters, cut between words and never within an option.
+    """Return a sentence with at most so many characters, cut where a clause ends, or else between words, and never within an option.
 
     >>> _shortened("it is read; --column 'a=b c' reads it otherwise", 26)
     'it is read ...'
@@ -214,6 +224,8 @@ def _shortened(sentence: str, most: int) -> str:
     'it holds several ...'
     >>> _shortened("prices say what is paid (suffice decide --prices), else nothing", 50)
     'prices say what is paid ...'
+    >>> _shortened("none is counted; --column a=b counts all of them, or what each adds if they never fall", 70)
+    'none is counted; --column a=b counts all of them ...'
     """
     plain = " ".join(sentence.split())
     short = textwrap.shorten(plain, most, placeholder=" ...")
@@ -221,9 +233,12 @@ def _shortened(sentence: str, most: int) -> str:
         return plain
     kept = len(short.removesuffix(" ..."))
     kept = next((own.start() for own in _COMMAND.finditer(plain) if own.start() <= kept < own.end()), kept)
+    clauses = _CLAUSE_END.finditer(_COMMAND.sub(_masked, plain), 0, kept - 1)  # not what announces what is cut
+    clause = max((own.start() for own in clauses), default=0)
+    kept = clause if 2 * clause > kept else kept
     if plain.count("(", 0, kept) > plain.count(")", 0, kept):
         kept = plain.rindex("(", 0, kept)
-    return plain[:kept].rstrip(" ;:,(") + " ..."
+    return plain[:kept].rstrip(" ;:,.(") + " ..."
 
 
 @dataclass(frozen=True, kw_only=True)

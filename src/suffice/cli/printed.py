@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 from suffice.common.files import quoted
 from suffice.errors import UnsettledError
@@ -12,6 +13,8 @@ _BY_NAME = ("--column", "--metric-column", "--label", "--where", "--set")
 """Options that are given once for each name before their `=`."""
 
 _REPEATABLE = ("--expected",)
+
+_GOLDS = "--golds"
 
 _Given = tuple[str, str | None]
 """An option with its value, None for one that takes none."""
@@ -58,7 +61,7 @@ def without_replaced(words: Sequence[str], option: str) -> tuple[list[str], list
     at = 0
     while at < len(words):
         flag, sign, value = words[at].partition("=")
-        whole = flag in dict(added) and not sign and dict(added)[flag] is not None
+        whole = not sign and (flag == _GOLDS or dict(added).get(flag) is not None)
         own = (flag, words[at + 1] if whole and at + 1 < len(words) else value if sign else None)
         after = next((new for new in added if _replaces(new, own)), None)
         if after is None:
@@ -80,6 +83,8 @@ def _given(words: Sequence[str]) -> list[_Given]:
 
 
 def _replaces(new: _Given, old: _Given) -> bool:
+    if new[0] == "--outcomes" and old[0] == _GOLDS:  # a file is joined as one of both
+        return Path(new[1] or "").name == Path(old[1] or "").name
     if new[0] != old[0] or new[0] in _REPEATABLE:
         return new == old
     return new[0] not in _BY_NAME or (new[1] or "").partition("=")[0] == (old[1] or "").partition("=")[0]

@@ -140,7 +140,14 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
     for name in [] if choices else sorted(single, key=lambda name: -len(single[name][1]))[:1]:
         theirs, (value,) = in_log(name), single[name][0]
         choices |= of_rows(theirs, value, f"only where {theirs!r} is {value!r} are there new answers")
-    yield sentence, choices or of_rows(read.named("answer"), ANY, "only rows with an answer are rounds")
+    if not choices and facts.answers + facts.unanswered == facts.trajectories:  # such rows leave nothing to stop
+        judge = (
+            "" if read.options.get("outcomes") else ", and an outcome of each run judges its steps (--outcomes FILE)"
+        )
+        sentence += f". No question has two such{judge}"
+    else:
+        choices = choices or of_rows(read.named("answer"), ANY, "only rows with an answer are rounds")
+    yield sentence, choices
 
 
 def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:

@@ -19,8 +19,8 @@ IMPORTERS = "suffice.importers"
 OF_PAPERS = ("debate", "ircot", "reflexion", "self_refine", "tasr")
 """Formats of published runs, whose importers are in suffice-papers."""
 
-NOT_OF_A_FORMAT = frozenset({"kind", "golds", "samples", "normalizer", "query", "pattern", "expected"})
-"""Arguments that are not passed to the readers of formats."""
+NOT_OF_A_FORMAT = frozenset({"kind", "golds", "outcomes", "samples", "normalizer", "query", "pattern", "expected"})
+"""Arguments that readers of formats need not take."""
 
 _RECOGNISES = "recognises"
 """The attribute of an importer that holds its test."""
@@ -173,10 +173,9 @@ def reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict
         arguments["samples"] = True
     if options.get("golds") is not None and "log_golds" in takes:
         arguments.setdefault("log_golds", "drop")
-    if "expected" in options and "expected" in takes:
-        arguments["expected"] = options["expected"]
-    if "normalizer" in options and "normalizer" in takes:
-        arguments["normalizer"] = options["normalizer"]
+    for name in ("expected", "normalizer", "outcomes"):
+        if name in options and name in takes:
+            arguments[name] = options[name]
     if "answer_position" in options:
         arguments["answer_position"] = AnswerPosition.parse(options["answer_position"])
     return arguments

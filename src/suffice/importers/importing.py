@@ -185,7 +185,7 @@ def import_recording(
         pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).
         answer_position: The position of the answer in a reply, or its words (`json:city`), for policies, too; None = as logged.
         expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
-        outcomes: For transcripts of agents: a file that says which runs succeeded, such as a report of SWE-bench.
+        outcomes: A file that says which runs succeeded: a table with ids and grades, or a report of SWE-bench.
         trial_cost: For a table of prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
         repeated: For tables: the row that counts if a question has a round several times, the `first` or `last` answer; None = ask.
         embedder: Embeds the answers, for `semantic_distance`.

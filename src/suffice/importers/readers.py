@@ -72,12 +72,16 @@ def _read_plain(
     if wrong:
         raise DataError(f"files of the format {kind!r} do not take {wrong[0]!r}; leave it out")
     golds, arguments = options.get("golds"), reader_arguments(options, takes)
+    outcomes = None if "outcomes" in takes else options.get("outcomes")
+    if outcomes and options.get("samples"):
+        raise DataError("an outcome is that of a whole run, and samples are no run: leave --outcomes or --samples out")
     if read is read_tabular:
         result = run_of_table(
             path,
             TableOptions(**arguments, keeps_copies=COPIED_ROUNDS in options.get("expected", ())),
             folder=folder,
             golds=golds,
+            outcomes=outcomes,
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
         )
@@ -92,7 +96,7 @@ def _read_plain(
         raise DataError(
             f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
         )
-    result = run_of_trajectories(run, golds, None if "embedder" in takes else embedder)
+    result = run_of_trajectories(run, golds, outcomes, None if "embedder" in takes else embedder)
     if "answer_position" in takes:
         refuse_whole_replies(result.tables(COLUMNS), options)
     return result

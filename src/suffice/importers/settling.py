@@ -188,7 +188,9 @@ def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> Non
     """Add a choice to the options: the value of a parameter, or those of several."""
     for name, value in as_options(error, choice).items():
         before = options.get(name)
-        if isinstance(before, dict):
+        if value is None:
+            options.pop(name, None)
+        elif isinstance(before, dict):
             options[name] = {**before, **value}
         else:
             options[name] = [*before, *value] if isinstance(before, list) else value

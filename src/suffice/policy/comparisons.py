@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import chain
 
-from suffice.policy.doubts import FEW, Pairs, differ, unsettled
+from suffice.errors import UnsettledError
+from suffice.policy.doubts import FEW, LONG, Pairs, are_codes, are_prose, differ, unsettled, with_exact
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.fields import reason_of_records
 from suffice.policy.metrics import normalize_answer
@@ -65,7 +66,7 @@ _SAYS_NOTHING = re.compile(
 _SENTENCE, _PHRASE, _HALF = 5, 3, 0.5
 """The fewest words of a sentence that says more than its number, and beside gold answers that are sentences; the least share of these."""
 
-_LONG_SENTENCE = re.compile(r"(?:\S+\s+){7}\S+")
+_LONG_SENTENCE = re.compile(rf"(?:\S+\s+){{{LONG - 1}}}\S+")
 """What is in texts of at least eight words."""
 
 
@@ -128,6 +129,13 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
             gold answers have decimal commas.
     """
     texts = golds if isinstance(golds, Collection) else [*golds]
+    try:
+        return _chosen(texts, answers, pairs)
+    except UnsettledError as error:
+        raise (with_exact(error) if are_codes([*texts]) else error) from None
+
+
+def _chosen(texts: Collection[str], answers: Iterable[str], pairs: Pairs) -> Comparison:
     if not any(True for _ in texts):
         return _by_answers(answers, pairs)
     if any(map(looks_mathematical, texts)):
@@ -138,6 +146,13 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
         if read >= MOST * n:
             return Comparison("math", f"which reads {'all' if read == n else f'{read:,} of {n:,}'} gold answers")
     named = _specific(texts, answers)
+    if (
+        named is not None
+        and named.normalizer == "number"
+        and are_prose([*texts])
+        and are_prose([own for own, _ in pairs])
+    ):
+        named = None  # a figure in prose is not all that it says
     records = reason_of_records(texts, pairs) if named is None or named.normalizer == "number" else ""
     if named is not None and not records:
         if named.normalizer == "number":

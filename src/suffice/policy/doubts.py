@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 from suffice.errors import UnsettledError
+from suffice.policy.money import currencies_in
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 
 FEW = 0.01
 """Two normalizers differ if they do for more than this share of the pairs."""
+
+LONG = 8
+"""The fewest words of a sentence of prose."""
 
 _MEANINGS = {
     "number": "as numbers, by value: 007 is 7, 3.10 is 3.1, '5' is 5, and units do not count",
@@ -23,6 +29,12 @@ _MEANINGS = {
     "mixed": "as numbers and the words beside them: 5 km is 5,000 m, not 5 m, nor 5",
     DEFAULT_NORMALIZER: "as words, without case and punctuation: 3,5 is 35",
 }
+
+_CODE = re.compile(r"A9[A9./ -]*")
+"""The form of a code, its letters and digits each as one: they come in this order, as in no number with a unit."""
+
+_FORMS, _NEARLY_ALL = 4, 0.95
+"""The most forms of codes of one kind, and the least share of them among texts."""
 
 Pairs = Collection[tuple[str, str]]
 """Answers of one question that are compared: with its gold answer, and with the answer before."""
@@ -42,6 +54,37 @@ def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> Unsett
         {f"--set normalizer={name}": (name, _MEANINGS[name]) for name in names},
         confirmed and f"--set normalizer={confirmed}",
     )
+
+
+def with_exact(error: UnsettledError) -> UnsettledError:
+    """Return a question on how answers are compared that first offers to compare them as they are written."""
+    return UnsettledError(
+        error.question,
+        error.parameter,
+        {"--set normalizer=exact": ("exact", "as they are written: a code with another digit or letter is another one")}
+        | error.choices,
+        error.confirmed,
+    )
+
+
+def are_codes(texts: Collection[str]) -> bool:
+    """Return whether nearly all texts are codes: letters with digits after them in few forms, or whole numbers with zeros before them.
+
+    >>> are_codes(["H04L 9/32", "G06F 3/01"]), are_codes(["007", "118"]), are_codes(["5 km", "12 kg"]), are_codes(["EUR42", "EUR9"])
+    (True, True, False, False)
+    """
+    own = [text.strip() for text in texts]
+    if all(map(str.isdecimal, own)):
+        return any(text[0] == "0" < text for text in own)
+    forms = Counter(re.sub(r"\d+", "9", re.sub(r"[A-Z]+", "A", text)) for text in own)
+    codes = {form: n for form, n in forms.items() if _CODE.fullmatch(form)}
+    are_many = len(codes) <= _FORMS and sum(codes.values()) >= _NEARLY_ALL * len(own)
+    return are_many and not any(map(currencies_in, own))
+
+
+def are_prose(texts: Collection[str]) -> bool:
+    """Return whether texts are sentences of at least eight words on average."""
+    return sum(len(text.split()) for text in texts) >= LONG * len(texts) > 0
 
 
 def differ(name: str, other: str, first: str, second: str) -> bool:

@@ -70,9 +70,9 @@ def test_each_printed_metric_option_works_as_it_stands(name, kind, tmp_path):
         assert len({*scores}) > 1
 
 
-def test_templates_are_quoted_for_a_shell(tmp_path):
+def test_scales_are_quoted_for_a_shell(tmp_path):
     notes = imported(written(tmp_path, rows("accuracy %", VALUES["one to five"]))).notes
-    assert "--metric-column 'accuracy=accuracy %:WORST..BEST'" in " ".join(notes)
+    assert "--metric-column 'accuracy=accuracy %:1..5'" in " ".join(notes)
 
 
 def test_words_for_missing_scores_are_unknown_on_a_scale(tmp_path):

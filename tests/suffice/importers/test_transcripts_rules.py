@@ -13,7 +13,7 @@ from benchmarks.readings import transcripts as made
 
 from suffice.errors import DataError, SchemaError, SufficeError
 from suffice.importers import importer, kind_of
-from suffice.importers.transcripts.runs import read_outcomes
+from suffice.importers.answers.outcomes import read_outcomes
 from tests.support.cli_tools import cli
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "transcripts"

@@ -25,8 +25,10 @@ from suffice.importers.words.names import (
     WEAK_REPLIES,
     is_round_name,
     last_name,
+    plain_name,
     words,
 )
+from suffice.importers.words.score_names import is_critic
 
 FEW = 0.01
 """Share of the questions whose gold answers may differ between their rows: in a large log, a slip and not another meaning."""
@@ -87,8 +89,10 @@ THOUGHTS = words("observation observations thought thoughts reasoning rationale 
 _VERDICTS = frozenset({"good", "bad", "right", "wrong", "ok", "okay", "error", "helpful", "unhelpful"})
 """Labels that judge an answer."""
 
-_NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *QUESTIONS, *_QUERIES, *FEEDBACK, *GOLDS, *_OTHER_TEXTS))
+_NOT_SAID = frozenset((*IDS, *RUNS, *MODELS, *TIMES, *_QUERIES, *FEEDBACK, *GOLDS, *_OTHER_TEXTS)) - {"message"}
 """Names of texts that vary between rounds but are not the model's answer."""
+
+_OF_CRITICS = frozenset({*FEEDBACK, "review"})
 
 
 def refuse_gold_as_answer(
@@ -310,8 +314,14 @@ def is_called_reply(name: str) -> bool:
 
 
 def is_model_text(name: str) -> bool:
-    """Return whether a column of this name may contain what the model said."""
+    """Return whether a column of this name may contain what the model said; what its critic did has a field of the critic's.
+
+    >>> is_model_text("message"), is_model_text("critic.comment"), is_model_text("stop_reason")
+    (True, False, False)
+    """
     plain = last_name(name).lstrip("@")
+    if any(part in _OF_CRITICS or is_critic(part) for part in plain_name(name).split(".")[:-1]):
+        return False
     if plain in _PARTS_OF_ANSWERS and last_name(name.rpartition(".")[0]) in ANSWERS:
         return True
     return not (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,8 @@ from suffice.importers.answers.answer_or_gold import FEW
 from suffice.importers.columns.grid import AFTER_MARK, IN_BOX, gold_texts, marked_part, only_text
 from suffice.importers.files.ids import plain_id
 from suffice.importers.files.records import Record, column_names, records_of
-from suffice.importers.words.names import GOLDS, IDS, QUESTIONS, last_name, plain_name
+from suffice.importers.words.choices import Choices, in_options, of_columns
+from suffice.importers.words.names import GOLDS, IDS, OUTCOME_NAMES, QUESTIONS, last_name, plain_name
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import listed_items
 
@@ -27,6 +29,7 @@ _IDS_OF_FILE = (
 _PLAIN = "id without spaces and leading zeros"
 _NEARLY_ALL, _OFTEN = 0.95, 0.1
 _ENOUGH = 5
+_TRUE_OR_FALSE, _ONE_OR_NONE = {"true", "false"}, {"0", "1", "0.0", "1.0"}
 
 ALTERNATIVES = "|;"
 """Signs between alternatives."""
@@ -152,6 +155,8 @@ class GoldAnswers:
             self._questions = [] if self._ids else self._with_values(known, lambda value: normalize_answer(str(value)))
         keys = [*self._ids, *self._questions]
         others = [name for name in self.names if name not in keys]
+        if not self._golds:
+            self._ask_about_outcomes(others)
         there = f"there are: {cut_list(self.names)}"
         if (not self._golds and len(others) > 1) or not others:
             options = " or ".join(f"--column {quoted(f'golds={name}')}" for name in others[:_NAMED])
@@ -165,6 +170,29 @@ class GoldAnswers:
         self._golds = self._golds or others
         self._found = f", {self._golds[0]!r} by {keys[0]!r}"
         self._read()
+
+    def _ask_about_outcomes(self, names: Collection[str]) -> None:
+        """Raise if a column that is not called gold answers says of each question whether it was solved."""
+        for name in names:
+            said = {
+                str(item.values[name]).strip().lower() for item in self._records if item.values.get(name) is not None
+            }
+            if not (said <= _TRUE_OR_FALSE or (said <= _ONE_OR_NONE and plain_name(name) in OUTCOME_NAMES)):
+                continue
+            file = quoted(os.path.relpath(self._path))
+            choices: Choices = {
+                f"--outcomes {file}": (
+                    {"outcomes": str(self._path), "golds": None},
+                    f"{name!r} says which runs succeeded",
+                )
+            }
+            if self._can_be_named:
+                choices |= in_options(of_columns({"golds": name}, f"{name!r} is the right answer to each question"))
+            raise UnsettledError(
+                f"{self._path.name}: {name!r} has {' and '.join(sorted(said))} alone: is it the outcome of each run?",
+                "options",
+                choices,
+            )
 
     def _with_values(self, wanted: set[str], form: Callable[[Any], str]) -> list[str]:
         """Return the column of which the most values are wanted, at least half of them or of the wanted ones."""

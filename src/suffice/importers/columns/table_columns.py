@@ -21,6 +21,7 @@ from suffice.importers.words.names import (
     last_name,
     plain_name,
 )
+from suffice.importers.words.sample_names import said_by_counter
 from suffice.policy.normalizers import ANSWER_ID
 from suffice.recordings.runs import tells_loops_apart
 
@@ -87,15 +88,16 @@ class TableColumns:
         return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
 
     def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
-        """Return the columns, of those that count, which count rounds in each question, and end with a word for them or number its passes.
+        """Return the columns, of those that count, which count rounds in each question, and end with a word for them or number its passes or samples.
 
-        Passes are numbered once each, from 1 to more than 1: whether an answer passed is 0 or 1.  Where no id is known, the text tells
+        Passes are numbered once each, from 1 to more than 1: whether an answer passed is 0 or 1.  So are samples, which a vote may be.  Where no id is known, the text tells
         questions apart.  Where models or the like change within questions, they may tell loops apart, and no pass is read.
         """
         called = [name for name in names if ends_with_round(name) and any(self.counts_in(name, key) for key in ids[:1])]
         texts = [name for name in self.by_name(QUESTIONS) if self.repeats(name)]
         keys = [*ids, *texts][:1]
         passes = [name for name in names if is_pass_name(name) and min(self.whole_numbers(name)) == 1]
+        passes += [name for name in names if said_by_counter(name) == "samples" and max(self.whole_numbers(name)) > 1]
         return called or [name for name in passes if any(self._counts_once_in(name, key) for key in keys)]
 
     def _counts_once_in(self, name: str, key: str) -> bool:

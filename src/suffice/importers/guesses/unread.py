@@ -10,7 +10,7 @@ from typing import Any
 
 from suffice.errors import UnsettledError
 from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
-from suffice.importers.checks.judging import ONCE, flag_notes, metric_option
+from suffice.importers.checks.judging import ONCE, flag_notes, metric_option, scales_with
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import Record
 from suffice.importers.guesses.money_notes import loop_money, money_note
@@ -213,8 +213,10 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
     for ours in [ours for ours in known if not any(name.startswith(f"{columns[ours]} (") for name in table.names)]:
         values = table.numbers(columns[ours]) or [0.0]
         if not all(0 <= value <= 1 for value in values):
-            span = f"[{min(values):g}, {max(values):g}]"
-            yield f"{columns[ours]!r} is not a metric, because it lies in {span}: {metric_option(columns[ours], ':WORST..BEST')} scales it to [0, 1]"
+            low, high = min(values), max(values)
+            worst, best = next(iter(scales_with(low, high)), (low, high))
+            option = metric_option(columns[ours], f":{worst:g}..{best:g}")
+            yield f"{columns[ours]!r} is not a metric, because it lies in [{low:g}, {high:g}]: {option} scales it to [0, 1] if {best:g} is best"
 
 
 def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> None:

@@ -54,6 +54,7 @@ from suffice.importers.words.names import (
     round_numbers,
     single_name,
 )
+from suffice.importers.words.sample_names import without_each
 
 ROUNDS = "rounds"
 """The name in a column map for the field with the list of rounds."""
@@ -376,7 +377,7 @@ def _names_order(lead: str) -> bool:
     (True, False, False)
     """
     plain = plain_name(lead.rpartition(".")[2])
-    return plain in ROUND_LISTS and plain not in _UNORDERED
+    return (plain in ROUND_LISTS and plain not in _UNORDERED) or without_each(plain) != plain
 
 
 def _pairs_of(
@@ -439,10 +440,10 @@ def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
 def _item_name(name: str) -> str:
     """Return the column of the items of a list of single values: a usual name in the singular, and any other as it is in the log.
 
-    >>> _item_name("drafts"), _item_name("judge_scores"), _item_name("cost_cents")
-    ('answer', 'judge_score', 'cost_cents')
+    >>> _item_name("drafts"), _item_name("judge_scores"), _item_name("cost_cents"), _item_name("answers_by_round")
+    ('answer', 'judge_score', 'cost_cents', 'answer')
     """
     if last_name(name) in ROUND_LISTS:
         return "answer"
-    single = single_name(name)
-    return single if last_name(single).rpartition("_")[2] in _USUAL else name
+    single = single_name(without_each(name))
+    return single if last_name(single).rpartition("_")[2] in _USUAL else without_each(name)

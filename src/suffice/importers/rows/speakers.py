@@ -26,15 +26,11 @@ from suffice.importers.words.names import (
     last_name,
     plain_name,
 )
+from suffice.importers.words.score_names import is_critic
 
 _SPEAKERS = frozenset(
     {"source", "speaker", "sender", "author", "name", "agent", "agent_name", "from", "who", "actor", "role"}
 )
-_CRITIC = re.compile(
-    r"(?:\w+[ _-])?(?:critic|reviewer|evaluator|verifier|judge|grader|rater|scorer)(?:[ _-]?(?:agent|model|llm|bot|\d+))?"
-)
-"""Those who speak about answers, but never answer."""
-
 _OF_ANYTHING = frozenset({"source", "name", "type", "kind"})
 """Names that say anything else as often as who speaks."""
 
@@ -60,15 +56,6 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
                 "options",
                 of_each(name, others[:_SHOWN], "those of {!r}"),
             )
-
-
-def is_critic(value: str) -> bool:
-    """Return whether who speaks says what is wrong with answers, and never answers.
-
-    >>> is_critic("Judge"), is_critic("summary_reviewer_2"), is_critic("writer"), is_critic("assistant")
-    (True, True, False, False)
-    """
-    return _CRITIC.fullmatch(value.lower()) is not None
 
 
 def speaker_choices(table: TableColumns, names: Collection[str]) -> Choices:

@@ -28,6 +28,7 @@ from suffice.importers.words.names import (
     single_name,
     words,
 )
+from suffice.importers.words.sample_names import without_each
 from suffice.loops.models._wire import is_cut
 from suffice.loops.retrieval.fields import literal
 
@@ -273,7 +274,7 @@ def _run_lists(names: tuple[str, ...]) -> list[str]:
 
 def names_rounds(name: str) -> bool:
     """Return whether a field with this name may contain the rounds, or one value for each round."""
-    plain = last_name(name)
+    plain = last_name(without_each(name))
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 

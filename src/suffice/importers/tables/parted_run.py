@@ -19,6 +19,7 @@ from suffice.common.tables import Table
 from suffice.importers.answers.columnar import embed_answers, join_golds, ordered_names, recording_part
 from suffice.importers.answers.golds import GoldAnswers
 from suffice.importers.answers.imported import ImportedRun
+from suffice.importers.answers.outcomes import Outcomes
 from suffice.importers.checks.reading import Reading
 from suffice.importers.guesses.scaled import answer_form
 from suffice.importers.guesses.table_settings import TableOptions
@@ -45,6 +46,7 @@ class PartedRun:
     Args:
         source: The format.
         golds: A file of gold answers, which are joined to each part.
+        outcomes: A file of outcomes of runs, which are joined to each part.
         named: The columns that the user names, by our names, perhaps of that file; None if the format takes none.
         embedder: Embeds the answers.
         folder: The folder to which parts are written; None = they stay in memory.
@@ -68,6 +70,7 @@ class PartedRun:
         source: str,
         *,
         golds: str | Path | None = None,
+        outcomes: str | Path | None = None,
         named: Mapping[str, str] | None = None,
         embedder: Embedder | None = None,
         folder: Path | None = None,
@@ -88,6 +91,7 @@ class PartedRun:
         self.shown: Sequence[Table] = ()
         self._has_match = False
         self._answers = None if golds is None else GoldAnswers(golds, named)
+        self._outcomes = None if outcomes is None else Outcomes(outcomes)
         self._embedder, self._folder = embedder, folder
         self._parts: list[Path | pa.Table] = []
         self._schemas: list[pa.Schema] = []
@@ -105,6 +109,8 @@ class PartedRun:
         """
         if self._answers is not None:
             join_golds(columns, self._answers)
+        if self._outcomes is not None:
+            self._outcomes.join(columns)
         if self._embedder is not None:
             embed_answers(columns, self._embedder)
         table, counts = recording_part(columns, texts)
@@ -131,7 +137,7 @@ class PartedRun:
         self, notes: Sequence[str], readings: Sequence[ColumnReading], depends: Mapping[str, Any]
     ) -> PartedRun:
         """Add caveats and readings once all parts are there; return the run."""
-        self.notes = [*notes, *([] if self._answers is None else [self._answers.note()])]
+        self.notes = [*notes, *(joined.note() for joined in (self._answers, self._outcomes) if joined is not None)]
         self.readings = readings
         self.depends = dict(depends) if self._embedder is None else {**depends, EMBEDDER: identity(self._embedder)}
         return self
@@ -272,6 +278,7 @@ def run_of_table(
     *,
     folder: Callable[[], Path],
     golds: str | Path | None = None,
+    outcomes: str | Path | None = None,
     embedder: Embedder | None = None,
     announce: Callable[[], None] = lambda: None,
 ) -> PartedRun:
@@ -284,7 +291,7 @@ def run_of_table(
         options = replace(options, joined=frozenset(GoldAnswers(golds, named).names))
 
     def read(table: TableSource, place: Path | None) -> PartedRun:
-        run = PartedRun("tabular", golds=golds, named=named, embedder=embedder, folder=place)
+        run = PartedRun("tabular", golds=golds, outcomes=outcomes, named=named, embedder=embedder, folder=place)
         for columns in table.rounds():
             run.add(columns, table.texts)
         return run
@@ -321,10 +328,13 @@ def _foreign_loops(run: Run | None) -> tuple[str, ...]:
 
 
 def run_of_trajectories(
-    imported: ImportedRun, golds: str | Path | None = None, embedder: Embedder | None = None
+    imported: ImportedRun,
+    golds: str | Path | None = None,
+    outcomes: str | Path | None = None,
+    embedder: Embedder | None = None,
 ) -> PartedRun:
-    """Convert trajectories to a run of one part, with gold answers joined from a file and embedded answers."""
-    run = PartedRun(imported.source, golds=golds, embedder=embedder)
+    """Convert trajectories to a run of one part, with gold answers and outcomes joined from files and embedded answers."""
+    run = PartedRun(imported.source, golds=golds, outcomes=outcomes, embedder=embedder)
     run.expected = imported.expected
     run.add(columns_of(imported.trajectories))
     return run.describe(imported.notes, imported.readings, imported.depends)

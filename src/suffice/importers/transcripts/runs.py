@@ -10,33 +10,22 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-from suffice.common.files import decoded, unpacked
-from suffice.common.json_text import load_json
 from suffice.common.tables import counted, cut_list
-from suffice.errors import DataError, SchemaError
+from suffice.errors import DataError
 from suffice.importers.answers.imported import ImportedRun
-from suffice.importers.calls.objects import fields_of
+from suffice.importers.answers.outcomes import LISTS, RESOLVED, read_outcomes
 from suffice.importers.files.recognise import OF_AGENTS, Head, data_files, heads_of
-from suffice.importers.files.records import records_of
 from suffice.importers.importers import recognised_by
 from suffice.importers.rounds.trajectories import ImportedTrajectory, unknown_metrics
 from suffice.importers.transcripts.steps import Step
 from suffice.importers.transcripts.visible import VisibleFiles
-from suffice.importers.words.names import IDS, plain_name
 from suffice.policy.rounds import End, Round
 from suffice.policy.signals import StepSignals, compute_signals
 
-RESOLVED = "resolved"
-"""The metric of a run's grade."""
-
-_GRADES = ("resolved", "success", "passed", "correct", "solved", "reward", "score")
-_LISTS = {"resolved_ids": 1.0, "resolved": 1.0, "unresolved_ids": 0.0, "empty_patch_ids": 0.0, "error_ids": 0.0}
 _ON_DEMAND = ("since_change", "checks_green_since_change", "context_tokens")
 
 
@@ -277,59 +266,6 @@ def _is_report(head: Head) -> bool:
     """Return whether a file is a report of SWE-bench, which says what succeeded."""
     values = [value for value in head.record.values() if isinstance(value, dict)]
     return head.form == "json" and (
-        any(isinstance(head.record.get(name), list) for name in _LISTS)
+        any(isinstance(head.record.get(name), list) for name in LISTS)
         or any(isinstance(value.get(RESOLVED), bool) for value in values)
     )
-
-
-def _report(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file; an empty one if it is another file."""
-    with suppress(ValueError):
-        return fields_of(load_json(decoded(b"".join(unpacked(path)), str(path))))
-    return {}
-
-
-def _graded(grade: Any, where: str) -> float:
-    """Return the grade in a cell of a table, or raise if it is none."""
-    with suppress(TypeError, ValueError):
-        number = float({"true": 1, "false": 0}.get(str(grade).strip().lower(), grade))
-        if 0 <= number <= 1:
-            return number
-    raise DataError(f"{where}: the grade {grade!r:.60} is neither true, false nor a number in [0, 1]")
-
-
-def read_outcomes(path: str | Path) -> dict[str, float]:
-    """Read which runs succeeded, by id.
-
-    It is a report of SWE-bench (lists of ids, or an object of each with `resolved`), or a table with an id and a grade in
-    [0, 1] in each row.
-
-    Raises:
-        SchemaError: The file has neither.
-        DataError: A grade is not in [0, 1], or an id has two.
-    """
-    grades: dict[str, float] = {}
-    for name, value in _report(Path(path)).items():
-        if name in _LISTS and isinstance(value, list):
-            grades |= {str(own): _LISTS[name] for own in value}
-        elif isinstance(value, dict) and isinstance(value.get(RESOLVED), bool):
-            grades[name] = float(value[RESOLVED])
-    if grades:
-        return grades
-    for row in records_of(Path(path)):
-        named = {plain_name(name): value for name, value in row.values.items()}
-        own = next((named[name] for name in (*IDS, "instance_id", "task_id") if named.get(name) is not None), None)
-        grade = next((named[name] for name in _GRADES if named.get(name) is not None), None)
-        if own is None or grade is None:
-            continue
-        number = _graded(grade, row.where)
-        if grades.setdefault(str(own), number) != number:
-            raise DataError(
-                f"{row.where}: {str(own)!r} is graded {number:g}, and {grades[str(own)]:g} before: grade several runs of a task as "
-                f"{str(own) + '#1'!r}, {str(own) + '#2'!r}, ..., in the order of their transcripts"
-            )
-    if not grades:
-        raise SchemaError(
-            f"{path}: no grades of runs; expected a report of SWE-bench, or a table with instance_id and resolved in each row"
-        )
-    return grades

@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from suffice.importers.words.names import ORDER_WORDS, REPEATS, last_name, numbered, plain_name, single_name
+from suffice.importers.words.names import (
+    ORDER_WORDS,
+    REPEATS,
+    ROUND_WORDS,
+    last_name,
+    numbered,
+    plain_name,
+    single_name,
+)
 
 _LISTS = frozenset(
     {"samples", "generations", "completions", "candidates", "votes", "rollouts", "resps", "filtered_resps"}
 )
 """Names of lists whose items are independent samples as often as rounds."""
 
-_COUNTER = re.compile("(?:sample|generation|completion|candidate)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
+_COUNTER = re.compile("(?:sample|generation|completion|candidate|vote)(?:_(?:id|idx|index|no|nr|num|number))?|epoch")
 _COLUMNS = frozenset({"sample", "generation", "gen", "completion", "candidate", "vote", "rollout"})
 """Words in the names of numbered columns that have a sample each."""
 
@@ -28,7 +36,18 @@ _EITHER = frozenset(
 _IN_ORDER = re.compile(r"(?:^|[\W_])(?:r|t|v|it|ver|version)[\W_]?\d")
 """Marks of numbers of rounds and versions."""
 
+_OF_EACH = re.compile(rf"_(?:by|per|of|in|at)_(?:each_)?(?:{'|'.join(ROUND_WORDS)})s?$", re.IGNORECASE)
+
 Said = Literal["samples", "either", "rounds"]
+
+
+def without_each(name: str) -> str:
+    """Return a list's name without the words that say that it has a value for each round.
+
+    >>> without_each("answers_by_round"), without_each("cost_per_step"), without_each("answers")
+    ('answers', 'cost', 'answers')
+    """
+    return _OF_EACH.sub("", name)
 
 
 def said_by_list(name: str) -> Said:

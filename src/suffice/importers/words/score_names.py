@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from suffice.importers.words.names import plain_name, words, words_in
 from suffice.recordings.schema import is_confidence_name, is_measure_name
 
@@ -49,6 +51,21 @@ APPROVING = frozenset({"approved", "accepted", "acceptable"})
 """Further words by which a critic says how good an answer is."""
 
 _OK = APPROVING | {"ok", "okay", "good", "valid", "right"}
+
+
+_CRITIC = re.compile(
+    r"(?:\w+[ _-])?(?:critic|reviewer|evaluator|verifier|judge|grader|rater|scorer)(?:[ _-]?(?:agent|model|llm|bot|\d+))?"
+)
+"""Those who speak about answers, but never answer."""
+
+
+def is_critic(value: str) -> bool:
+    """Return whether who speaks says what is wrong with answers, and never answers.
+
+    >>> is_critic("Judge"), is_critic("summary_reviewer_2"), is_critic("writer"), is_critic("assistant")
+    (True, True, False, False)
+    """
+    return _CRITIC.fullmatch(value.lower()) is not None
 
 
 def is_measure_of(name: str) -> bool:

@@ -21,8 +21,9 @@ from suffice.common.json_text import number_from_json, number_or_none
 from suffice.errors import DataError, NotFoundError
 from suffice.evaluation.replay.model_names import price_in
 from suffice.evaluation.replay.prices import Price, check_priced
+from suffice.importers.answers.outcomes import RESOLVED
 from suffice.importers.transcripts import VisibleFiles
-from suffice.importers.transcripts.runs import RESOLVED, StepRounds, step_grades
+from suffice.importers.transcripts.runs import StepRounds, step_grades
 from suffice.importers.transcripts.steps import Step
 from suffice.loops import Recorder
 from suffice.policy.rounds import Cost, Decision, Round

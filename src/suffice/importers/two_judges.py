@@ -17,9 +17,9 @@ from suffice.importers.rounds.facts import SCORES
 from suffice.importers.rounds.own_columns import OwnColumn
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.importers.words.choices import Choices
-from suffice.importers.words.names import in_log, is_overlap, last_name, words_in
+from suffice.importers.words.names import in_log, last_name, words_in
 from suffice.importers.words.number_forms import written_number
-from suffice.importers.words.score_names import is_judgement, is_score_name, says_other
+from suffice.importers.words.score_names import is_judgement, is_overlap, is_score_name, says_other
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, is_structured
 from suffice.recordings.runs import tells_loops_apart
 from suffice.recordings.schema import column_kind

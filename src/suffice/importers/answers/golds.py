@@ -18,8 +18,10 @@ from suffice.importers.files.ids import plain_id
 from suffice.importers.files.records import Record, column_names, records_of
 from suffice.importers.words.choices import Choices, in_options, of_columns
 from suffice.importers.words.names import GOLDS, IDS, OUTCOME_NAMES, QUESTIONS, last_name, plain_name
+from suffice.loops.retrieval.fields import literal
 from suffice.policy.metrics import normalize_answer
 from suffice.policy.normalizers import listed_items
+from suffice.recordings.runs import value_text
 
 _LISTED_IDS, _NAMED = 3, 4
 _IDS_OF_FILE = (
@@ -31,8 +33,8 @@ _NEARLY_ALL, _OFTEN = 0.95, 0.1
 _ENOUGH = 5
 _TRUE_OR_FALSE, _ONE_OR_NONE = {"true", "false"}, {"0", "1", "0.0", "1.0"}
 
-ALTERNATIVES = "|;"
-"""Signs between alternatives."""
+_SIGNS, _LONGEST = "|;", 1_000
+"""Signs between alternatives, and the most characters of a text of them."""
 
 
 def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
@@ -43,7 +45,7 @@ def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
     pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
     if form := mark_of([gold for gold, _ in pairs]):
         return form
-    for sign in ALTERNATIVES:
+    for sign in _SIGNS:
         own = [(gold, str(answer)) for gold, answer in pairs if sign in gold]
         n = sum(normalize_answer(answer) in {*map(normalize_answer, gold.split(sign))} for gold, answer in own)
         if n >= max(_ENOUGH, _OFTEN * len(own)) and not any(sign in str(answer) for answer in answers):
@@ -81,6 +83,22 @@ def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
                 "--set normalizer=qa": ("qa", "each of them alone is a right answer"),
             },
         )
+
+
+def items_of(text: str) -> list[str | None]:
+    """Return a text and, of a list that was written as one, such as a table's cell, the items; of a solution, the answer that it marks."""
+    if listed := listed_texts(text):
+        return [text, *listed]
+    return [text, *filter(None, (marked_part(text, form) for form in (AFTER_MARK, IN_BOX)))]
+
+
+def listed_texts(text: str) -> list[str | None]:
+    """Return the items of a list that was written as a text, as JSON or with signs between them; none of another text."""
+    listed = literal(text)
+    if isinstance(listed, list):
+        return [*map(value_text, listed)]
+    signs = [sign for sign in _SIGNS if sign in text] if len(text) <= _LONGEST else []
+    return [*filter(None, map(str.strip, text.split(signs[0])))] if signs else []
 
 
 class GoldAnswers:

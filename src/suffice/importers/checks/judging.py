@@ -16,7 +16,6 @@ from suffice.importers.columns.grid import OWN_COLUMNS, says_missing
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.rounds.own_columns import MANY_VALUES, OwnColumn
 from suffice.importers.words.names import (
-    OVERLAPS,
     OWN_SIGNALS,
     in_log,
     is_error_count,
@@ -26,7 +25,7 @@ from suffice.importers.words.names import (
     words_in,
 )
 from suffice.importers.words.number_forms import written_number
-from suffice.importers.words.score_names import is_judgement, is_measure_of, is_score_name
+from suffice.importers.words.score_names import OVERLAPS, is_judgement, is_measure_of, is_score_name
 from suffice.importers.words.word_scales import EQUAL, TEMPLATE, order_of_words
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import title

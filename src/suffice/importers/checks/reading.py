@@ -16,11 +16,10 @@ import pyarrow as pa
 
 from suffice.evaluation.replay.outcomes import MultipleChoice
 from suffice.importers.answers.answer_or_gold import is_model_text, is_of_passages
-from suffice.importers.answers.golds import ALTERNATIVES
+from suffice.importers.answers.golds import items_of, listed_texts
 from suffice.importers.checks.contained import count_contained
 from suffice.importers.checks.dates import pairs_of_dates
 from suffice.importers.checks.order_alarms import orders_of
-from suffice.importers.columns.grid import AFTER_MARK, IN_BOX, marked_part
 from suffice.importers.rounds.facts import SCORES, SEVERAL, Facts
 from suffice.importers.rounds.own_columns import Part
 from suffice.importers.rounds.partial_credit import PartialCredit
@@ -29,7 +28,6 @@ from suffice.importers.rounds.summary import RoundMeans
 from suffice.importers.words.answer_places import is_continued
 from suffice.importers.words.grades import is_error, is_grade, may_be_grade
 from suffice.importers.words.names import SPEAKERS, in_log, last_name
-from suffice.loops.retrieval.fields import literal
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.signals import SIGNALS
@@ -47,9 +45,6 @@ _CONFIDENCE = re.compile("confiden|probab|certain|likelihood")
 
 _SENTENCE = 30
 """Characters that a sentence has at least."""
-
-_LONGEST = 1_000
-"""The most characters of alternatives."""
 
 _KINDS = 8
 """With more values a label does not tell kinds of rounds apart."""
@@ -328,7 +323,7 @@ class Reading:
             pairs = [
                 code * len(places) + places[key]
                 for code, text in values.items()
-                for key in {*self._keys(_items_of(text))} - {None}
+                for key in {*self._keys(items_of(text))} - {None}
                 if key in places
             ]
             if not pairs and facts.without_golds == facts.trajectories:
@@ -337,7 +332,7 @@ class Reading:
             equal = is_same & np.isin(codes * len(places) + of_row, pairs)
             facts.equalling_rows[item.name] += int(equal.sum())
             facts.listed.update(
-                [item.name] * (2 * sum(len(_listed(text)) > 1 for text in values.values()) > len(values))
+                [item.name] * (2 * sum(len(listed_texts(text)) > 1 for text in values.values()) > len(values))
             )
             facts.equalling[item.name] += int(np.logical_or.reduceat(equal, starts).sum())
             facts.equalling_last[item.name] += int(equal[part.ends - 1].sum())
@@ -409,22 +404,6 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
         return False
     numbers = values.to_numpy()
     return bool(np.isin(numbers[~np.isnan(numbers)], (0, 1)).all())
-
-
-def _items_of(text: str) -> list[str | None]:
-    """Return a text and, of a list that was written as one, such as a table's cell, the items; of a solution, the answer that it marks."""
-    if listed := _listed(text):
-        return [text, *listed]
-    return [text, *filter(None, (marked_part(text, form) for form in (AFTER_MARK, IN_BOX)))]
-
-
-def _listed(text: str) -> list[str | None]:
-    """Return the items of a list that was written as a text, as JSON or with signs between them; none of another text."""
-    listed = literal(text)
-    if isinstance(listed, list):
-        return [*map(value_text, listed)]
-    signs = [sign for sign in ALTERNATIVES if sign in text] if len(text) <= _LONGEST else []
-    return [*filter(None, map(str.strip, text.split(signs[0])))] if signs else []
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:

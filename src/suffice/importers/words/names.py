@@ -348,20 +348,6 @@ def is_error_count(name: str) -> bool:
     return _ERRORS.fullmatch(last_name(name)) is not None
 
 
-OVERLAPS = words("rouge bleu sacrebleu meteor bertscore chrf bleurt comet xcomet cometkiwi moverscore mover")
-"""First words, without numbers, of the names of scores that compare a text with a reference."""
-
-
-def is_overlap(name: str) -> bool:
-    """Return whether a column's name is that of a score that compares texts with a reference.
-
-    >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("bert_score_f1"), is_overlap("rough")
-    (True, True, True, False)
-    """
-    first, _, rest = last_name(name).partition("_")
-    return first.rstrip("0123456789") in OVERLAPS or first + rest.partition("_")[0] in OVERLAPS
-
-
 def ends_with_round(name: str) -> bool:
     """Return whether a column's name ends with a word for a round, as `debate_round` does.
 

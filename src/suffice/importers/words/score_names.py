@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 import re
 
 from suffice.importers.words.names import plain_name, words, words_in
+=======
+from suffice.importers.words.names import last_name, plain_name, words, words_in
+>>>>>>> nc
 from suffice.recordings.schema import is_confidence_name, is_measure_name
 
 _RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
@@ -53,6 +57,7 @@ APPROVING = frozenset({"approved", "accepted", "acceptable"})
 _OK = APPROVING | {"ok", "okay", "good", "valid", "right"}
 
 
+<<<<<<< HEAD
 _CRITIC = re.compile(
     r"(?:\w+[ _-])?(?:critic|reviewer|evaluator|verifier|judge|grader|rater|scorer)(?:[ _-]?(?:agent|model|llm|bot|\d+))?"
 )
@@ -66,6 +71,20 @@ def is_critic(value: str) -> bool:
     (True, True, False, False)
     """
     return _CRITIC.fullmatch(value.lower()) is not None
+=======
+OVERLAPS = words("rouge bleu sacrebleu meteor bertscore chrf bleurt comet xcomet cometkiwi moverscore mover")
+"""First words, without numbers, of the names of scores that compare a text with a reference."""
+
+
+def is_overlap(name: str) -> bool:
+    """Return whether a column's name is that of a score that compares texts with a reference.
+
+    >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("bert_score_f1"), is_overlap("rough")
+    (True, True, True, False)
+    """
+    first, _, rest = last_name(name).partition("_")
+    return first.rstrip("0123456789") in OVERLAPS or first + rest.partition("_")[0] in OVERLAPS
+>>>>>>> nc
 
 
 def is_measure_of(name: str) -> bool:

@@ -58,13 +58,9 @@ def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> Unsett
 
 def with_exact(error: UnsettledError) -> UnsettledError:
     """Return a question on how answers are compared that first offers to compare them as they are written."""
-    return UnsettledError(
-        error.question,
-        error.parameter,
-        {"--set normalizer=exact": ("exact", "as they are written: a code with another digit or letter is another one")}
-        | error.choices,
-        error.confirmed,
-    )
+    meaning = "as they are written: a code with another digit or letter is another one"
+    choices = {"--set normalizer=exact": ("exact", meaning), **error.choices}
+    return UnsettledError(error.question, error.parameter, choices, error.confirmed)
 
 
 def are_codes(texts: Collection[str]) -> bool:

@@ -280,7 +280,7 @@ def test_an_ambiguous_comparison_is_asked_with_commands_that_work(tmp_path):
     source, out = written(tmp_path / "log.csv", rows), tmp_path / "r.parquet"
     done = cli("import", source, "-o", out, "--yes", code=2)
     assert not out.exists()
-    numbers, ids = done.commands
+    ids, numbers = done.commands
     for words, match in ((numbers, [[0, 1]] * 8), (ids, [[0, 0]] * 8)):
         assert cli(*words).code == 0
         np.testing.assert_array_equal(read_recording(out).column("match"), match)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
 import re
 
-from suffice.importers.words.names import plain_name, words, words_in
-=======
 from suffice.importers.words.names import last_name, plain_name, words, words_in
->>>>>>> nc
 from suffice.recordings.schema import is_confidence_name, is_measure_name
 
 _RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
@@ -57,7 +53,6 @@ APPROVING = frozenset({"approved", "accepted", "acceptable"})
 _OK = APPROVING | {"ok", "okay", "good", "valid", "right"}
 
 
-<<<<<<< HEAD
 _CRITIC = re.compile(
     r"(?:\w+[ _-])?(?:critic|reviewer|evaluator|verifier|judge|grader|rater|scorer)(?:[ _-]?(?:agent|model|llm|bot|\d+))?"
 )
@@ -71,7 +66,8 @@ def is_critic(value: str) -> bool:
     (True, True, False, False)
     """
     return _CRITIC.fullmatch(value.lower()) is not None
-=======
+
+
 OVERLAPS = words("rouge bleu sacrebleu meteor bertscore chrf bleurt comet xcomet cometkiwi moverscore mover")
 """First words, without numbers, of the names of scores that compare a text with a reference."""
 
@@ -84,7 +80,6 @@ def is_overlap(name: str) -> bool:
     """
     first, _, rest = last_name(name).partition("_")
     return first.rstrip("0123456789") in OVERLAPS or first + rest.partition("_")[0] in OVERLAPS
->>>>>>> nc
 
 
 def is_measure_of(name: str) -> bool:

@@ -506,6 +506,6 @@ def test_figures_in_prose_are_not_asked_about():
     assert chosen_normalizer([gold for _, gold in pairs], pairs=pairs).normalizer == "qa"
 
 
-def test_a_figure_at_the_end_of_prose_is_the_answer_where_gold_answers_are_short():
+def test_a_figure_after_prose_is_the_answer_beside_short_golds():
     pairs = [(FIGURES.format(2), "2"), (FIGURES.format(4), "3")]
     assert chosen_normalizer(["2", "3"], pairs=pairs).normalizer == "number"

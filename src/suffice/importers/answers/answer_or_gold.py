@@ -129,10 +129,13 @@ def refuse_gold_as_answer(
         changing = table.changing_in(answer, ids) if is_same else 0
         same += f", but for {changing:,} of {len(several):,} questions" if changing else ""
         may_be_gold = is_same and golds is None
+        of_run = f"{answer!r} is the result of the whole run, which each of its rows repeats: no round has an answer"
+        is_result = may_be_gold and last_name(answer) != "answer"
         raise UnsettledError(
             f"{_doubt(table, answer, candidates[0], may_be_gold=may_be_gold)}{same}",
             "columns",
-            answer_readings(answer, candidates, golds, may_be_gold=may_be_gold),
+            answer_readings(answer, candidates, golds, may_be_gold=may_be_gold)
+            | (of_columns({"answer": ""}, of_run) if is_result else {}),
         )
 
 

@@ -42,10 +42,16 @@ _JUDGING = frozenset(OVERLAPS) | {
 """Words of columns that may say how good an answer is."""
 
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 6), (0, 10), (0, 100))
+_SHORT_SCALES = ((0, 2), (0, 3), (0, 4), (1, 3), (1, 4))
+"""Scales of few grades, which are read only where the lowest and the highest one occur: a wider one would make losses look smaller."""
+
 _HALF = 50
 """Scores of up to 100 that never reach it are probably on another scale."""
 
-_SECOND, _PERCENT = ("", ":1..5", ":0..5", ":1..6", ":0..10"), ":0..100"
+_SECOND, _PERCENT = (
+    ("", ":1..5", ":0..5", ":1..6", ":0..10", *(f":{low}..{high}" for low, high in _SHORT_SCALES)),
+    ":0..100",
+)
 """The scales of a score beside another judge; what lies between 0 and 100 is as often a count, unless its name has one of `_GRADING`."""
 
 _GRADING = frozenset(words("judge judgement judgment rating grade quality correctness verifier critic"))
@@ -285,8 +291,11 @@ def scales_with(low: float, high: float) -> list[tuple[int, int]]:
 
     >>> scales_with(2, 5)
     [(1, 5), (0, 5), (1, 6), (0, 10), (0, 100)]
+    >>> scales_with(0, 2)[:2]
+    [(0, 2), (0, 5)]
     """
-    return [scale for scale in _SCALES if scale[0] <= low and high <= scale[1]]
+    short = [scale for scale in _SHORT_SCALES if scale == (low, high)]
+    return short + [scale for scale in _SCALES if scale[0] <= low and high <= scale[1]]
 
 
 def _span(own: OwnColumn) -> tuple[float, float]:

@@ -103,7 +103,7 @@ def is_task_outcome(name: str) -> bool:
 
 
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:
-    """Return whether a score is the same in all rows of each question although answers change, of good runs, too.
+    """Return whether a score is the same in all rows of each question although answers change, of good runs, too, or never do.
 
     Args:
         table: The columns.
@@ -133,7 +133,9 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
     is_silent = bool(answer and several) and all(
         None in said[own] for own in several
     )  # a row that says nothing has no score
-    return is_silent or (len(changing) >= _CHANGING and good >= _GOOD)
+    # an answer that never changes is the result of the run, copied to its rows, and so is the score
+    is_copied = bool(answer) and len(several) >= _CHANGING and all(len(said[own]) == 1 for own in several)
+    return is_silent or is_copied or (len(changing) >= _CHANGING and good >= _GOOD)
 
 
 def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from suffice.common.files import quoted
 from suffice.errors import DataError, UnsettledError
+from suffice.importers.answers.answer_or_gold import varies
 from suffice.importers.checks.judging import ONCE, metric_option, scales_with
 from suffice.importers.columns.grid import cell_number
 from suffice.importers.columns.table_columns import TableColumns
@@ -133,9 +134,12 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
     is_silent = bool(answer and several) and all(
         None in said[own] for own in several
     )  # a row that says nothing has no score
-    # an answer that never changes is the result of the run, copied to its rows, and so is the score
-    is_copied = bool(answer) and len(several) >= _CHANGING and all(len(said[own]) == 1 for own in several)
-    return is_silent or is_copied or (len(changing) >= _CHANGING and good >= _GOOD)
+    if is_silent or (len(changing) >= _CHANGING and good >= _GOOD):
+        return True
+    if not answer or len(several) < _CHANGING or any(len(said[own]) > 1 for own in several):
+        return False
+    # an answer that never changes, where another text does, is the result of the run, copied to its rows, and so is the score
+    return any(varies(table, own, ids, len(several)) for own in table.names if own not in (answer, name))
 
 
 def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 import typer
 
 from suffice.cli import models, options
+from suffice.cli.choosing import Choices
 from suffice.cli.console import errors, print_table, warn
 from suffice.cli.groups import RecordingPath
 from suffice.cli.local import DeviceName
@@ -21,7 +22,7 @@ from suffice.cli.parameters import Setting
 from suffice.cli.runs import ASK, where_pairs, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import counted
-from suffice.errors import DataError, UnsettledError
+from suffice.errors import DataError
 from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
 from suffice.importers.checks.judging import ONCE
 from suffice.importers.columns.table_columns import RECORD_NUMBER, WITHIN
@@ -245,8 +246,8 @@ def import_command(
         out=out,
         golds=golds,
         embedder=used,
-        settle=_Choices() if interactive else None,
-        confirm=_accept if yes else confirm if interactive else None,
+        settle=Choices() if interactive else None,
+        confirm=(lambda _: True) if yes else confirm if interactive else None,
         samples=samples,
         normalizer=normalizer,
         query=reading.query,
@@ -266,8 +267,11 @@ def _embedder(
     takes = inspect.signature(importer(format_)).parameters
     wrong = [option for option in arguments if option not in {*takes, "outcomes"}]
     if wrong:
-        others = {"tabular": "tabular files", "openai": "traces"}
-        do = [said for name, said in others.items() if wrong[0] in inspect.signature(importer(name)).parameters]
+        do = [
+            said
+            for name, said in (("tabular", "tabular files"), ("openai", "traces"))
+            if wrong[0] in inspect.signature(importer(name)).parameters
+        ]
         raise typer.BadParameter(
             f"{format_} files do not take it; {f'{do[0]} do' if do else 'leave it out'}",
             param_hint=_OPTIONS.get(wrong[0], f"--{wrong[0].replace('_', '-')}"),
@@ -276,10 +280,6 @@ def _embedder(
     if embed and used is None:
         raise DataError("--embed needs an embedder, but the setting embedder is none: leave one of them out")
     return used
-
-
-def _accept(_: PartedRun) -> bool:
-    return True
 
 
 def _confirm(run: PartedRun) -> bool:
@@ -328,40 +328,6 @@ def _column_pairs(
     if any(not ours or not (theirs or (may_be_empty and sign)) for ours, sign, theirs in pairs):
         raise typer.BadParameter(f"it is given as {form}", param_hint=option)
     return {ours: theirs for ours, _, theirs in pairs} or None
-
-
-class _Choices:
-    """Asks the user to choose readings, and knows the options of those that were chosen."""
-
-    def __init__(self) -> None:
-        self._chosen: list[str] = []
-
-    def __call__(self, error: UnsettledError) -> Any:
-        """Return the reading that the user chooses.
-
-        Raises:
-            UnsettledError: The user ends the input; its commands have the options that were chosen before.
-        """
-        file, given = error.earlier
-        if file:
-            warn(
-                f"The same log was imported before with the choices in {file}; these options answer all questions: {given}"
-            )
-        warn(error.question)
-        choices = list(error.choices.items())
-        for place, (option, (_, meaning)) in enumerate(choices, start=1):
-            warn(f"  {place}. {option}: {meaning}")
-        try:
-            while not 1 <= (chosen := int(typer.prompt("Choose", type=int, err=True))) <= len(choices):
-                pass
-        except typer.Abort as left:
-            if not isinstance(left.__context__, EOFError):
-                raise
-            warn("")  # the cursor is behind the question
-            options = {" ".join([*self._chosen, option]): own for option, own in choices}
-            raise UnsettledError(f"nothing was chosen: {error.question}", error.parameter, options) from None
-        self._chosen.append(choices[chosen - 1][0])
-        return choices[chosen - 1][1][0]
 
 
 def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = False) -> Screen:

@@ -331,9 +331,8 @@ class Reading:
             is_same = np.repeat(same, lengths)
             equal = is_same & np.isin(codes * len(places) + of_row, pairs)
             facts.equalling_rows[item.name] += int(equal.sum())
-            facts.listed.update(
-                [item.name] * (2 * sum(len(listed_texts(text)) > 1 for text in values.values()) > len(values))
-            )
+            n_listed = sum(len(listed_texts(text)) > 1 for text in values.values())
+            facts.listed |= {item.name} if 2 * n_listed > len(values) else set()
             facts.equalling[item.name] += int(np.logical_or.reduceat(equal, starts).sum())
             facts.equalling_last[item.name] += int(equal[part.ends - 1].sum())
             is_most = np.add.reduceat(equal, starts, dtype=np.int64) == most

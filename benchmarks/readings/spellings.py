@@ -71,6 +71,18 @@ def agents_with_padded_numbers(draw: Draw) -> Log:
     return Log(rows(questions, plain), loops(questions))
 
 
+@shape("wayfinding.jsonl")
+def numbered_places(draw: Draw) -> Log:
+    """Places with a number, such as Gate 12, of which some answers give two, or none: they are no numbers."""
+    kinds = ("Gate", "Pier", "Hall", "Platform", "Terminal")
+    questions = _spelled(
+        draw,
+        lambda n: (f"{kinds[n % 5]} {n % 17 + 1}", ("the desk", f"Gate {n % 9 + 1} or Pier {n % 5 + 1}")[n % 2]),
+        lambda text, _: text,
+    )
+    return Log(rows(questions, plain), loops(questions))
+
+
 @shape("precedents.jsonl")
 def names_of_cases_at_law(draw: Draw) -> Log:
     """Cases such as A v. B, of which another is not half right because of its "v."."""

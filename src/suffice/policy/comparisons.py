@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from suffice.errors import UnsettledError
-from suffice.policy.doubts import FEW, LONG, Pairs, are_codes, are_prose, differ, unsettled, with_exact
+from suffice.policy.doubts import FEW, LONG, Pairs, are_codes, differ, say_more_than_numbers, unsettled, with_exact
 from suffice.policy.expressions import is_available, looks_mathematical
 from suffice.policy.fields import reason_of_records
 from suffice.policy.metrics import normalize_answer
@@ -146,13 +146,8 @@ def _chosen(texts: Collection[str], answers: Iterable[str], pairs: Pairs) -> Com
         if read >= MOST * n:
             return Comparison("math", f"which reads {'all' if read == n else f'{read:,} of {n:,}'} gold answers")
     named = _specific(texts, answers)
-    if (
-        named is not None
-        and named.normalizer == "number"
-        and are_prose([*texts])
-        and are_prose([own for own, _ in pairs])
-    ):
-        named = None  # a figure in prose is not all that it says
+    if named is not None and named.normalizer == "number" and say_more_than_numbers(texts, pairs):
+        named = None
     records = reason_of_records(texts, pairs) if named is None or named.normalizer == "number" else ""
     if named is not None and not records:
         if named.normalizer == "number":

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from suffice.errors import UnsettledError
-from suffice.policy.money import currencies_in
+from suffice.policy.money import currencies_in, without_currency
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, NORMALIZERS
 
 FEW = 0.01
@@ -32,6 +32,9 @@ _MEANINGS = {
 
 _CODE = re.compile(r"A9[A9./ -]*")
 """The form of a code, its letters and digits each as one: they come in this order, as in no number with a unit."""
+
+_NUMBERED = re.compile(r"\W*([^\W\d_]{2}[^\d]*)\d")
+"""A name and its number, and what stands before the number."""
 
 _FORMS, _NEARLY_ALL = 4, 0.95
 """The most forms of codes of one kind, and the least share of them among texts."""
@@ -81,6 +84,25 @@ def are_codes(texts: Collection[str]) -> bool:
 def are_prose(texts: Collection[str]) -> bool:
     """Return whether texts are sentences of at least eight words on average."""
     return sum(len(text.split()) for text in texts) >= LONG * len(texts) > 0
+
+
+def say_more_than_numbers(texts: Collection[str], pairs: Pairs) -> bool:
+    """Return whether gold answers that all have a number are prose, as answers are, or names such as Terminal 2."""
+    return (are_prose(texts) and are_prose([own for own, _ in pairs])) or _are_numbered_names(texts, pairs)
+
+
+def _are_numbered_names(texts: Collection[str], pairs: Pairs) -> bool:
+    """Return whether gold answers are names with a number, such as Terminal 2, of which the numbers alone make no more answers the same.
+
+    An answer without one number, such as another name, would be no answer at all if it was read as a number.
+    """
+    named = [match[1].lower() for text in texts if (match := _NUMBERED.match(without_currency(text)))]
+    if 2 * len(named) <= len(texts) or len({*named}) < _FORMS:
+        return False
+    key_of, number = NORMALIZERS[DEFAULT_NORMALIZER], NORMALIZERS["number"]
+    unread = sum(number(own) is None for own, _ in pairs)
+    gained = sum(number(own) == number(other) is not None and key_of(own) != key_of(other) for own, other in pairs)
+    return unread > FEW * len(pairs) >= gained
 
 
 def differ(name: str, other: str, first: str, second: str) -> bool:

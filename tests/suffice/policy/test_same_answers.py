@@ -509,3 +509,25 @@ def test_figures_in_prose_are_not_asked_about():
 def test_a_figure_after_prose_is_the_answer_beside_short_golds():
     pairs = [(FIGURES.format(2), "2"), (FIGURES.format(4), "3")]
     assert chosen_normalizer(["2", "3"], pairs=pairs).normalizer == "number"
+
+
+PLACES = ("Terminal 2", "Gate 5", "Pier 7", "Hall 12")
+
+
+@pytest.mark.parametrize(
+    ("other", "chosen"), [("the information desk", "qa"), ("Gate 5 or Gate 6", "qa"), ("Gate 9", "number")]
+)
+def test_numbered_names_are_words_where_some_answers_are_no_number(other, chosen):
+    pairs = [(other, PLACES[0]), *((place, place) for place in PLACES)]
+    assert chosen_normalizer(PLACES, pairs=pairs).normalizer == chosen
+
+
+@pytest.mark.parametrize("golds", [("$5", "EUR 7", "USD 9", "GBP 2"), ("5 km", "7 kg", "9 s", "2 l"), PLACES[:3] * 2])
+def test_amounts_and_few_names_are_numbers(golds):
+    pairs = [("it depends", golds[0]), *((gold, gold) for gold in golds)]
+    assert chosen_normalizer(golds, pairs=pairs).normalizer == "number"
+
+
+def test_numbered_names_are_numbers_where_answers_leave_the_name_out():
+    pairs = [("it depends", PLACES[0]), *((place.split()[1], place) for place in PLACES)]
+    assert chosen_normalizer(PLACES, pairs=pairs).normalizer == "number"

@@ -17,7 +17,7 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers.answers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
 from suffice.importers.checks import gold_alarms, order_alarms, own_alarms, reply_alarms, sample_alarms
 from suffice.importers.checks.alarm import Alarm, Doubt, Read
-from suffice.importers.checks.contained import golds_in_texts
+from suffice.importers.checks.contained import golds_in_answers, golds_in_texts
 from suffice.importers.checks.named_columns import named_golds
 from suffice.importers.checks.unanswered import empty_answers, no_answers
 from suffice.importers.rounds.facts import SCORES, Facts
@@ -336,6 +336,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "one-question": ("stop", _one_question),
     "returned": ("stop", own_alarms.returned_rounds),
     "unread-golds": ("stop", gold_alarms.unread_golds),
+    "golds-in-answers": ("stop", golds_in_answers),
     "falling-scores": ("stop", order_alarms.falling_scores),
     "never-right": ("stop", gold_alarms.never_right),
     "options": ("stop", _options),

@@ -75,7 +75,7 @@ _PARTS_OF_ANSWERS = frozenset({"component", "kind", "cluster", "node", "stage", 
 """Names of who or what speaks that are what was asked for in an object called like an answer."""
 
 _OF_PASSAGES = re.compile(
-    r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
+    r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|paragraphs?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
     r"|page_content|titles?|sources?|urls?|(?:\w+_)?rank"
 )
 """Names of what was retrieved."""

@@ -74,6 +74,8 @@ def refuse_unread_answer(
     rounds without a score, other numbers and lists may be answers, too, unless the outcome of each task is known, as of an agent that
     uses tools.
     """
+    if not any(ids) and any(map(table.lists_objects, table.names)):
+        return  # rows are questions, and a list may have their rounds
     several, golds = len(several_rows(ids)), columns.get("golds", "")
     unread = [name for name in unread if table.filled(name) and not is_of_passages(name)] if several else []
     names = [name for name in unread if table.is_text(name)]

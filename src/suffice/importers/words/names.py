@@ -88,7 +88,7 @@ OPTION_NUMBERS = words(
 
 PARSED_ANSWERS = (
     *("answer", "final_answer", "predicted_answer", "model_answer", "parsed_answer", "extracted_answer"),
-    *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction"),
+    *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction", "y_pred"),
     *(
         "forced_answer",
         "trial_answer",
@@ -431,9 +431,12 @@ def is_pass_name(name: str) -> bool:
 
 
 def is_id_name(name: str) -> bool:
-    """Return whether a column's name ends as those of ids and numbers do.
+    """Return whether a column's name ends as those of ids and numbers do, and is none of gold answers.
 
-    >>> is_id_name("ticket_id"), is_id_name("Frage-Nr"), is_id_name("customer")
-    (True, True, False)
+    >>> is_id_name("ticket_id"), is_id_name("Frage-Nr"), is_id_name("customer"), is_id_name("answer_key")
+    (True, True, False, False)
     """
-    return re.search(r"(?:id|ind|idx|nr|no|num|number|key)$", plain_name(name)) is not None
+    return (
+        last_name(name) not in GOLDS
+        and re.search(r"(?:id|ind|idx|nr|no|num|number|key)$", plain_name(name)) is not None
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -17,16 +16,13 @@ from suffice.importers.answers.answer_or_gold import (
 )
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record
-from suffice.importers.questions.counted_ids import means_no_question
+from suffice.importers.questions.counted_ids import are_numbered, means_no_question
 from suffice.importers.shapes.wide_tables import numbered_families
 from suffice.importers.words.choices import Choices, in_options, of_answers, of_columns
 from suffice.importers.words.names import NO_ANSWERS, is_id_name, last_name, words_in
 
 _QUESTIONS, _SEVERAL, _OFFERED = 5, 1.2, 3
 """The fewest questions of a log, the fewest rows of one on average, and the most choices of a kind."""
-
-_NUMBERED = re.compile(r"[^\W\d]*[-_.#:]?\d+")
-"""Values that look like ids: a number, perhaps after a word."""
 
 
 def refuse_what_no_name_says(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
@@ -84,19 +80,17 @@ def _ids(table: TableColumns, columns: Mapping[str, str]) -> Choices:
     for name in table.names:
         values = [*map(str, table.column(name))]
         counts = Counter(values)
-        are_apart = "round" in columns and len({*zip(values, rounds, strict=True)}) == len(values)
+        are_apart = columns.get("round", name) != name and len({*zip(values, rounds, strict=True)}) == len(values)
         are_together = sum(1 for _ in groupby(values)) == len(counts)
         is_one = not other_questions(table, values, name)
         is_several = is_one and _QUESTIONS <= len(counts) <= len(values) / _SEVERAL
-        is_free = name not in {golds, columns.get("round", "")} and (not golds or table.constant_in(golds, values))
+        is_free = name != golds and (not golds or table.constant_in(golds, values))
         if is_several and is_free and (are_apart or are_together):
             found.append(name)
-    found.sort(key=lambda name: (means_no_question(name), not is_id_name(name), not _is_numbered(table, name)))
+    found.sort(
+        key=lambda name: (means_no_question(name), not is_id_name(name), not are_numbered(map(str, table.column(name))))
+    )
     result: Choices = {}
     for name in found[:_OFFERED]:
         result |= of_columns({"question_id": name}, f"{name!r} names the question of each row")
     return in_options(result)
-
-
-def _is_numbered(table: TableColumns, name: str) -> bool:
-    return all(map(_NUMBERED.fullmatch, map(str, table.column(name))))

@@ -52,6 +52,7 @@ def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dic
                 shape = with_derived(shape, theirs, own, _scale(theirs, how, all_words=True))
             continue
         if name in names:
+            how = how or _order_of_column(shape, ours, name)
             result[ours] = own = f"{name} ({how})"
             _refuse_template(shape, name, how)
             shape = with_derived(shape, name, own, _scale(name, how))
@@ -88,7 +89,8 @@ def _order_of_column(shape: Shape, ours: str, name: str) -> str:
             for way, (worst, best) in ways.items()
         }
         raise UnsettledError(f"{question}: which of them is better?", "options", choices)
-    raise DataError(f"{question}: list them from the worst to the best, with {EQUAL} between equals: {option}")
+    others = "; or give what became of each run in a file (--outcomes FILE)" if name in shape.outer else ""
+    raise DataError(f"{question}: list them from the worst to the best, with {EQUAL} between equals: {option}{others}")
 
 
 def _refuse_template(shape: Shape, name: str, how: str) -> None:

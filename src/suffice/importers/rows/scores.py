@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -30,8 +30,8 @@ _ROWS = 5
 """The fewest rows that show the scale of a score."""
 
 
-def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
-    """Raise if a column that the user names as a metric has one value for a question, which would be the score of all of its rounds."""
+def refuse_parts_of_scores(metrics: Mapping[str, str], shape: Shape) -> None:
+    """Raise if a column that the user names as a metric is that of a single round, which is read together with those of others."""
     for ours, theirs in metrics.items():
         for name, shown in shape.columns.items():
             if theirs in shown.split(" ... ") and theirs != name:
@@ -39,11 +39,14 @@ def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
                     f"{theirs!r} is the score of a single round, and {shown!r} are read together as {name!r}: --metric-column "
                     f"{quoted(f'{ours}={name}')}"
                 )
-        if theirs in shape.outer:
-            raise DataError(
-                f"{theirs!r} {ONCE}: as a metric it would be the score of every round, and no earlier "
-                "stop would ever lose anything. Name a score of each round, or leave --metric-column out"
-            )
+
+
+def refuse_single_score(theirs: str) -> NoReturn:
+    """Raise since a metric that the user names has one value for a question, which would be the score of all of its answers."""
+    raise DataError(
+        f"{theirs!r} {ONCE}: as a metric it would be the score of every answer, and no earlier stop would ever lose anything. Name a "
+        "score of each round; or give it as the outcome of each run, in a file (--outcomes FILE); or leave --metric-column out"
+    )
 
 
 def refuse_unscaled(table: TableColumns, name: str) -> None:

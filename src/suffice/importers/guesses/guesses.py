@@ -49,7 +49,7 @@ from suffice.importers.words.names import (
     plain_name,
     without_steps,
 )
-from suffice.importers.words.number_forms import FORMS
+from suffice.importers.words.number_forms import FORMS, TOTALS
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.runs import is_of_judge
@@ -97,7 +97,7 @@ def guess_columns(
     result = ColumnMap({}, dict(metrics), dict(labels))
     for ours, theirs in columns.items():
         if theirs:
-            is_of_calls = ours == "spend" and theirs.endswith(tuple(f" ({form})" for form in FORMS))
+            is_of_calls = ours == "spend" and theirs.endswith(tuple(f" ({form})" for form in FORMS if form not in TOTALS))
             result.read(ours, theirs, OF_CALLS if is_of_calls else "option")
     refuse_parts_of_scores(metrics, shape)
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}

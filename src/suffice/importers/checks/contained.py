@@ -54,13 +54,14 @@ def golds_in_texts(read: Read) -> Iterator[Doubt]:
     is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
     if is_said or facts.without_golds < n or has_own_score(facts):
         return
-    for name in [name for name, is_own in facts.containing if is_own]:
+    varying = {name for name, own in facts.own.columns.items() if own.varying}
+    for name in [name for name, is_own in facts.containing if is_own and name not in varying]:
         own, other = facts.containing[name, True], facts.containing[name, False]
         if own >= max(_ENOUGH, _OFTEN * n) and own - other >= _MORE * n:
             theirs = name.removeprefix("imported_")
             sentence = (
                 f"no column is read as the gold answer, but {theirs!r}, which no round changes, contains the last answer of {own:,} of "
-                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write each behind '####' in it, or alone into a column 'gold'"
+                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write them alone into a file with the questions' ids (--golds FILE)"
             )
             yield sentence, {}
             return

@@ -77,14 +77,20 @@ def test_money_that_a_log_lacks_is_the_same_in_any_block(tmp_path, block_rows):
     path = tmp_path / "r.parquet"
     tokens = {f"cost.generator.{kind}": 1e5 for kind in ("uncached_tokens", "cached_tokens", "output_tokens")}
     rows = [
-        {**row, **tokens, "spend": None if row["question_id"] in ("q1", "q5") and row["round"] > 1 else row["round"] / 4}
+        {
+            **row,
+            **tokens,
+            "spend": None if row["question_id"] in ("q1", "q5") and row["round"] > 1 else row["round"] / 4,
+        }
         for row in questions(9)
     ]
     in_row_groups(path, rows, [7, 11])
     priced = {"prices": Price(uncached=1, cached=1, output=1), "baseline": "full", "resampling": FEW}
     whole = replay_in_blocks(path, "spend > 0.28", **priced)
     assert_same_replay(replay_in_blocks(path, "spend > 0.28", **priced, block_rows=block_rows), whole)
-    one, *others = (with_priced_spend(read_recording(path).select(own), priced["prices"]) for own in np.eye(9, dtype=bool))
+    one, *others = (
+        with_priced_spend(read_recording(path).select(own), priced["prices"]) for own in np.eye(9, dtype=bool)
+    )
     assert one.column("spend")[0].tolist()[:2] == [0.25, 0.5]
     assert others[0].column("spend")[0].tolist() == pytest.approx([0.3, 0.6, 0.9, 1.2])
 

@@ -180,7 +180,9 @@ def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[s
         is_class = bool(right) and 2 * len(said & right) >= len(said) > 1
         is_said = last_name(name) in ("label", "labels") and not (right or is_verdict)
         if is_said:
-            is_said = table.changing_in(name, ids) >= CHANGING * several if are_lists else varies(table, name, ids, several)
+            is_said = (
+                table.changing_in(name, ids) >= CHANGING * several if are_lists else varies(table, name, ids, several)
+            )
         if several and (are_lists or table.is_text(name)) and (is_class or is_said):
             return [name]
     return []

@@ -81,7 +81,10 @@ def _of_outcomes(read: Read) -> tuple[Choices, str]:
             ways = f"{metric_option(theirs, scale)} (its words in your order: {said}) or {ways}"
         elif scale is not None:
             metrics = {"metrics": {metric_of(theirs): f"{theirs}{scale}"}}
-            result[metric_option(theirs, scale)] = metrics, f"{theirs!r} says what became of each run, of its last step alone"
+            result[metric_option(theirs, scale)] = (
+                metrics,
+                f"{theirs!r} says what became of each run, of its last step alone",
+            )
     return result, "" if result else ways
 
 

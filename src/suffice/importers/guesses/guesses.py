@@ -97,7 +97,9 @@ def guess_columns(
     result = ColumnMap({}, dict(metrics), dict(labels))
     for ours, theirs in columns.items():
         if theirs:
-            is_of_calls = ours == "spend" and theirs.endswith(tuple(f" ({form})" for form in FORMS if form not in TOTALS))
+            is_of_calls = ours == "spend" and theirs.endswith(
+                tuple(f" ({form})" for form in FORMS if form not in TOTALS)
+            )
             result.read(ours, theirs, OF_CALLS if is_of_calls else "option")
     refuse_parts_of_scores(metrics, shape)
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}

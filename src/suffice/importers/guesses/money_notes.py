@@ -15,7 +15,16 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import places_of
 from suffice.importers.guesses.dearer_models import dearer_text
 from suffice.importers.words.choices import column_options
-from suffice.importers.words.names import CURRENCIES, MONEY, TOTAL_TOKENS, counts_tokens, last_name, plain_name, words, words_in
+from suffice.importers.words.names import (
+    CURRENCIES,
+    MONEY,
+    TOTAL_TOKENS,
+    counts_tokens,
+    last_name,
+    plain_name,
+    words,
+    words_in,
+)
 from suffice.importers.words.number_forms import EACH, currencies, is_undecided, money_unit
 from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from suffice.common.tables import Column, Table
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay.model_names import listed_name, price_in
-from suffice.policy.rounds import PRICED_KINDS, WRITTEN_KINDS, Cost, Floats
+from suffice.policy.rounds import PRICED_KINDS, WRITTEN_KINDS, Cost, Floats, Mask
 from suffice.policy.session import Policy
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
@@ -418,7 +418,7 @@ def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] 
     if price is None or SPEND not in recording.names("signal") or {*tokens[:-2]} - known:
         return recording
     logged = recording.column(SPEND)
-    lacking = (~np.isfinite(logged) & recording.seen).any(axis=1)
+    lacking: Mask = np.any(~np.isfinite(logged) & recording.seen, axis=1)
     if currency_of(recording, None) != DOLLAR or not lacking.any():
         return recording
     written = [np.nan_to_num(recording.column(name)) if name in known else _NO_WRITES for name in tokens[-2:]]

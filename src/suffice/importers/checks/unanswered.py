@@ -10,7 +10,6 @@ from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model
 from suffice.importers.checks.alarm import Doubt, Read, used_columns
 from suffice.importers.checks.gold_alarms import has_own_score, marks_like_golds
 from suffice.importers.checks.judging import metric_of, metric_option, scale_of, scores_of
-from suffice.importers.rows.scores import is_task_outcome
 from suffice.importers.words.choices import Choices, of_options
 from suffice.importers.words.names import (
     ARGUMENTS,
@@ -22,6 +21,7 @@ from suffice.importers.words.names import (
     plain_name,
     words_in,
 )
+from suffice.importers.words.score_names import is_task_outcome
 from suffice.importers.words.word_scales import TEMPLATE
 
 _FEW, _OFFERED = 5, 4

@@ -13,10 +13,16 @@ from suffice.importers.columns.grid import OWN_COLUMNS, is_cost, whole_number
 from suffice.importers.guesses.cost_guesses import CostGuess
 from suffice.importers.guesses.prefixes import THINKING_TOKENS, prefix_columns
 from suffice.importers.rounds.trajectories import ColumnReading
-from suffice.importers.rows.scores import LAST_ROUND, is_of_runs, is_task_outcome, refuse_single_score, run_note
+from suffice.importers.rows.scores import LAST_ROUND, is_of_runs, refuse_single_score, run_note
 from suffice.importers.words.gold_names import may_be_golds
 from suffice.importers.words.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
-from suffice.importers.words.score_names import is_measure_of, is_overlap, is_score_name, may_be_of_passes
+from suffice.importers.words.score_names import (
+    is_measure_of,
+    is_overlap,
+    is_score_name,
+    is_task_outcome,
+    may_be_of_passes,
+)
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 

@@ -70,13 +70,14 @@ def golds_in_texts(read: Read) -> Iterator[Doubt]:
     facts, n = read.facts, read.facts.trajectories
     if _is_judged(read):
         return
-    for name in [name for name, is_own in facts.containing if is_own]:
+    varying = {name for name, own in facts.own.columns.items() if own.varying}
+    for name in [name for name, is_own in facts.containing if is_own and name not in varying]:
         own = facts.containing[name, True]
         if is_often_its_own(facts.containing, name, n):
             theirs = name.removeprefix("imported_")
             sentence = (
                 f"no column is read as the gold answer, but {theirs!r}, which no round changes, contains the last answer of {own:,} of "
-                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write each behind '####' in it, or alone into a column 'gold'"
+                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write them alone into a file with the questions' ids (--golds FILE)"
             )
             yield sentence, {}
             return
@@ -87,7 +88,8 @@ def golds_in_answers(read: Read) -> Iterator[Doubt]:
     facts, n = read.facts, read.facts.trajectories
     if _is_judged(read):
         return
-    for name in [name for name, is_own in facts.contained if is_own]:
+    varying = {name for name, own in facts.own.columns.items() if own.varying}
+    for name in [name for name, is_own in facts.contained if is_own and name not in varying]:
         theirs = in_log(name)
         is_framed = 2 * facts.framed[name] > facts.contained[name, True]
         may_be = (may_be_golds(theirs) or is_framed) and not facts.equalling[name]

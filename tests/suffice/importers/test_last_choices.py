@@ -36,7 +36,9 @@ def test_columns_of_several_rows_a_value_are_offered_as_questions(name, tmp_path
 
 def test_a_column_of_one_row_a_value_is_no_question(tmp_path):
     made = rows(lambda q, r: {"record": f"q{q}", "trace": f"{q}-{r}", "pred": answer(q, r)})
-    assert offered(written(tmp_path, made)) == ["--column question_id=record"]
+    options = offered(written(tmp_path, made))
+    assert options[0] == "--column question_id=record"
+    assert not any("trace" in option for option in options)
 
 
 @pytest.mark.parametrize("make", [answer, lambda q, r: {"our_answer": answer(q, r), "logprob": -1.0 / (r + 1)}])

@@ -74,7 +74,7 @@ def _may_be_said(name: str) -> bool:
 
 def _ids(table: TableColumns, columns: Mapping[str, str]) -> Choices:
     """Return the choices of columns of which each value has several rows on average, together or each in another round."""
-    rounds = table.column(columns.get("round", ""))
+    rounds = [*map(str, table.column(columns.get("round", "")))]
     golds = columns.get("golds", "")
     found = []
     for name in table.names:

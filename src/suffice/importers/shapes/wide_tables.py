@@ -173,7 +173,9 @@ def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int
         rows = [*zip(*map(table.column, family.values()), strict=True)]
         texts = [[value for value in row if isinstance(value, str) and " " in value.strip()] for row in rows]
         if is_any and _may_be_said(stem, rows):
-            texts = [[value for value in row if isinstance(value, str | int) and str(value).strip()] for row in rows]
+            texts = [
+                [value for value in row if isinstance(value, str | int | float) and str(value).strip()] for row in rows
+            ]
         differing = sum(len({*own}) > 1 for own in texts)
         joined, (first, *_, last) = ",".join(family.values()), family.values()
         if differing > least * len(rows) and sum(map(len, texts)) > len(rows) and len(joined) <= _LONGEST_OPTION:

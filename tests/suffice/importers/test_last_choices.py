@@ -143,3 +143,36 @@ def test_rows_of_several_sources_may_be_rounds_of_a_run(tmp_path):
         for r in (1, 2, 3)
     ]
     assert "--column run=trial --column round=" in offered(written(tmp_path, made))
+
+
+def runs(question, run, number):
+    """Return rows of two runs of each question, whose rounds are counted."""
+    return [
+        {question: f"Where is {q}?", "label": CITIES[q % 4], run: t, number: r, "pred": answer(q + t, r)}
+        for q in range(N)
+        for t in (1, 2)
+        for r in (1, 2, 3)
+    ]
+
+
+@pytest.mark.parametrize("run", ["replicate", "rep", "variant"])
+def test_runs_are_offered_beside_ids_of_two_columns(run, tmp_path):
+    made = runs("description", run, "depth")
+    options = offered(written(tmp_path, made))
+    option = f"--column question_id=description --column run={run} --column round=depth"
+    assert option in options or "--column question_id=description" in options
+    by_command(tmp_path, made, *option.split(), code=0)
+    recording = read_recording(tmp_path / "r.parquet")
+    assert len({*recording.table.column("cluster").to_pylist()}) == N
+
+
+def test_a_run_within_which_rounds_repeat_is_no_question(tmp_path):
+    made = runs("description", "run_id", "loop")
+    assert offered(written(tmp_path, made))[0].startswith("--column question_id=description")
+
+
+def test_thoughts_in_lists_are_not_offered_as_rounds(tmp_path):
+    made = [
+        {"record": q, "thoughts": [said(q, r) for r in range(3)], "parsed_items": ["no", "yes", "no"]} for q in range(N)
+    ]
+    assert offered(written(tmp_path, made)) == ["--column rounds=parsed_items"]

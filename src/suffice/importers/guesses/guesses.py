@@ -193,8 +193,8 @@ class _Guess(NumberGuess):
         top = [name for name in ids if "." not in name] or ids
         asked = without_steps([*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])])
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
-        repeated = [name for name in top if self.table.repeats(name) and not names_runs(self.table, name, questions)]
-        if repeated:
+        top = [name for name in top if not (self.table.repeats(name) and names_runs(self.table, name, questions))]
+        if repeated := [*filter(self.table.repeats, top)]:
             self.read("question_id", repeated[0])
         elif (own := None if one_per_record or questions else counted_id(self.table, self._unread())) is not None:
             self.read("question_id", own[0], f"its rows have all rounds by {own[1]!r}")

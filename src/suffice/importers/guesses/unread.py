@@ -273,9 +273,14 @@ def _divides(table: TableColumns, name: str) -> bool:
 
 
 def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
-    """Return whether a column has ids of runs within which the text of the question differs, while each text has several rows."""
-    texts = table.column(questions[0]) if questions and last_name(name) == "run_id" else []
-    return 0 < 2 * len({*map(str, texts)}) <= len(texts) and not table.constant_in(questions[0], table.column(name))
+    """Return whether a column has ids of runs within which the text of the question differs, or each number of a round occurs again and again."""
+    if last_name(name) != "run_id":
+        return False
+    runs, texts = [*map(str, table.column(name))], table.column(questions[0]) if questions else []
+    counter = next((own for own in table.names if is_round_name(last_name(own)) and table.counts(own)), "")
+    rounds = {*zip(runs, map(str, table.column(counter)), strict=True)} if counter else runs
+    is_varied = 0 < 2 * len({*map(str, texts)}) <= len(texts) and not table.constant_in(questions[0], runs)
+    return is_varied or 2 * len(rounds) <= len(runs)
 
 
 def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
@@ -338,6 +343,7 @@ def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> Choices:
         if _is_dialogue(table.column(name))
         or ((is_model_text(name) or last_name(name) == "trace") and _may_list_rounds(table.column(name)))
     ]
+    lists = [name for name in lists if last_name(name) not in THOUGHTS]
     result: Choices = {}
     for name in lists[:_OFFERED]:
         result |= of_columns({"rounds": name}, f"each item of {name!r} is a round")

@@ -36,6 +36,7 @@ IDS = words(
 RUNS = (
     *sorted(LOOP_NAMES),
     *("run_id", "run", "seed", "agent_id", "agent", "member", "generator", "trial", "attempt", "repeat"),
+    *("replicate", "replica", "repetition"),
     *("conversation_id", "session_id", "trace_id"),
 )
 """Columns that tell several runs of one question apart."""
@@ -439,6 +440,15 @@ def is_pass_name(name: str) -> bool:
     (True, True, False)
     """
     return re.fullmatch(r"pass(?:_(?:index|idx|number|num|no|nr|id|i))?", last_name(name)) is not None
+
+
+def is_run_name(name: str) -> bool:
+    """Return whether a column's name says that it tells the runs of a question apart.
+
+    >>> is_run_name("seed"), is_run_name("rep"), is_run_name("segment")
+    (True, True, False)
+    """
+    return last_name(name) in {*RUNS, "rep"} - {"attempt", "trace_id", "conversation_id", "session_id"}
 
 
 def is_id_name(name: str) -> bool:

@@ -265,9 +265,9 @@ def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
     >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
     'to stop once the answer repeats would change the score by +5.6 (-10.6 to +25.9) points'
     >>> in_plain_words("it changes f1 by +1.0 points (selected here: these questions also chose it)", "f1", ["score"])
-    'it changes the score (F1) by +1.0 points (measured on the questions it was chosen on)'
+    'it changes the score (F1) by +1.0 points (chosen on these same questions)'
     """
-    text = _limited(text.replace(SELECTED_HERE, "(measured on the questions it was chosen on)"))
+    text = _limited(text.replace(SELECTED_HERE, "(chosen on these same questions)"))
     for name, words in _PLAIN_RULES.items():
         text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
     text = _plain_rules(text)

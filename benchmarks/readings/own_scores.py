@@ -41,6 +41,22 @@ def lines_times_and_fares(draw: Draw) -> Log:
     return Log(made, loops(questions))
 
 
+@shape("conversions.csv", options=("--column", "golds="), metric="correct")
+def rounded_numbers_graded_by_the_team(draw: Draw) -> Log:
+    """Gold answers have two decimals, many answers fewer, and the log's own column says that these are right."""
+    made, read = [], []
+    for a in draw.asked(60):
+        gold = 1.25 + a.number * 3.17
+        values = [gold if right else gold * 1.1 for right in a.right]
+        said = tuple(draw.random.choice((f"{value:.2f} km", f"{value:.1f} km")) for value in values)
+        made += [
+            {"qid": a.number, "expected": f"{gold:.2f} km", "step": r, "answer": text, "correct": str(right).upper()}
+            for r, (text, right) in enumerate(zip(said, a.right, strict=True), 1)
+        ]
+        read.append(a.loop(answers=said, golds=()))
+    return Log(made, read)
+
+
 @shape("news.parquet", options=("--column", "rounds=summaries"), metric="rouge_l")
 def summaries_with_a_rouge_of_their_own(draw: Draw) -> Log:
     """Each record has lists of summaries and of their ROUGE, and a reference summary: the log's own score may judge."""

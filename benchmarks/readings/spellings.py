@@ -116,3 +116,19 @@ def names_with_initials(draw: Draw) -> Log:
         lambda text, _: text,
     )
     return Log(rows(questions, plain), loops(questions))
+
+
+@shape("tactics.tsv", options=("--set", "normalizer=exact"))
+def moves_in_chess(draw: Draw) -> Log:
+    """Moves such as bxc4, of a pawn, and Bxc4, of a bishop, which is no gold answer: case tells them apart."""
+    squares = [f"{file}{rank}" for file in "acdefg" for rank in range(2, 8)]
+    questions = _spelled(
+        draw,
+        lambda n: (
+            (f"bx{squares[n % 36]}", f"Bx{squares[n % 36]}")
+            if n % 5 == 0
+            else (f"{('N', 'Q', '')[n % 3]}{squares[n % 36]}", f"R{squares[(n + 7) % 36]}")
+        ),
+        lambda text, _: text,
+    )
+    return Log(rows(questions, plain), loops(questions))

@@ -23,6 +23,7 @@ from suffice.evaluation.replay.outcomes import abandoned, has_outcome, is_agreem
 from suffice.policy.normalizers import MATCH, title
 from suffice.recordings import Recording, read_recording
 from suffice.verdicts.decisions import SAVABLE, Advice, Labels, Trial, decide, write_sheet
+from suffice.verdicts.decisions.advice import SELECTED_HERE
 from suffice.verdicts.decisions.figures import bar_heading
 
 _FIXED = re.compile(r"\bfixed_k\((\d+)\)")
@@ -271,9 +272,9 @@ def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
     >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
     'to stop once the answer repeats would change the score by +5.6 (-10.6 to +25.9) points'
     >>> in_plain_words("it changes f1 by +1.0 points (selected here: these questions also chose it)", "f1", ["score"])
-    'it changes the score (F1) by +1.0 points (these questions also chose it)'
+    'it changes the score (F1) by +1.0 points (chosen on these same questions)'
     """
-    text = _limited(text.replace("(selected here: ", "("))
+    text = _limited(text.replace(SELECTED_HERE, "(chosen on these same questions)"))
     for name, words in _PLAIN_RULES.items():
         text = re.sub(rf"([Ss])top by {name}\b", rf"\1top once the {words}", text)
     text = _plain_rules(text)

@@ -25,7 +25,7 @@ _OTHER_NOTES = 6
 """The most notes on a screen in addition to the necessary ones."""
 
 _NEEDED = re.compile(
-    r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|no answer|got lost|known once|column that is read says|read as (?:round 1|the model alone)|^not read:|^problem:|WARNING",
+    r"selected here|censored|missing|undefined|unknown|failed|left out|dropped|no answer|got lost|known once|nothing to decide|column that is read says|read as (?:round 1|the model alone)|^not read:|^problem:|WARNING",
     re.IGNORECASE,
 )
 """Notes without which a figure would mislead; they are shown with their advice."""

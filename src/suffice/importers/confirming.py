@@ -81,6 +81,6 @@ def as_options(error: UnsettledError, value: Any) -> dict[str, Any]:
 def confirmed_note(error: UnsettledError, option: str) -> str:
     """Return the note on a question that the log's own values answer."""
     others = [own for own in error.choices if own != option]
-    remedy = f"; {others[0]} reads it otherwise" if others else ""
-    shown = f"the log itself shows: {error.choices[option][1]} (as by {option}){remedy}"
+    remedy = f"; for another reading, {others[0]}" if others else ""
+    shown = f"decided by the values of the log: {error.choices[option][1]} ({option}){remedy}"
     return f"{shown}: {error.question.removesuffix('?').removesuffix('.')}"

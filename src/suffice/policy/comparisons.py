@@ -22,7 +22,7 @@ from suffice.policy.normalizers import (
     listed_items,
 )
 from suffice.policy.numbers_in_text import is_number_alone, is_quantity
-from suffice.policy.spellings import ask_about_initials, reason_of_spellings
+from suffice.policy.spellings import ask_about_case, ask_about_initials, reason_of_spellings
 
 MOST = 0.95
 """Least share of the texts that must be code, LaTeX or (without gold answers) numbers to choose that normalizer."""
@@ -168,7 +168,7 @@ def _chosen(texts: Collection[str], answers: Iterable[str], pairs: Pairs) -> Com
             "decimal_comma" if is_told else "",
         )
     chosen = Comparison("mixed", records) if records else _code_or_words(texts, pairs, "which reads all gold answers")
-    _ask_about_case(chosen.normalizer, texts, pairs)
+    ask_about_case(chosen.normalizer, texts, pairs)
     _ask_about_decimal_commas(chosen.normalizer, pairs)
     _ask_about_thousands(chosen.normalizer, pairs)
     _ask_about_order(chosen.normalizer, pairs)
@@ -415,21 +415,6 @@ def _are_versions(texts: Iterable[str]) -> bool:
     low = sum(decimals in _LOW_TENS for decimals in ended)
     is_fixed = len({*map(len, known)}) == 1
     return 2 * low > len(ended) > FEW * len(known) and not (is_fixed and 2 * len(ended) <= len(known))
-
-
-def _ask_about_case(name: str, golds: Iterable[str], pairs: Pairs) -> None:
-    """Raise if answers differ from others in case alone, and either spelling is an answer and a gold answer, as bxc3 and Bxc3 are in chess."""
-    key_of = NORMALIZERS[name]
-    texts = [(first.strip(), second.strip()) for first, second in pairs]
-    apart = [(first, second) for first, second in texts if first != second and first.lower() == second.lower()]
-    apart = [pair for pair in apart if key_of(pair[0]) == key_of(pair[1]) and NORMALIZERS["boolean"](pair[0]) is None]
-    if len(apart) > FEW * len(pairs):
-        written, said = {gold.strip() for gold in golds}, {answer for answer, _ in texts}
-        apart = [pair for pair in apart if written.issuperset(pair) and said.issuperset(pair)]
-    if len(apart) > FEW * len(pairs):
-        first, second = apart[0]
-        question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, differ in case alone, and both are answers and gold answers"
-        raise unsettled(question, ("exact", name))
 
 
 def _share(holds: Callable[[str], object], texts: Iterable[str]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import cache
 
 from suffice.policy.doubts import FEW, Pairs, unsettled
@@ -26,6 +27,9 @@ _PADDED = re.compile(r"(?<![\d.,:])0\d+(?!\d|[.:]\d)")
 
 _VERSION = re.compile(rf"(?<![\d.,$])\d{{1,3}}\.\d{{1,3}}(?![\d.,]*\d|\s?(?:[%$€£¥]|{CURRENCY}))")
 """A number with decimals and no sign of a share or of money in one form."""
+
+_NOTATION = re.compile(r"(?=\S*\d)[^\W\d_]\S*")
+"""A word that begins with a letter and has a digit, as a move in chess."""
 
 
 def reason_of_spellings(pairs: Pairs) -> str:
@@ -68,6 +72,41 @@ def ask_about_initials(pairs: Pairs) -> None:
     if len(found) > FEW * len(pairs):
         question = f"{_count(found, pairs)}, have the same first letter and other words"
         raise unsettled(question, (DEFAULT_NORMALIZER, "letter"))
+
+
+def ask_about_case(name: str, golds: Collection[str], pairs: Pairs) -> None:
+    """Raise if texts that count as the same differ in case alone, and gold answers use case to tell answers apart.
+
+    They do if both spellings are gold answers and answers, or if they are a notation with letters of either case in the same
+    places, as Nf3 and e4 are moves in chess: there, Bxc3 is another move than bxc3.
+
+    Raises:
+        UnsettledError: More than a few pairs do.
+
+    >>> ask_about_case("qa", ["Oslo", "Rome"], [("oslo", "Oslo"), ("COVID-19", "Covid-19")])
+    """
+    key_of = NORMALIZERS[name]
+    texts = [(first.strip(), second.strip()) for first, second in pairs]
+    apart = [(first, second) for first, second in texts if first != second and first.lower() == second.lower()]
+    apart = [pair for pair in apart if key_of(pair[0]) == key_of(pair[1]) and NORMALIZERS["boolean"](pair[0]) is None]
+    if len(apart) > FEW * len(pairs):
+        written, said = {gold.strip() for gold in golds}, {answer for answer, _ in texts}
+        forms = {_form(gold) for gold in written if _NOTATION.fullmatch(gold)}
+        are_notation = 2 * sum(_NOTATION.fullmatch(gold) is not None for gold in written) > len(written)
+        apart = [
+            pair
+            for pair in apart
+            if (written.issuperset(pair) and said.issuperset(pair))
+            or (are_notation and forms.issuperset(map(_form, pair)))
+        ]
+    if len(apart) > FEW * len(pairs):
+        question = f"{_count(apart, pairs)}, differ in case alone, and gold answers use both cases"
+        raise unsettled(question, ("exact", name))
+
+
+def _form(text: str) -> str:
+    """Return a text with each row of capitals, of small letters and of digits as one character."""
+    return re.sub(r"\d+", "9", re.sub(r"[A-Z]+", "A", re.sub(r"[a-z]+", "a", text)))
 
 
 def _have_one_initial(first: str, second: str) -> bool:

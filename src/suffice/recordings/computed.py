@@ -20,6 +20,7 @@ from suffice.policy.signals import SIGNALS, compute_signals
 from suffice.recordings.schema import EMBEDDING, REPLY_COLUMNS, column_kind
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
     from suffice.recordings.recorded_columns import RecordedColumns
@@ -152,3 +153,19 @@ def _refusal(name: str, absent: set[str]) -> UnknownSignalError:
         f"the signal {name!r} reads {', '.join(sorted(absent))} of a round, which this recording does not have, so it "
         f"cannot be computed afterwards: {remedy}, or use a policy without it"
     )
+
+
+def reordered_totals(totals: Floats, places: npt.NDArray[np.int64]) -> Floats:
+    """Return running totals in another order of the rounds, or in several, in which each round adds what it did.
+
+    >>> reordered_totals(np.array([[1.0, 4.0, 6.0]]), np.array([[2, 0, 1]])).tolist()
+    [[3.0, 5.0, 6.0]]
+
+    Args:
+        totals: What all rounds so far add up to, shape ``(n_questions, n_rounds)``; NaN where unknown.
+        places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``.
+    """
+    added = np.tile(np.diff(totals, axis=1, prepend=0.0), (len(places) // len(totals), 1))
+    turned = np.empty_like(added)
+    np.put_along_axis(turned, places, added, axis=1)
+    return turned.cumsum(axis=1)

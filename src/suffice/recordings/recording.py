@@ -21,10 +21,10 @@ from suffice.policy.normalizers import normalizer_of
 from suffice.policy.rounds import Floats, Mask, Rounds
 from suffice.policy.seen import one_name_per_text
 from suffice.policy.signals import answer_ids, clean_column
-from suffice.recordings.computed import compute_column, is_computed
+from suffice.recordings.computed import compute_column, is_computed, reordered_totals
 from suffice.recordings.opened import OpenFile, OpenRecording, open_file, read_again, write_recording
 from suffice.recordings.runs import keep_where, single_labels, unsure_runs
-from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, column_kind, stated_kind
+from suffice.recordings.schema import ASSUMED_END, PINNED_LABELS, SPEND, column_kind, stated_kind, with_values
 
 if TYPE_CHECKING:
     from suffice.common.display.table_html import Library
@@ -341,6 +341,8 @@ class Recording(Displayed):
     def reordered(self, places: npt.NDArray[np.int64]) -> Recording:
         """Return the recording with the rounds of each question in another order, or in several orders.
 
+        What was spent so far follows the order: each round costs what it did.
+
         Args:
             places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``: permutations of each
                 question's rounds.  With several orders, each question appears once per order under the same id.
@@ -350,6 +352,8 @@ class Recording(Displayed):
         column = places[row, np.tile(self._column, n)]
         table = self.table if n == 1 else pa.concat_tables([self.table] * n)
         numbers = pa.chunked_array([pa.array(column + self.index[0])])
+        if SPEND in table.column_names:
+            table = with_values(table, SPEND, reordered_totals(self.column(SPEND), places)[row, column])
         other = object.__new__(Recording)
         vars(other).update(
             table=table.set_column(table.column_names.index("round"), "round", numbers),

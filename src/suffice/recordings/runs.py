@@ -43,6 +43,9 @@ _LOOP_WORD = re.compile(
 
 _JUDGES = frozenset({"judge", "grader", "evaluator", "evaluation", "scorer", "scoring", "rater", "annotator"})
 
+MEMBERS = ("member", "model")
+"""Columns that name the model of each answer of a panel, the first one first; nested ones (`request.model`) do, too."""
+
 RUN_FILE = "run_file"
 """The column with the file that a run was imported from, used if nothing else tells the runs of a question apart."""
 
@@ -91,6 +94,16 @@ def is_of_judge(name: str) -> bool:
     (True, False, False)
     """
     return not _JUDGES.isdisjoint(re.split(r"[._]", name.removeprefix("imported_").lower())[:-1])
+
+
+def member_columns(names: Iterable[str]) -> list[str]:
+    """Return the columns that may name the model of each answer of a panel, those of this library's names first.
+
+    >>> member_columns(["answer", "response.model", "judge.model", "model", "agent.member"])
+    ['agent.member', 'model', 'response.model']
+    """
+    own = [name for name in names if _last_part(name) in MEMBERS and not is_of_judge(name)]
+    return sorted(own, key=lambda name: (MEMBERS.index(_last_part(name)), name not in MEMBERS))
 
 
 def with_loops(schema: pa.Schema, name: str) -> pa.Schema:
@@ -328,6 +341,11 @@ def unsure_runs(recording: RecordedColumns) -> list[str]:
 def attempts_of(recording: RecordedColumns) -> tuple[str, ...]:
     """Return the model of each round of an escalation, from round 1 on; empty for other recordings."""
     return tuple(map(str, (recording.metadata.get("depends") or {}).get(ATTEMPTS) or ()))
+
+
+def column_of_attempts(recording: RecordedColumns) -> str:
+    """Return the log's column with the model of each round of an escalation."""
+    return str((recording.metadata.get("read_from") or {}).get("round", "model")).removesuffix(" (number)")
 
 
 def is_of_steps(recording: RecordedColumns) -> bool:

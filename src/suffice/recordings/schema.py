@@ -8,6 +8,7 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from suffice.common.json_text import well_formed
@@ -67,6 +68,9 @@ ASSUMED_END = "end_assumed"
 
 RETURNED = "returned"
 """The signal that is 1 in the round whose answer the loop returned, if that is not the last one, and 0 in others."""
+
+SPEND = "spend"
+"""The signal with what a log says was spent so far, in the currency of the log."""
 
 CURRENCY, DOLLAR = "currency", "USD"
 """The metadata with the currency of the signal `spend`, and the currency where there is none."""
@@ -290,3 +294,9 @@ def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
         if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):
             for name in ordered:
                 row.setdefault(name, 0.0)
+
+
+def with_values(table: pa.Table, name: str, values: npt.NDArray[Any]) -> pa.Table:
+    """Return a table with other values in a column, of the same type, with the same metadata."""
+    place, item = table.column_names.index(name), table.schema.field(name)
+    return table.set_column(place, item, pa.chunked_array([pa.array(values).cast(item.type)]))

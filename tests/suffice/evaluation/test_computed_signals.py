@@ -144,3 +144,16 @@ def test_another_order_of_rounds_is_computed_anew():
     assert turned.answers.tolist() == [["Oslo", "Oslo", "Rome"]]
     assert turned.column("different_answers").tolist() == [[1, 1, 2]]
     assert recording.column("different_answers").tolist() == [[1, 2, 2]]
+
+
+def test_what_was_spent_follows_the_order_of_rounds():
+    rows = [
+        {"question_id": q, "round": r, "answer": "a", "spend": total}
+        for q, totals in (("q1", [1.0, 4.0, 6.0]), ("q2", [2.0, None]))
+        for r, total in enumerate(totals, 1)
+    ]
+    recording = Recording(build_table(rows, kinds={"spend": "signal"}))
+    turned = recording.reordered(np.array([[2, 0, 1], [0, 1, 2], [0, 1, 2], [1, 0, 2]]))
+    expected = [[3, 5, 6], [2, np.nan, np.nan], [1, 4, 6], [np.nan] * 3]
+    np.testing.assert_array_equal(turned.column("spend"), expected)
+    assert turned.table.schema.field("spend").equals(recording.table.schema.field("spend"), check_metadata=True)

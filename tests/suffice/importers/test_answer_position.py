@@ -168,7 +168,7 @@ def test_whole_replies_are_asked_about_and_the_printed_command_works(kind, has_g
     write(rows)
     asked = cli("import", "log.jsonl", "-o", "log.parquet", "--yes", *column)
     if has_golds and kind in ("json", "boxed"):  # gold answers confirm the mark
-        assert (asked.code, "--answer-position whole reads it otherwise" in " ".join(asked.out.split())) == (0, True)
+        assert (asked.code, "for another reading, --answer-position whole" in " ".join(asked.out.split())) == (0, True)
         assert [a.rstrip(".") for a in read_recording("log.parquet").answers[4].tolist()] == answers_of(4)
         return
     if kind == "regex" and not has_golds:  # nothing in these replies looks like an answer without a gold one
@@ -364,7 +364,7 @@ def test_sentences_with_one_number_are_replies_though_they_read_as_numbers(wordi
     assert "config" not in read()[0].metadata
     write(rows)
     recording, summary = read()
-    assert any("--answer-position whole reads it otherwise" in note for note in summary.notes)
+    assert any("for another reading, --answer-position whole" in note for note in summary.notes)
     assert recording.answers[3].tolist() == ["41", "40", "40"]
 
 

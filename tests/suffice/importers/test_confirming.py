@@ -40,7 +40,7 @@ def test_only_those_who_say_gold_answers_are_read(tmp_path):
     path = log(tmp_path)
     summary = imported(path)
     assert {*read_recording(summary.path).answers.ravel()} == {*CITIES}
-    said = "the log itself shows: those of 'solver' (as by --where source=solver): the items of a list"
+    said = "decided by the values of the log: those of 'solver' (--where source=solver): the items of a list"
     assert any(note.startswith(said) for note in summary.notes)
     assert json.loads(summary.mapping.read_text("utf-8"))["options"] == {"where": {"source": "solver"}}
 

@@ -215,7 +215,7 @@ def test_the_join_by_a_foreign_key_is_read(key, tmp_path):
     (note,) = [
         own
         for own in import_recording(tmp_path / "log.db", out=tmp_path / "r.parquet").notes
-        if own.startswith("the log itself shows")
+        if own.startswith("decided by the values of the log")
     ]
     assert f'ON "steps"."{name}" = "claims"."ref"' in note
     assert reading(tmp_path / "log.db", tmp_path).column("em").tolist() == [[0, 1]] * 20

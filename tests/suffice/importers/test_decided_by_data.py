@@ -27,7 +27,7 @@ def rows(**more):
 def shown(source):
     """Return the size of what was read, and what the log itself showed."""
     summary = imported(source)
-    said = [note for note in summary.notes if note.startswith("the log itself shows")]
+    said = [note for note in summary.notes if note.startswith("decided by the values of the log")]
     return summary.trajectories, summary.rounds, len(said)
 
 

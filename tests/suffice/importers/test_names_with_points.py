@@ -38,7 +38,7 @@ def test_two_providers_of_promptfoo_are_two_loops(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("n", "noticed"), [(8, True), (2, False)])
-def test_a_tenth_of_right_answers_that_equal_no_gold_answer_is_noticed(tmp_path, n, noticed):
+def test_golds_that_are_stricter_than_the_own_score_are_asked_about(tmp_path, n, noticed):
     rows = []
     for q in range(60):
         for r in (1, 2, 3, 4):
@@ -46,9 +46,15 @@ def test_a_tenth_of_right_answers_that_equal_no_gold_answer_is_noticed(tmp_path,
             is_longer = r > 1 and (q % 60) < n
             rows.append({"id": q, "round": r, "gold": gold, "answer": f"surely {answer}" if is_longer else answer, "success": int(answer == gold)})  # fmt: skip
     (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    done = cli("import", tmp_path / "log.jsonl", "-o", tmp_path / "r.parquet", "--yes", "--json")
-    found = [alarm["name"] for alarm in json.loads(done.out)["alarms"]] if done.code == 0 else [done.err]
-    assert ("other-score" in found) is noticed, found
+    words = ("import", tmp_path / "log.jsonl", "-o", tmp_path / "r.parquet", "--yes", "--json")
+    done = cli(*words)
+    assert done.code == 2 * noticed, done.err
+    if noticed:
+        assert "'success' is 1 for 24 of 240 answers that differ from 'gold'" in done.err
+        assert (
+            "'success'" in json.loads(cli(*words, "--expected", "stricter-golds", code=0).out)["alarms"][0]["sentence"]
+        )
+        assert json.loads(cli(*words, "--column", "golds=", code=0).out)["judged_by"] == ["success"]
 
 
 def test_the_printed_option_leaves_out_blank_rows_and_sums(tmp_path, monkeypatch):

@@ -39,7 +39,7 @@ def test_samples_in_ids_of_a_batch_are_samples(tmp_path):
     path = batch(tmp_path / "batch.jsonl", "q_{}_seed_{}".format)
     summary = imported(path)
     assert summary.samples
-    assert any("independent samples (as by --samples)" in note for note in summary.notes)
+    assert any("independent samples (--samples)" in note for note in summary.notes)
     assert not imported(path, expected=["sample-list"]).samples
 
 

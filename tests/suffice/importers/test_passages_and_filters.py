@@ -266,7 +266,7 @@ def test_epochs_of_one_call_each_are_samples(tmp_path):
     path = inspect_archive(tmp_path)
     joined = imported(path)
     assert (joined.trajectories, joined.rounds, joined.samples) == (4, 3, True)
-    assert any("(as by --samples)" in note for note in joined.notes)
+    assert any("(--samples)" in note for note in joined.notes)
     table = read_recording(path.with_suffix(".parquet")).table
     assert table.column("choice").to_pylist() == table.column("em").to_pylist()
 

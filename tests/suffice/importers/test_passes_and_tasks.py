@@ -139,7 +139,10 @@ def log_lines(before: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("before", ["", "[INFO]\t08:00\treq-1\t"])
 def test_objects_in_the_lines_of_a_log_are_rows(tmp_path, before):
     done = by_command(tmp_path, log_lines(before))
-    assert "the log itself shows: they are left out, as sums and blank rows: those with 'log.qid' remain" in done.words
+    assert (
+        "decided by the values of the log: they are left out, as sums and blank rows: those with 'log.qid' remain"
+        in done.words
+    )
     assert sorted(texts(tmp_path / "r.parquet").values()) == sorted(
         [TOWNS[(q + (r == 1)) % 4] for r in (1, 2, 3)] for q in range(12)
     )

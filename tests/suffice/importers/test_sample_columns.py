@@ -38,7 +38,7 @@ def long(rows, name):
 def test_columns_called_like_samples_are_samples(tmp_path, name):
     summary = imported(written(tmp_path / "wide.csv", wide(name)))
     assert summary.samples
-    assert any("the log itself shows" in note and "independent samples" in note for note in summary.notes)
+    assert any("decided by the values of the log" in note and "independent samples" in note for note in summary.notes)
     other = imported(written(tmp_path / "long.csv", long(wide(name), name)))
     assert other.samples
     assert texts(summary.path) == texts(other.path)

@@ -109,7 +109,7 @@ def test_rewritten_queries_are_no_rounds_but_cost(tmp_path):
     golds = tmp_path / "dataset.csv"
     golds.write_text("input,expected_output\n" + "".join(f"{question(q)},{CITIES[q % 4]}\n" for q in range(N)))
     done = cli("import", path, "--golds", golds, "-o", tmp_path / "log.parquet", "--yes")
-    assert f"(as by --where 'system={ANSWER}')" in done.words
+    assert f"(--where 'system={ANSWER}')" in done.words
     recording = read_recording(tmp_path / "log.parquet")
     assert recording.column("em").tolist() == [[0, 1, 1]] * N
     assert recording.column("cost.generator.calls").tolist() == [[2.0] * ROUNDS] * N

@@ -45,7 +45,7 @@ def test_places_with_commas_are_no_lists(tmp_path):
 def test_quantities_in_another_unit_are_equal(tmp_path):
     summary = read(tmp_path, lambda q, r: f"{q + 1} m" if r == 1 else f"{q + 1},000 m", lambda q: f"{q + 1} km")
     assert [mean.match for mean in summary.by_round] == [0, 1]
-    assert any("--set normalizer=number reads it otherwise" in note for note in summary.notes)
+    assert any("for another reading, --set normalizer=number" in note for note in summary.notes)
 
 
 def test_units_that_some_answers_leave_out_are_asked_about(tmp_path):

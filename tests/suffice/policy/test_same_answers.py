@@ -308,6 +308,7 @@ def test_the_choice_says_why():
         (["3.10", "3.9"], [("3.1", "3.10")], ["number", "exact"]),
         (["3.10", "4.20"], [("3.1", "3.10")], ["number", "exact"]),
         (["Bxc3", "bxc3"], [("Bxc3", "bxc3"), ("bxc3", "bxc3")], ["exact", "qa"]),
+        (["bxc3", "Nf3", "e4"], [("Bxc3", "bxc3")], ["exact", "qa"]),
         (["8 mW", "8 MW"], [("8 mW", "8 MW"), ("8", "8 mW")], ["number", "mixed"]),
     ],
 )
@@ -336,6 +337,9 @@ def test_a_choice_that_matters_is_asked(golds, pairs, names):
         (["Neutral", "neutral"], [("Neutral", "neutral"), ("Neutral", "Neutral")], "qa"),
         (["Yes", "yes", "Oslo"], [("yes", "Yes")], "qa"),
         (["Oslo", "oslo"], [(" Oslo", "Oslo")], "qa"),
+        (["h2o", "mp3", "b12"], [("H2O", "h2o")], "qa"),
+        (["b12", "D3", "Oslo", "Rome"], [("B12", "b12")], "qa"),
+        (["e4", "Nf3"], [("YES", "yes"), ("3 KM", "3 km")], "qa"),
         (["A", "B"], [("a", "A")], "letter"),
         (["a", "B"], [("B", "B")], "letter"),
         (["03/04/2021"], [("03/04/2021", "04/03/2021")], "date"),

@@ -87,6 +87,12 @@ def test_only_questions_whose_answers_differ_are_asked():
     differ = {name for name, row in answers.items() if row[cap - 1] != row[-1] and id_hash(name) not in tune}
     assert set(advice.to_label) == differ
     assert 0 < len(differ) < 30
+    title, trial = advice.table().title, advice.trial
+    assert (
+        f"{advice.n} questions judge, {trial.n_tune} others fitted the candidates, {advice.n_left} wait for labels"
+        in title
+    )
+    assert advice.n + trial.n_tune + advice.n_left == len(recording.question_ids)
 
 
 def test_labels_one_by_one_give_the_verdict_of_all():

@@ -101,9 +101,9 @@ def test_a_range_with_smaller_losses_than_shown_is_explained(n, is_said):
     advice = decide(log_of(n, values), metric="quality", tune=log_of(200, values, first=1000))
     ends = [item.change[2] for item in advice.figures if item.state == "loses more"]
     assert (max(ends) > -0.02) == is_said
-    notes = [note for note in advice.table().notes if note.startswith("ranges hold for all rows at once")]
+    notes = [note for note in advice.table().notes if note.startswith("a range is wider than")]
     assert [("below 2 points" in note) for note in notes] == [True] * is_said
-    assert not any("ranges hold" in note for note in advice.to_dict()["notes"])
+    assert not any("a range is" in note for note in advice.to_dict()["notes"])
 
 
 def test_a_fixed_budget_that_dominates_is_named_whatever_the_verdict():

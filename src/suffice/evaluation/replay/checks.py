@@ -15,7 +15,7 @@ from suffice.common.files import quoted
 from suffice.common.identities import aligned
 from suffice.common.tables import counted
 from suffice.errors import CensoredError, ConfigMismatchError, NotFittedError, UnknownSignalError, did_you_mean
-from suffice.evaluation.replay.prices import SPEND, currency_of
+from suffice.evaluation.replay.prices import currency_of
 from suffice.policy.calibration import CALIBRATED
 from suffice.policy.normalizers import ANSWER_ID, NORMALIZERS
 from suffice.policy.rounds import Rounds
@@ -24,7 +24,7 @@ from suffice.policy.rules.selectors import Best
 from suffice.policy.session import Policy
 from suffice.policy.signals import CUMULATED, SIGNALS, VOTES, AnswerPosition, Idf, cost_columns, state_from_dict
 from suffice.recordings.recording import Recording
-from suffice.recordings.schema import CURRENCY, DOLLAR
+from suffice.recordings.schema import CURRENCY, DOLLAR, SPEND
 
 _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
     {

@@ -11,13 +11,13 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from suffice.evaluation.replay.cost_gaps import ASKED_NOTE, CostGaps, price_notes
-from suffice.evaluation.replay.prices import SPEND, Price, currency_note
+from suffice.evaluation.replay.prices import Price, currency_note
 from suffice.evaluation.replay.waves import due_in_waves, wave_note, wave_of
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask
 from suffice.policy.signals import EMBEDDING, LOOP_COMPONENTS, RERANKING, RETRIEVAL, SIGNALS, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import attempts_of
-from suffice.recordings.schema import ASKED, BATCH_NOTE, TRIALS, cost_column
+from suffice.recordings.schema import ASKED, BATCH_NOTE, SPEND, TRIALS, cost_column
 
 COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 """The costs that policies can be compared by."""

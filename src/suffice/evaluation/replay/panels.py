@@ -27,6 +27,7 @@ from suffice.evaluation.replay.selected import dividing_names, seen_from
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.rounds import PRICED_KINDS, Floats, Mask
 from suffice.recordings.recording import Recording
+from suffice.recordings.runs import member_columns
 from suffice.recordings.schema import cost_column
 
 BEST_SINGLE = "best_single"
@@ -35,7 +36,7 @@ BEST_SINGLE = "best_single"
 _PANEL_SALT = "panel:"
 _HALVES_SALT = "best single model:"
 _HALF = 0.5
-_MEMBERS, _METRIC = ("member", "model"), "metric: "
+_METRIC = "metric: "
 
 Names = npt.NDArray[np.object_]
 
@@ -95,23 +96,22 @@ class OrderedPanel(Displayed):
 
 
 def panel_members(recording: Recording) -> Names | None:
-    """Return the model of each answer, from the column `member` or `model`; None if no question has several models."""
+    """Return the model of each answer, from the column `member` or `model`, which may be nested; None if no question has several models."""
     if not recording.independent:
         return None
-    listed = {name: recording.objects(name) for name in _MEMBERS if name in recording.table.column_names}
-    return _members_of(listed)
+    return _members_of({name: recording.objects(name) for name in member_columns(recording.table.column_names)})
 
 
 def _members_of(columns: Mapping[str, Names]) -> Names | None:
-    for name in _MEMBERS:
-        if name in columns and any(len(set(row) - {None}) > 1 for row in columns[name].tolist()):
+    for name in member_columns(columns):
+        if any(len(set(row) - {None}) > 1 for row in columns[name].tolist()):
             return columns[name]
     return None
 
 
 def panel_columns(recording: Recording, metrics: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
     """Return the columns that `best_single_note_of` reads: each answer's model and metrics; empty unless samples."""
-    listed = [name for name in _MEMBERS if name in recording.table.column_names]
+    listed = member_columns(recording.table.column_names)
     if not recording.independent or not listed:
         return {}
     values = {_METRIC + name: outcome(recording, name) for name in metrics if has_outcome(recording, name)}
@@ -246,7 +246,7 @@ def best_single_run(prepared: PreparedRecording) -> Run | None:
     """Return the run of the model that was best on tune questions; None if the recording does not name it."""
     recording = prepared.recording
     panel = recording.metadata.get("panel") or {}
-    chosen, column = panel.get(BEST_SINGLE), next((c for c in _MEMBERS if c in recording.table.column_names), None)
+    chosen, column = panel.get(BEST_SINGLE), next(iter(member_columns(recording.table.column_names)), None)
     if chosen is None or column is None or not recording.independent:
         return None
     names = panel_members(recording)

@@ -23,12 +23,14 @@ from suffice.evaluation.replay.blocks import PieceFacts, RecordingBlock, Source
 from suffice.evaluation.replay.checks import check_policy
 from suffice.evaluation.replay.outcomes import has_outcome
 from suffice.evaluation.replay.prepared import PreparedRecording
-from suffice.evaluation.replay.prices import SPEND, Price
+from suffice.evaluation.replay.prices import Price
 from suffice.evaluation.replay.selected import seen_by
 from suffice.policy.session import Policy
 from suffice.recordings.opened import read_again
 from suffice.recordings.pieces import Piece
 from suffice.recordings.recording import Recording, read_recording
+from suffice.recordings.runs import member_columns
+from suffice.recordings.schema import SPEND
 
 BLOCK_ROWS = 1 << 16
 """Number of rows of a file that are decided at once; memory is proportional to it."""
@@ -205,7 +207,7 @@ class FileParts(Parts):
         if any(name not in names for name in (*self.metrics, "em")):
             wanted.add("golds")  # a metric that was not recorded is computed from these
         if self.head.independent:
-            wanted |= {"member", "model"}
+            wanted.update(member_columns(names))
         if self.prices is None:
             wanted.add(SPEND)  # the money
         chosen = {*self.source.columns(signals, self.metrics), *wanted}

@@ -25,15 +25,12 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
 from suffice.recordings.runs import MODEL_NAMES, attempts_of, single_labels
-from suffice.recordings.schema import CURRENCY, DOLLAR, cost_column
+from suffice.recordings.schema import CURRENCY, DOLLAR, SPEND, cost_column
 
 _log = logging.getLogger(__name__)
 
 LIST_PRICES = "list"
 """The word that stands for the bundled list prices in place of a file of prices."""
-
-SPEND = "spend"
-"""The signal with what a log says was spent so far, in the currency of the log."""
 
 BATCH_FACTOR = 0.5
 """The default price of requests in batches, as a share of the normal price: OpenAI's discount of 50 %."""

@@ -45,8 +45,9 @@ class Alarm:
         names, own = {"answer": "answers", "golds": "gold answers", "round": "rounds"}, columns or {}
         read = ", ".join(f"{words} from {own[ours]:.60}" for ours, words in names.items() if ours in own)
         meaning = "the log was read right" + (f": {read}" if read else "")
-        expected = {f"--expected {self.name}": ({"expected": [self.name]}, meaning)}
-        return UnsettledError(self.sentence, "options", {**self.choices, **expected}, self.confirmed)
+        choices = {**self.choices}
+        choices.setdefault(f"--expected {self.name}", ({"expected": [self.name]}, meaning))
+        return UnsettledError(self.sentence, "options", choices, self.confirmed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from suffice.common.tables import counted
 from suffice.importers.checks.alarm import Doubt, Read, used_columns
 from suffice.importers.rounds.facts import SCORES, SEVERAL, Facts
-from suffice.importers.words.choices import of_options
+from suffice.importers.words.choices import of_expected, of_options
 from suffice.importers.words.gold_names import may_be_golds
 from suffice.importers.words.names import in_log, last_name
 from suffice.policy.normalizers import MATCH, is_structured
@@ -16,7 +16,7 @@ from suffice.policy.normalizers import MATCH, is_structured
 _ENOUGH, _FEW = 20, 5
 """The least number of answers about which a share says something, and of different gold answers."""
 
-_SELDOM, _APART, _FAR, _OFTEN, _NEARLY_ALL = 0.01, 0.1, 0.2, 0.3, 0.98
+_SELDOM, _APART, _OFTEN, _NEARLY_ALL = 0.01, 0.1, 0.3, 0.98
 _PLACES = {*map(str, range(10)), *"ABCDEFGHabcdefgh"}
 """Numbers and letters of options, while answers may be their texts."""
 
@@ -178,17 +178,25 @@ def case_alone(read: Read) -> Iterator[Doubt]:
         yield sentence, {}
 
 
-def code_golds(read: Read) -> Iterator[Doubt]:
-    """Gold answers are code, which is right in many other words, as the log's own score says."""
+def stricter_golds(read: Read) -> Iterator[Doubt]:
+    """The log's own score is 1 for nearly all answers that equal a gold answer, and for many others: code, rounded numbers, whole replies."""
     facts = read.facts
+    if not read.is_table or read.options.get("golds"):
+        return
     for name, n in facts.apart.most_common(1):
-        if n >= max(_ENOUGH, _FAR * facts.scored) and facts.golds and all(map(is_structured, facts.golds)):
+        low, high = facts.spans.get(name, (0, 0))
+        agrees = facts.contrary[name] <= _APART * (facts.contrary[name] + facts.confirmed[name])
+        if agrees and low < high and n >= max(_ENOUGH, _APART * facts.scored):
+            theirs = read.named_metric(name)
             golds = read.columns.get("golds", "golds")
+            kind = "the code in " if facts.golds and all(map(is_structured, facts.golds)) else ""
             sentence = (
-                f"{name} is 1 for {n:,} of {facts.scored:,} answers whose text differs from the code in {golds!r}: compared with it as texts, "
-                "they would count as wrong"
+                f"{theirs!r} is 1 for {n:,} of {facts.scored:,} answers that differ from {kind}{golds!r}, as rounded numbers, code in "
+                f"other words and replies that hold more than the answer do: by the gold answers, these are wrong, and a rule may look better "
+                "only since it waits for their spelling"
             )
-            yield sentence, of_options(f"answers are judged by {name}", columns={"golds": ""})
+            own = of_options(f"answers are judged by {theirs!r}", columns={"golds": ""})
+            yield sentence, own | of_expected("stricter-golds", f"answers are judged by {golds!r}")
 
 
 def own_score(read: Read) -> Iterator[Doubt]:

@@ -162,7 +162,7 @@ class Reading:
         return may_be
 
     def _add_scored(self, part: Part, scores: Floats, golds: Sequence[Sequence[str] | None]) -> None:
-        """Count answers that were compared with gold answers, and those that only the log's own metrics call right."""
+        """Count answers that were compared with gold answers, and those of which the log's own metrics say the contrary."""
         if "em" in part.metrics:
             every = [gold for own in golds for gold in own or ()]
             self._choice += MultipleChoice.counted(every, part.metrics["em"], part.metrics.get("f1"))
@@ -171,7 +171,10 @@ class Reading:
         known = part.has_answer & ~np.isnan(scores)
         self.facts.scored += int(known.sum())
         for name in part.metrics.keys() - SCORES:
-            self.facts.apart[name] += int((known & (scores == 0) & (part.metrics[name] == 1)).sum())
+            own = part.metrics[name]
+            self.facts.apart[name] += int((known & (scores == 0) & (own == 1)).sum())
+            self.facts.confirmed[name] += int((known & (scores == 1) & (own == 1)).sum())
+            self.facts.contrary[name] += int((known & (scores == 1) & (own < 1)).sum())
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
         """Return the key by which each answer is compared; the text itself if the normalizer cannot read it."""

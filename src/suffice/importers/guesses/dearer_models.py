@@ -18,12 +18,17 @@ def dearer_text(table: TableColumns, columns: Mapping[str, str], money: str) -> 
     """Return words on the dearest and the cheapest of a loop's models, where their calls cost different amounts; "" else."""
     ids = table.column(columns.get("question_id", ""))
     model = next((name for name in table.by_name(MODELS) if table.changing_in(name, ids)), "")
-    amounts: dict[str, list[float]] = defaultdict(list)
-    for own, value in zip(table.column(model), table.column(money), strict=True):
-        if own is not None and not math.isnan(amount := number_or_nan(value, money)):
-            amounts[str(own)].append(amount)
-    means = {own: sum(values) / len(values) for own, values in amounts.items()}
+    means = mean_costs(table, model, money)
     least, most = min(means, key=means.__getitem__, default=""), max(means, key=means.__getitem__, default="")
     if not model or not 0 < _TIMES * means[least] <= means[most]:
         return ""
     return f", although one call of {most!r:.40} costs {means[most] / means[least]:.0f} times one of {least!r:.40}"
+
+
+def mean_costs(table: TableColumns, model: str, money: str) -> dict[str, float]:
+    """Return what a call of each model costs on average, in a column of money; without models whose calls have no amount."""
+    amounts: dict[str, list[float]] = defaultdict(list)
+    for own, value in zip(table.column(model), table.column(money), strict=True):
+        if own is not None and not math.isnan(amount := number_or_nan(value, money)):
+            amounts[str(own)].append(amount)
+    return {own: sum(values) / len(values) for own, values in amounts.items()}

@@ -138,6 +138,8 @@ class Facts:
             falls, by its name.
         known: Rounds in which a metric is known, by its name.
         apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
+        confirmed: Rounds in which it is 1 and the answer equals one.
+        contrary: Rounds in which it is less than 1 although the answer equals one.
         spans: The lowest and highest value of a metric, by its name.
         graded_by: Metrics of the log with values between 0 and 1.
         scales: Rounds in which a confidence of the log is between 0 and 1, those in which it is above 1, and its highest value, by name.
@@ -206,6 +208,8 @@ class Facts:
     ends: dict[str, tuple[int, float, float, float]] = field(default_factory=dict)
     known: Counter[str] = field(default_factory=Counter)
     apart: Counter[str] = field(default_factory=Counter)
+    confirmed: Counter[str] = field(default_factory=Counter)
+    contrary: Counter[str] = field(default_factory=Counter)
     spans: dict[str, tuple[float, float]] = field(default_factory=dict)
     graded_by: set[str] = field(default_factory=set)
     scales: dict[str, tuple[int, int, float]] = field(default_factory=dict)

@@ -9,6 +9,8 @@ from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import places_of
+from suffice.importers.guesses.dearer_models import mean_costs
+from suffice.importers.guesses.money_notes import loop_money
 from suffice.importers.rows.parallel_files import of_files
 from suffice.importers.words.choices import Choices, of_options
 from suffice.importers.words.names import last_name
@@ -62,14 +64,19 @@ def in_turn(model: str, models: Sequence[str]) -> Choices:
 
 
 def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
-    """Return how to read models as attempts, if they tell runs of one row each apart, or files of the same questions as rounds; else ""."""
+    """Return how to read models as attempts or as a panel, if they tell runs of one row each apart, or files as rounds; else "".
+
+    The attempts are in the order of what a call costs, if the log says so, as an escalation asks them.
+    """
     ids = [*map(str, table.column(key))]
     for model in [name for name in _model_columns(table, ()) if name in runs]:
         values = [*dict.fromkeys(map(str, table.column(model)))]
         pairs = [*zip(ids, map(str, table.column(model)), strict=True)]
         if 1 < len(values) <= _MOST and len({*pairs}) == len(pairs) > len({*ids}):
-            options = " or ".join(in_turn(model, values))
-            return options and f"if the models are asked in turn: {options}"
+            costs = mean_costs(table, model, next(loop_money(table, table.names), ""))
+            values = sorted(values, key=costs.__getitem__) if costs.keys() == {*values} else values
+            options = [f"asked in turn: {option}" for option in in_turn(model, values)]
+            return f"if the models are {'; if they are '.join([*options, 'put to a vote: --samples'])}"
     return "if each file is a round: --file-is round" if "--file-is round" in of_files(table.rows) else ""
 
 

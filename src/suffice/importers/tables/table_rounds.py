@@ -47,6 +47,7 @@ from suffice.importers.words.choices import Choices, in_options, of_columns
 from suffice.importers.words.names import is_id_name
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
+from suffice.recordings.runs import MEMBERS
 from suffice.recordings.schema import cost_column
 
 _MOST_ROUNDS = 1e9
@@ -123,7 +124,10 @@ class _Rows:
             metrics=metrics,
             signals=signals,
             costs=costs,
-            extras={name: self._cells(name) for name in names if name not in mapped},
+            extras={
+                **{name: self._cells(name) for name in names if name not in mapped},
+                **{name: self._cells(grid.columns[name]) for name in MEMBERS if name in grid.columns},
+            },
             is_scored=not grid.strict,
             has_answers="answer" in grid.columns,
         )
@@ -319,7 +323,7 @@ class _Rows:
     def _numbers_by_name(self) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, Floats]]:
         """Return costs, signals and metrics."""
         grid, columns = self._grid, self._grid.columns
-        others = [name for name in columns if name not in OWN_COLUMNS and name not in METRICS]
+        others = [name for name in columns if name not in {*OWN_COLUMNS, *METRICS, *MEMBERS}]
         known = {name: self._numbers(name, columns[name]) for name in others if is_cost(name)}
         undefined = np.full(len(self._rows), math.nan)
         components = dict.fromkeys(name.split(".", 2)[1] for name in known)

@@ -42,6 +42,11 @@ def of_options(meaning: str, *, columns: Mapping[str, str] | None = None, sample
     return {options: ({name: value for name, value in given.items() if value}, meaning)}
 
 
+def of_expected(name: str, meaning: str) -> Choices:
+    """Return the choice of the reading about which an alarm of a name is raised, a value of `options`."""
+    return {f"--expected {name}": ({"expected": [name]}, meaning)}
+
+
 def of_answers(names: Sequence[str], golds: Mapping[str, str], says: Said) -> Choices:
     """Return the choices of columns with an answer each, and of the gold answers, by what the names of these columns say of them.
 

@@ -126,9 +126,9 @@ def currency_codes(signs: Iterable[str]) -> list[str]:
 def currencies(values: Sequence[object], name: str = "") -> list[str]:
     """Return the signs of currencies in the name of a column and its texts, in the order of their first use.
 
-    >>> currencies(["$0.10", "0,05 €", 3]), currencies([0.1], "Kosten (EUR)"), currencies([0.1], "cost_usd")
+    >>> currencies(["$0.10", "0,05 €", 3]), currencies([0.1], "Kosten (EUR)"), currencies([0.1], "costUSD")
     (['$', '€'], ['EUR'], ['USD'])
     """
-    found = [match[1].upper() for match in _IN_NAME.finditer(name)]
+    found = [match[1].upper() for match in _IN_NAME.finditer(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))]
     found += [match[0].strip() for value in values if isinstance(value, str) and (match := _CURRENCY.search(value))]
     return [*dict.fromkeys(found)]

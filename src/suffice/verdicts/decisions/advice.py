@@ -51,6 +51,9 @@ release would wrongly assume the same of this one.
 """
 _READ = (1, 2, VERSION)
 
+SELECTED_HERE = "(selected here: these questions also chose it)"
+"""What a sentence says of figures that may look better than they are."""
+
 _MOST_ROWS = 5
 
 
@@ -240,6 +243,7 @@ class Advice(Result):
         have = (self.now, spent, None, value, None, "advised" if trial.verdict == "keep what you have" else "", "")
         rows = (have, *(figures[place].row(trial.cost, trial.max_loss) for place in places))
         others = f", {trial.n_tune:,} others fitted the candidates" if trial.n_tune else ""
+        others += f", {self.n_left:,} wait for labels" if self.n_left else ""
         heading = f"{title}: {counted(trial.totals.n, 'question')} judge{others}"
         notes = self.notes + range_notes([figures[place] for place in places], trial.max_loss)
         table = Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=notes)
@@ -348,7 +352,7 @@ def _verdict_text(trial: Trial) -> str:
     if trial.verdict == "do it":
         return (
             f"{change[0].upper()}{change[1:]}: {_taken_text(trial, place, 'with ', ' ')}it saves {saved} and changes {trial.metric} by "
-            f"{changed} (selected here: these questions also chose it); {judges} {rule} out a loss of {points} or more (risk "
+            f"{changed} {SELECTED_HERE}; {judges} {rule} out a loss of {points} or more (risk "
             f"{100 * trial.alpha:g} % {IF_INDEPENDENT}{noise}).{rivals}"
         )
     more = ""

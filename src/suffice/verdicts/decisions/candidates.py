@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from suffice.common.files import quoted
 from suffice.common.tables import counted
 from suffice.errors import DataError, SufficeError
 from suffice.evaluation.replay import check_policy, policy_for
@@ -25,7 +26,15 @@ from suffice.policy.rules.selectors_of_samples import RascAnswer
 from suffice.policy.session import Policy
 from suffice.policy.signals import TRIAL
 from suffice.recordings.recording import Recording
-from suffice.recordings.runs import ALONE, ATTEMPTS, attempts_of, begins_closed_book, is_of_steps, refuse_untried
+from suffice.recordings.runs import (
+    ALONE,
+    ATTEMPTS,
+    attempts_of,
+    begins_closed_book,
+    column_of_attempts,
+    is_of_steps,
+    refuse_untried,
+)
 from suffice.recordings.schema import RETURNED, cost_column
 from suffice.verdicts.decisions.gates import (
     RETRIEVALS,
@@ -121,11 +130,12 @@ def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price
     each = {name: float(spent[:, place][recording.seen[:, place]].mean()) for place, name in enumerate(models)}
     order = sorted(each, key=lambda name: each[name])
     if each[models[-1]] < each[order[-1]]:
+        option = f"--column {quoted('round=' + column_of_attempts(recording) + ':' + ','.join(order))}"
         alone = ", ".join(f"{name} {1000 * each[name]:.3g}" for name in models)
         raise DataError(
             f"the models were declared in the order {', '.join(models)}, and the last is not the dearest: alone they cost {alone} {unit} per "
-            f"1,000 questions. Import the log in the order of cost (--column round=model:{','.join(order)}), or compare with a model that you "
-            f"name (baseline='{order[-1]}{ALONE}', --baseline '{order[-1]}{ALONE}')"
+            f"1,000 questions. Import the log in the order of cost ({option}), or compare with a model that you name "
+            f"(baseline='{order[-1]}{ALONE}', --baseline '{order[-1]}{ALONE}')"
         )
 
 

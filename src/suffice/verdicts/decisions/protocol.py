@@ -17,10 +17,12 @@ from suffice.evaluation.replay.outcomes import (
     AGREEMENT,
     has_outcome,
     is_agreement,
+    measured_qualities,
     measured_quality,
     outcome,
     unanswered,
 )
+from suffice.evaluation.replay.own_scores import refuse_several_judges
 from suffice.evaluation.replay.prices import Price, currency_of, with_priced_spend
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
@@ -95,7 +97,7 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: What must not be lost: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), or `agreement`.
+        metric: What must not be lost: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), the log's only score, or `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save, one of `SAVABLE`; None = see `declared_defaults`.
@@ -117,7 +119,8 @@ def decide(
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
         CensoredError: The baseline needs rounds that were not recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
-        UnsettledError: The recording holds several loops, such as two models: `recording.where(model=...)` chooses one.
+        UnsettledError: The recording holds several loops, such as two models, of which `recording.where(model=...)` chooses one; or several
+            scores of its own may judge, and `metric` is None.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
     said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
@@ -200,6 +203,8 @@ def _begun(
     baseline, loop = declared["baseline"], LoopStops.of(recording)
     logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
     stated = declared.pop("metric", None)
+    if stated is None:
+        refuse_several_judges(measured_qualities(logged))
     metric = stated or measured_quality(logged)
     if of_labels:
         refuse_states(logged)

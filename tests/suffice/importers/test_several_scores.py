@@ -59,3 +59,54 @@ def test_a_score_of_a_usual_name_judges_alone(name, tmp_path):
     said = screen(tmp_path, rows)
     assert "nothing in the log says which answers are right" not in said
     assert "--ask" not in said
+
+
+def of_values(name, value_of):
+    """Return three rounds of 30 questions with a number of any name in each."""
+    return [
+        {"id": q, "round": r + 1, "answer": "x" * (3 + (q + 2 * r) % 7), name: value_of(q, r)}
+        for q in range(N)
+        for r in range(3)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "value_of", "scale"),
+    [
+        ("Sterne", lambda q, r: 1 + (3 * q + 2 * r * r) % 5, ":1..5"),
+        ("étoiles", lambda q, r: f"{1 + (3 * q + 2 * r * r) % 9 / 2:g}".replace(".", ","), ":1..5"),
+        ("puntuación", lambda q, r: (3 * q + 5 * r * r) % 11, ":0..10"),
+        ("voto", lambda q, r: 5 * ((3 * q + 5 * r * r) % 21), ":0..100"),
+        ("Güte", lambda q, r: (3 * q + 5 * r * r) % 97 / 100, ""),
+    ],
+)
+def test_a_score_in_another_language_is_named_by_its_scale(name, value_of, scale, tmp_path):
+    rows = of_values(name, value_of)
+    said = screen(tmp_path, rows)
+    option = f"{name}={name}{scale}"
+    assert f"if {name!r}, from " in said
+    assert option in said
+    summary, recording = recorded(tmp_path, rows, metrics={name: f"{name}{scale}"})
+    assert summary.judged_by == (name,)
+    assert {*recording.table.column(name).to_pylist()} <= {i / 100 for i in range(101)} | {i / 8 for i in range(9)}
+
+
+@pytest.mark.parametrize(
+    ("name", "value_of"),
+    [
+        ("Sekunden", lambda q, r: 1 + (3 * q + 2 * r * r) % 37 / 10),
+        ("Zeichen", lambda q, r: 3 + (q + 2 * r) % 7),
+        ("Wörter", lambda q, r: (3 * q + 5 * r * r) % 97 + 3),
+        ("Aufrufe", lambda q, r: 1 + 2 * r),
+        ("Kosten", lambda q, r: (3 * q + 5 * r * r) % 97 / 10_000),
+        ("n_docs", lambda q, r: 1 + (3 * q + 2 * r * r) % 5),
+    ],
+)
+def test_times_and_counts_in_another_language_are_no_scores(name, value_of, tmp_path):
+    assert "how good the answer" not in screen(tmp_path, of_values(name, value_of))
+
+
+def test_no_score_is_guessed_by_its_scale_beside_one_that_judges(tmp_path):
+    stars = of_values("Sterne", lambda q, r: 1 + (3 * q + 2 * r * r) % 5)
+    assert "how good the answer" not in screen(tmp_path, [{**row, "stars": row["Sterne"]} for row in stars])
+    assert "how good the answer" not in screen(tmp_path, [{**row, "gold": "xxx"} for row in stars])

@@ -11,6 +11,7 @@ from typing import Any
 from suffice.errors import UnsettledError
 from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.checks.judging import ONCE, flag_notes, metric_option, scales_with
+from suffice.importers.checks.unnamed_scores import unnamed_score_note
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import Record
 from suffice.importers.guesses.money_notes import loop_money, money_note
@@ -93,6 +94,7 @@ def unread_notes(
     speakers = [] if shape.how else [*_speakers(table, columns)]
     unused = [name for name in table.names if name not in used and table.filled(name)]
     drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
+    of_rounds = [] if is_judged else [name for name in unused if name not in shape.outer]
     return [
         *speakers,
         *(
@@ -102,7 +104,7 @@ def unread_notes(
         *_uncounted_rounds(table, columns, unused),
         *_costs(table, columns, shape.columns, [name for name in unused if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, unused),
-        *([] if is_judged else flag_notes(table, columns, [name for name in unused if name not in shape.outer])),
+        *([*flag_notes(table, columns, of_rounds)] or unnamed_score_note(table, columns, of_rounds)),
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from benchmarks.readings.cases import Draw, Log, shape
@@ -31,3 +32,30 @@ def an_f1_alone(draw: Draw) -> Log:
         made += [{"id": own.number, "round": r, "answer": own.answers[r - 1], "f1": scores[r - 1]} for r in (1, 2, 3)]
         read.append(own.loop(golds=(), scores=scores))
     return Log(made, read)
+
+
+def _labels(draw: Draw) -> tuple[list[dict[str, Any]], list[Any]]:
+    """Return records with what was read from a label in each pass, and what is right, all of them objects; and their readings."""
+    made, read = [], []
+    for own in draw.asked(60, 2):
+        right = {"vintage": 1990 + own.number % 30, "volume_ml": 375 + own.number % 4}
+        passes = [right if good else {**right, "volume_ml": 1500} for good in own.right]
+        made.append({"sku": f"W{own.number}"} | {f"pass{r}_output": said for r, said in enumerate(passes, start=1)})
+        made[-1]["expected"] = right
+        answers = tuple(json.dumps(said, ensure_ascii=False) for said in passes)
+        read.append(own.loop(answers=answers, golds=(json.dumps(right, ensure_ascii=False),)))
+    return made, read
+
+
+@shape("wines.csv", metric="match")
+def objects_in_cells_of_a_wide_table(draw: Draw) -> Log:
+    """Each cell of a pass has an object as JSON, as the gold answer's has."""
+    made, read = _labels(draw)
+    texts = [{name: json.dumps(own) if isinstance(own, dict) else own for name, own in row.items()} for row in made]
+    return Log(texts, read)
+
+
+@shape("wines.jsonl", metric="match")
+def objects_by_pass_in_a_record(draw: Draw) -> Log:
+    """Each record has an object for each pass, and one with what is right."""
+    return Log(*_labels(draw))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from suffice.errors import UnsettledError
 from tests.support.cli_tools import cli
 from tests.support.logs import imported, recorded, written
 
@@ -110,3 +113,33 @@ def test_no_score_is_guessed_by_its_scale_beside_one_that_judges(tmp_path):
     stars = of_values("Sterne", lambda q, r: 1 + (3 * q + 2 * r * r) % 5)
     assert "how good the answer" not in screen(tmp_path, [{**row, "stars": row["Sterne"]} for row in stars])
     assert "how good the answer" not in screen(tmp_path, [{**row, "gold": "xxx"} for row in stars])
+
+
+def labels(*, as_text, golds=True):
+    """Return records with an object that was read in each of two passes, in cells as text or as they are."""
+    rows = []
+    for q in range(N):
+        right = {"vintage": 1990 + q, "volume_ml": 375 + q % 4}
+        said = {"pass1_output": right if q % 3 else {**right, "volume_ml": 1500}, "pass2_output": right}
+        row = {"sku": f"W{q}", **said} | ({"expected": right} if golds else {})
+        rows.append({name: json.dumps(own) if as_text and name != "sku" else own for name, own in row.items()})
+    return rows
+
+
+@pytest.mark.parametrize("as_text", [True, False])
+def test_objects_by_pass_are_read_as_rounds_by_the_printed_command(as_text, tmp_path):
+    path = written(tmp_path / ("log.csv" if as_text else "log.jsonl"), labels(as_text=as_text))
+    with pytest.raises(UnsettledError) as error:
+        imported(path)
+    option, (choice, _) = next(iter(error.value.choices.items()))
+    assert option == "--column rounds=pass1_output,pass2_output"
+    summary = imported(path, **(choice if "columns" in choice else {"columns": choice}))
+    assert [means.match for means in summary.by_round] == pytest.approx([20 / 30, 1])
+    assert summary.preview.golds == ('{"vintage": 1990, "volume_ml": 375}',)
+
+
+def test_columns_of_objects_that_the_user_names_are_rounds(tmp_path):
+    path = written(tmp_path / "log.csv", labels(as_text=True, golds=False))
+    summary = imported(path, columns={"rounds": "pass1_output,pass2_output"})
+    assert (summary.clusters, summary.rounds) == (N, 2)
+    assert [own.answer for own in summary.preview.rounds][1] == '{"vintage": 1990, "volume_ml": 375}'

@@ -15,6 +15,7 @@ from suffice.importers.checks.unnamed_scores import unnamed_score_note
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import Record
 from suffice.importers.guesses.money_notes import loop_money, money_note
+from suffice.importers.guesses.unnamed_answers import rounds_in_objects
 from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import are_groups, sure_id
 from suffice.importers.rows.incomplete_rows import of_kinds
@@ -246,6 +247,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     says = said_by_columns(answers[0]) if answers and "answer" not in columns else "rounds"
     golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
     own_answers = {} if compounds else of_answers(answers, golds, says)
+    if own_answers and "answer" not in columns:
+        own_answers = in_options(rounds_in_objects(table.names, like_golds=True)) or own_answers
     parts = [part for own, _ in compounds.values() for part in own["columns"]["question_id"].split(",")]
     options = of_files(rows) | in_options(choices) | own_answers | speaker_choices(table, parts) | compounds
     own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))

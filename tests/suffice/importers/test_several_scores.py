@@ -143,18 +143,3 @@ def test_columns_of_objects_that_the_user_names_are_rounds(tmp_path):
     summary = imported(path, columns={"rounds": "pass1_output,pass2_output"})
     assert (summary.clusters, summary.rounds) == (N, 2)
     assert [own.answer for own in summary.preview.rounds][1] == '{"vintage": 1990, "volume_ml": 375}'
-
-
-def test_a_success_known_once_is_said_before_any_recording(tmp_path):
-    log = [
-        {"id": q, "steps": [{"tool": ["move", "weigh", "pick"][(q + r) % 3], "tokens": 9} for r in range(3)]}
-        | {"success": q % 3 > 0}
-        for q in range(N)
-    ]
-    path = written(tmp_path / "log.json", log)
-    for columns in ({}, {"answer": ""}):
-        with pytest.raises(UnsettledError, match="'success' is known once"):
-            imported(path, columns=columns)
-    with pytest.raises(UnsettledError) as error:
-        imported(written(path, [{name: own for name, own in row.items() if name != "success"} for row in log]))
-    assert "known once" not in error.value.question

@@ -9,11 +9,11 @@ from suffice.common.tables import counted
 from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text
 from suffice.importers.checks.alarm import Doubt, Read, used_columns
 from suffice.importers.checks.gold_alarms import has_own_score, marks_like_golds
-from suffice.importers.checks.judging import ONCE, metric_option, scores_of
+from suffice.importers.checks.judging import metric_option, scores_of
 from suffice.importers.words.choices import Choices, of_options
-from suffice.importers.words.names import OUTCOME_NAMES, TOOL_FIELDS, in_log, is_error_count, last_name
+from suffice.importers.words.names import TOOL_FIELDS, in_log, is_error_count, last_name
 
-_FEW, _OFFERED, _TWO = 5, 4, 2
+_FEW, _OFFERED = 5, 4
 
 
 def empty_answers(read: Read) -> Iterator[Doubt]:
@@ -28,7 +28,6 @@ def empty_answers(read: Read) -> Iterator[Doubt]:
         sentence = (
             f"{facts.unanswered:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')} have no answer in any round: "
             f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
-            f"{_known_once(read)}"
         )
         texts = [*(read.named_metric(name) for name in said), *texts_of_rounds(read)]
         yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
@@ -40,19 +39,10 @@ def no_answers(read: Read) -> Iterator[Doubt]:
     if read.is_table and read.said.get("answer") == "" and not facts.answers and not has_own_score(facts):
         sentence = (
             "no round has an answer, as --column answer= says, and no score of each round is read, so there is nothing to judge by, and "
-            f"`suffice decide` refuses the recording. Name the answers or such a score, or log one of them{_known_once(read)}"
+            "`suffice decide` refuses the recording. Name the answers or such a score, or log one of them"
         )
         texts = texts_of_rounds(read)
         yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
-
-
-def _known_once(read: Read) -> str:
-    """Return a sentence on an outcome that is known once of a question, by which no earlier stop can be judged; "" without one."""
-    names = [
-        in_log(name) for name, own in read.facts.own.columns.items() if not own.varying and 1 < len(own.values) <= _TWO
-    ]
-    once = next((name for name in names if last_name(name) in OUTCOME_NAMES), "")
-    return f". {once!r} {ONCE}: it judges no earlier stop, whichever way the log is read" if once else ""
 
 
 def _of_answers(names: Sequence[str]) -> Choices:

@@ -21,6 +21,7 @@ from suffice.evaluation.replay.own_scores import without_parts
 from suffice.importers.alarms import check_expected
 from suffice.importers.checks.alarm import Alarm, Read
 from suffice.importers.checks.judging import judge_notes, judging_note, second_judge_note
+from suffice.importers.checks.other_fields import other_fields_note
 from suffice.importers.checks.own_alarms import NOT_READ, unread_note
 from suffice.importers.files.recognise import left_out
 from suffice.importers.importers import log_reader
@@ -258,7 +259,7 @@ def _imported(
         columns = run.write(out, {**metadata, "notes": notes, **({SECOND: second} if second else {})})
     loops, noted = loops_of(out)
     judging = [] if judged_by or run.longest == 1 else [judging_note(read) or _unjudged(columns)]
-    judges = judge_notes(read, reading.judge, judged_by)
+    judges = [*judge_notes(read, reading.judge, judged_by), *other_fields_note(read)]
     notes = _with_unread(read, [*notes, *judging, *second, *judges, *noted])
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any

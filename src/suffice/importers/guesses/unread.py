@@ -33,7 +33,7 @@ from suffice.importers.words.choices import (
     of_each,
     of_options,
 )
-from suffice.importers.words.gold_names import golds_among
+from suffice.importers.words.gold_names import golds_among, is_surely_gold
 from suffice.importers.words.names import (
     ANSWERS,
     MOST_SPEAKERS,
@@ -164,8 +164,17 @@ def _costs(
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
         yield _no_tokens_note(table, shown, unused, absent)
-    for name in [*loop_money(table, unused)][:1]:
+    paid = [name for name in loop_money(table, unused) if not _has_gold(name, table.names)]
+    for name in sorted(paid, key=lambda name: "price" in words_in(name))[
+        :1
+    ]:  # a price may be that of what is asked about
         yield money_note(table, columns, name)
+
+
+def _has_gold(name: str, names: Collection[str]) -> bool:
+    """Return whether another column is called like the gold answer of a column, as `price_gold` is of `price`."""
+    own = {*words_in(name)}
+    return any(own < {*words_in(other)} and is_surely_gold(other) for other in names)
 
 
 def _no_tokens_note(

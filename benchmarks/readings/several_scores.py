@@ -1,4 +1,4 @@
-"""Logs with several scores of their own, and logs whose score has an unusual name or is beside objects as answers."""
+"""Logs with several scores of their own, with objects as the answers of rounds, and with passes that are counted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from benchmarks.readings.cases import Draw, Log, shape
+from benchmarks.readings.plain import loops
 
 
 @shape("minutes.csv", options=("--column", "answer=summary"), metric="bertscore_f1")
@@ -59,3 +60,15 @@ def objects_in_cells_of_a_wide_table(draw: Draw) -> Log:
 def objects_by_pass_in_a_record(draw: Draw) -> Log:
     """Each record has an object for each pass, and one with what is right."""
     return Log(*_labels(draw))
+
+
+@shape("moderation.csv")
+def passes_newest_first(draw: Draw) -> Log:
+    """A pass counts the labels of a post, whose id has a name of its own, and the last one is first in the file."""
+    questions = draw.asked(60)
+    made = [
+        {"post_id": f"p{own.number}", "pass": r, "predicted_label": said, "true_label": own.gold}
+        for own in questions
+        for r, said in enumerate(own.answers, start=1)
+    ]
+    return Log(made[::-1], loops(questions))

@@ -98,7 +98,7 @@ def test_a_score_in_another_language_is_named_by_its_scale(name, value_of, scale
     ("name", "value_of"),
     [
         ("Sekunden", lambda q, r: 1 + (3 * q + 2 * r * r) % 37 / 10),
-        ("Zeichen", lambda q, r: 3 + (q + 2 * r) % 7),
+        ("Zeichen", lambda q, r: 4 + (q + 2 * r) % 7),
         ("Wörter", lambda q, r: (3 * q + 5 * r * r) % 97 + 3),
         ("Aufrufe", lambda q, r: 1 + 2 * r),
         ("Kosten", lambda q, r: (3 * q + 5 * r * r) % 97 / 10_000),
@@ -143,3 +143,12 @@ def test_columns_of_objects_that_the_user_names_are_rounds(tmp_path):
     summary = imported(path, columns={"rounds": "pass1_output,pass2_output"})
     assert (summary.clusters, summary.rounds) == (N, 2)
     assert [own.answer for own in summary.preview.rounds][1] == '{"vintage": 1990, "volume_ml": 375}'
+
+
+def test_objects_in_numbered_columns_of_answers_are_read_without_a_question(tmp_path):
+    rows = [
+        {name.replace("pass1_output", "answer_1").replace("pass2_output", "answer_2"): own for name, own in row.items()}
+        for row in labels(as_text=True)
+    ]
+    summary = imported(written(tmp_path / "log.csv", rows))
+    assert [means.match for means in summary.by_round] == pytest.approx([20 / 30, 1])

@@ -170,10 +170,10 @@ def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
     name, scale = next(iter(usable.items()))
     theirs, span = read.named(in_log(name)), (scale.removeprefix(":") or "0..1").replace("..", " to ")
     option = metric_option(theirs, scale)
-    own = " or ".join(map(repr, judges))
-    said = f"the log's own {own} judges, and not its" if own else "the gold answers judge, and not the log's own"
+    which = " or ".join(map(repr, judges))
+    who = f"the log's own {which} judges, and not its" if which else "the gold answers judge, and not the log's own"
     return [
-        f"{said} {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {metric_of(theirs)}`"
+        f"{who} {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {metric_of(theirs)}`"
     ]
 
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from benchmarks.readings.cases import Case, Log, Loop
 from suffice.cli.main import run
-from suffice.evaluation.replay.outcomes import measured_metrics
-from suffice.evaluation.replay.own_scores import own_judges
+from suffice.evaluation.replay.outcomes import measured_metrics, own_judges
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.recordings import Recording, read_recording

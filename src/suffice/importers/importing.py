@@ -17,7 +17,6 @@ from suffice.common.results import Result
 from suffice.common.tables import CAUTION, Column, Table, counted
 from suffice.errors import DataError, UnsettledError
 from suffice.evaluation.replay.outcomes import SECOND
-from suffice.evaluation.replay.own_scores import without_parts
 from suffice.importers.alarms import check_expected
 from suffice.importers.checks.alarm import Alarm, Read
 from suffice.importers.checks.judging import judge_notes, judging_note, second_judge_note
@@ -41,6 +40,7 @@ from suffice.importers.rounds.trajectories import ColumnReading
 from suffice.importers.settling import Source, is_small, read_of
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.embedding import Embedder
+from suffice.policy.metrics import without_parts
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.signals.position import AnswerPosition
 

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, NotFoundError
-from suffice.evaluation.replay.own_scores import own_judges
-from suffice.policy.metrics import METRICS, Metric, answer_key, f1, normalize_answer
+from suffice.policy.metrics import METRICS, Metric, answer_key, f1, normalize_answer, without_parts
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Selector
@@ -243,6 +242,11 @@ def measured_qualities(recording: Recording) -> list[str]:
             return [name]
     measured = measured_metrics(recording)
     return own_judges(measured) or measured[:1]
+
+
+def own_judges(metrics: Iterable[str]) -> list[str]:
+    """Return the metrics of the log's own that may each judge answers: those that compare with gold answers, and parts of others, are left out."""
+    return without_parts(name for name in metrics if name not in (*METRICS, MATCH))
 
 
 def needed_metric(recording: Recording) -> str | None:

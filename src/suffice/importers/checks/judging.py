@@ -10,7 +10,6 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.common.tables import cut_list
-from suffice.evaluation.replay.own_scores import without_parts
 from suffice.importers.checks.alarm import Read, used_columns
 from suffice.importers.checks.gold_alarms import possible_golds
 from suffice.importers.columns.grid import OWN_COLUMNS, says_missing
@@ -28,7 +27,7 @@ from suffice.importers.words.names import (
 from suffice.importers.words.number_forms import written_number
 from suffice.importers.words.score_names import OVERLAPS, is_judgement, is_measure_of, is_score_name
 from suffice.importers.words.word_scales import EQUAL, TEMPLATE, order_of_words
-from suffice.policy.metrics import METRICS
+from suffice.policy.metrics import METRICS, without_parts
 from suffice.policy.normalizers import title
 from suffice.policy.signals import SIGNALS
 

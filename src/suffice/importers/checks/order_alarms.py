@@ -8,12 +8,12 @@ from typing import Any
 
 from suffice.common.files import quoted
 from suffice.common.tables import counted
-from suffice.evaluation.replay.own_scores import without_parts
 from suffice.importers.checks.alarm import Doubt, Read
 from suffice.importers.rounds.facts import SCORES, Facts, is_clear
 from suffice.importers.words.answer_places import last_of
 from suffice.importers.words.choices import Choices
 from suffice.importers.words.names import in_log, is_error_count, last_name, plain_name, words
+from suffice.policy.metrics import without_parts
 from suffice.policy.normalizers import MATCH
 from suffice.policy.signals.position import AnswerPosition
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from suffice.common.tables import Column, Table
-from suffice.evaluation.replay.own_scores import without_parts
 from suffice.importers.rounds.summary import RoundMeans
+from suffice.policy.metrics import without_parts
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, title
 from suffice.policy.rounds import COST_KINDS
 

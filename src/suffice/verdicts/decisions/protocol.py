@@ -17,12 +17,9 @@ from suffice.evaluation.replay.outcomes import (
     AGREEMENT,
     has_outcome,
     is_agreement,
-    measured_qualities,
-    measured_quality,
     outcome,
     unanswered,
 )
-from suffice.evaluation.replay.own_scores import refuse_several_judges
 from suffice.evaluation.replay.prices import Price, currency_of, with_priced_spend
 from suffice.evaluation.statistics import hash_places
 from suffice.policy.metrics import METRICS
@@ -35,7 +32,7 @@ from suffice.recordings.runs import attempts_of, begins_closed_book, is_of_steps
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.candidates import candidates, declared_defaults, refuse_cheaper_last
+from suffice.verdicts.decisions.candidates import candidates, declared_defaults, only_quality, refuse_cheaper_last
 from suffice.verdicts.decisions.gates import gate_notes
 from suffice.verdicts.decisions.labelling import (
     Labelling,
@@ -203,9 +200,7 @@ def _begun(
     baseline, loop = declared["baseline"], LoopStops.of(recording)
     logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
     stated = declared.pop("metric", None)
-    if stated is None:
-        refuse_several_judges(measured_qualities(logged))
-    metric = stated or measured_quality(logged)
+    metric = stated or only_quality(logged)
     if of_labels:
         refuse_states(logged)
     if of_labels or _is_of_answers(metric, logged):

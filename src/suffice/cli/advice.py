@@ -38,7 +38,14 @@ _QUIET = re.compile(
     r"rules whose signals|not tried: |losses are means over|\w+ is undefined in [0-4](?:\.\d+)? % of rounds"
 )
 """Notes that a first screen leaves to ``--details``."""
-_LEAD = re.compile(r"lead\((\d+)\)")
+_VOTES = {
+    r"lead\((\d+)\)": r"stop when one answer leads by \1",
+    r"settled\(\d+\)": "stop when the rest cannot change it",
+    r"esc\((\d+)\)": r"stop when \1 in a row are the same",
+    "adaptive_consistency": "stop when one answer is 95 % likely to win",
+}
+"""Rules that stop a vote among samples, in words."""
+
 _OUT, _OUT_OF_LABELS = Path("decision.json"), Path("decision_by_labels.json")
 
 
@@ -281,11 +288,14 @@ def _plain_cell(text: str) -> str:
 
     >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more"), _plain_cell("loses more")
     ('stop once the answer repeats twice', 'not enough data', 'loses too much')
+    >>> [_plain_cell(text) for text in ("settled(10)", "esc(3)")]
+    ['stop when the rest cannot change it', 'stop when 3 in a row are the same']
     """
     if text in _PLAIN_RULES:
         return f"stop once the {_PLAIN_RULES[text]}"
-    if lead := _LEAD.fullmatch(text):
-        return f"stop when one answer leads by {lead[1]}"
+    for rule, words in _VOTES.items():
+        if vote := re.fullmatch(rule, text):
+            return vote.expand(words)
     if text.startswith(("not proved yet", "waits for ")):
         return "not enough data"
     return {"loses more": "loses too much", "closed_book": "never retrieve"}.get(text) or _plain_rules(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -21,7 +21,7 @@ from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
 from suffice.cli.runs import ASK, where_pairs, where_words
 from suffice.common.files import quoted
-from suffice.common.tables import counted
+from suffice.common.tables import CAUTION, counted
 from suffice.errors import DataError
 from suffice.importers import ImportSummary, import_recording, importer, importer_names, kind_of
 from suffice.importers.checks.judging import ONCE
@@ -255,8 +255,8 @@ def import_command(
         expected=reading.expected,
         **arguments,
     )
-    is_seen = bool(confirmed) and sys.stdout.isatty()
-    output.show(summary.to_dict(), _import_screen(summary, details=output.details, is_seen=is_seen))
+    seen = confirmed[-1].notes if confirmed and sys.stdout.isatty() else None
+    output.show(summary.to_dict(), _import_screen(summary, details=output.details, seen=seen))
 
 
 def _embedder(
@@ -289,7 +289,7 @@ def _confirm(run: PartedRun) -> bool:
         print_table(table, errors)
     for note in run.notes:
         if not _QUIET.match(note):
-            warn(f"note: {_plain_note(note)}")
+            warn(f"{'' if note.startswith(CAUTION) else 'note: '}{_plain_note(note)}")
     return typer.confirm("Import it like this?", default=True, err=True)
 
 
@@ -330,8 +330,10 @@ def _column_pairs(
     return {ours: theirs for ours, _, theirs in pairs} or None
 
 
-def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = False) -> Screen:
-    """Return the screen of an import; the reading is left out if it `is_seen`, since the user has just confirmed it."""
+def _import_screen(summary: ImportSummary, *, details: bool, seen: Collection[str] | None = None) -> Screen:
+    """Return the screen of an import; the reading and the notes that were `seen` are left out, if the user has just confirmed it."""
+    is_seen = seen is not None
+    noted = [note for note in summary.notes if details or note not in (seen or ())]
     nulled = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
         "rounds in which the signal does not exist"
@@ -339,7 +341,8 @@ def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = Fal
         if item.nulled
     ]
     runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
-    said = {**_ENDS, **({"max_rounds": "have all of them"} if len(summary.ends) > 1 else {})}  # no cap may be known
+    are_whole = len(summary.ends) > 1 and [own.n for own in summary.by_round[-1:]] == [summary.ends.get("max_rounds")]
+    said = {**_ENDS, **({"max_rounds": "have all of them"} if are_whole else {})}  # no cap may be known
     if any(UNSAID in note for note in summary.notes):
         said["rule"] = "ended earlier"
     ends = ", ".join(f"{n:,} {said[end]}" for end, n in summary.ends.items())
@@ -359,7 +362,7 @@ def _import_screen(summary: ImportSummary, *, details: bool, is_seen: bool = Fal
         sentences=["\n".join(sentences)],
         tables=tables,
         shown=0 if is_seen else 1,
-        notes=[*(summary.notes if details else map(_plain_note, summary.notes)), *nulled],
+        notes=[*(noted if details else map(_plain_note, noted)), *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},
         then=_next_step(summary),

@@ -230,17 +230,27 @@ def own_lines(policy: Policy, path: str | Path) -> str:
     from suffice.verdicts.decisions.candidates import is_vote
 
     if gives_up(policy):
-        steps = _STEPS if is_of_steps(policy) else _RUNS.replace("{signals}", _given(policy, "task, done"))
+        steps = _steps(policy) if is_of_steps(policy) else _RUNS.replace("{signals}", _given(policy, "task, done"))
         return _with_policy(steps.replace(_STOPS, _GIVES_UP), path)
     if is_of_thoughts(policy):
         return _with_policy(_thoughts(policy), path)
     if is_of_steps(policy):
-        return _with_policy(_STEPS, path)
+        return _with_policy(_steps(policy), path)
     if attempts_in(policy):
         return _with_policy(_escalation(policy) or attempt_lines(policy, path), path)
     if policy.start_round == 0:
         return _with_policy(_gated(policy), path)
     return _with_policy(_SAMPLES if is_vote(policy) else _DRAFTS, path)
+
+
+def _steps(policy: Policy) -> str:
+    """Return the lines for the steps of an agent, which say the currency if the policy compares spend in another one than dollars."""
+    from suffice.evaluation.replay.prices import spend_currency  # loads pyarrow
+    from suffice.recordings.schema import DOLLAR
+
+    currency = spend_currency(policy)
+    given = "dollars=done.dollars)"
+    return _STEPS if currency == DOLLAR else _STEPS.replace(given, f"{given}  # in {currency}, like the log")
 
 
 def gives_up(policy: Policy) -> bool:

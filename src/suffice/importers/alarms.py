@@ -17,7 +17,7 @@ from suffice.errors import DataError, did_you_mean
 from suffice.importers.answers.answer_or_gold import ACTION_INPUTS, FEW, answer_readings, is_of_passages
 from suffice.importers.checks import gold_alarms, order_alarms, own_alarms, reply_alarms, sample_alarms
 from suffice.importers.checks.alarm import Alarm, Doubt, Read
-from suffice.importers.checks.contained import golds_in_texts
+from suffice.importers.checks.contained import golds_in_answers, golds_in_texts
 from suffice.importers.checks.named_columns import named_golds
 from suffice.importers.checks.unanswered import empty_answers, no_answers
 from suffice.importers.rounds.facts import SCORES, Facts
@@ -28,6 +28,7 @@ from suffice.importers.shapes.shape import ANY
 from suffice.importers.words.choices import Choices, in_options, of_each, of_options, of_rows
 from suffice.importers.words.names import MOST_SPEAKERS, in_log, last_name
 from suffice.policy.normalizers import MATCH
+from suffice.recordings.schema import COPIED_ANSWERS
 
 _ENOUGH = 20
 """The least number of questions, or of answers, about which a share says something."""
@@ -89,7 +90,7 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
             golds = read.named("golds") if "golds" in read.columns else None
             sentence = (
                 f"all answers of {facts.equal:,} of {counted(facts.several, 'question')} are equal, while {said!r} varies between "
-                f"the rounds of {n:,}: {answer!r} may be a gold answer or an input, and {said!r} what the model said"
+                f"the rounds of {n:,}: {answer!r} may be a gold answer, an input or the result of the whole run, and {said!r} what the model said"
             )
             yield sentence, in_options(answer_readings(answer, [said], golds, may_be_gold=golds is None))
 
@@ -236,8 +237,7 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
     if 0 < facts.without_golds < facts.trajectories:
         missing["gold answers"] = facts.without_golds, facts.trajectories
     for name, n in facts.known.items():
-        is_of_runs = read.columns.get(f"{name} (metric)", "").endswith(LAST_ROUND)
-        if n and name not in SCORES and not is_of_runs:
+        if n and name not in SCORES and not _is_of_runs(read, name):
             missing[name] = facts.rounds - n, facts.rounds
     texts = [
         f"{n:,} of {whole:,} {'trajectories' if what == 'gold answers' else 'rounds'} lack {what}"
@@ -247,6 +247,11 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
     if texts:
         returned = "; a loop that stops there returns the last answer before" if "an answer" in texts[0] else ""
         yield f"{', '.join(texts)}: they are missing in the log, or were not read{returned}", {}
+
+
+def _is_of_runs(read: Read, metric: str) -> bool:
+    """Return whether a metric is known of whole runs, and so of their last rounds alone."""
+    return read.columns.get(f"{metric} (metric)", "").endswith(LAST_ROUND)
 
 
 def _other_systems(read: Read) -> Iterator[Doubt]:
@@ -290,6 +295,9 @@ def _share(facts: Facts, name: str) -> str:
 def _other_speakers(read: Read) -> Iterator[Doubt]:
     """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
     facts = read.facts
+    are_judged = any(name not in SCORES and not _is_of_runs(read, name) for name in facts.spans)
+    if not (facts.answers or are_judged):
+        return
     of_actions = last_name(read.columns.get("answer", "")) in ACTION_INPUTS
     said = Counter({name: n for name, n in facts.speakers.items() if of_actions or last_name(name) != "action"})
     for name, n in said.most_common(1):
@@ -327,7 +335,7 @@ def _stopped_when_right(read: Read) -> Iterator[Doubt]:
 
 
 ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator[Doubt]]]] = {
-    "equal-answers": ("stop", _equal_answers),
+    COPIED_ANSWERS: ("stop", _equal_answers),
     "named-golds": ("stop", _in_tables(named_golds, tables=True)),
     "no-answers": ("stop", no_answers),
     "empty-answers": ("stop", empty_answers),
@@ -336,6 +344,7 @@ ALARMS: Mapping[str, tuple[Literal["stop", "caution"], Callable[[Read], Iterator
     "one-question": ("stop", _one_question),
     "returned": ("stop", own_alarms.returned_rounds),
     "unread-golds": ("stop", gold_alarms.unread_golds),
+    "golds-in-answers": ("stop", golds_in_answers),
     "falling-scores": ("stop", order_alarms.falling_scores),
     "never-right": ("stop", gold_alarms.never_right),
     "options": ("stop", _options),
@@ -377,7 +386,7 @@ _MORE_SPECIFIC = {
     "missing-values": {"empty-answers", "empty-rounds"},
     "other-score": {"code-golds"},
     "last-is-gold": {"stopped-when-right"},
-    "equal-answers": {"transcripts", "named-golds"},
+    COPIED_ANSWERS: {"transcripts", "named-golds"},
 }
 """For an alarm, those that name the same cause more precisely: they are shown instead of it."""
 

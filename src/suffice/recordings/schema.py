@@ -73,8 +73,13 @@ CURRENCY, DOLLAR = "currency", "USD"
 
 TRIALS, ASKED = "trials", "asked afterwards"
 """The metadata of a recording whose trial answers were asked along finished chains of thought."""
+
+COPIED_ANSWERS = "equal-answers"
+"""The alarm about a log whose answers may be gold answers, inputs, or the results of whole runs, copied to their rows."""
+
 CHECKPOINTS = "checkpoints"
 """What policies depend on if the checkpoints of a recording cannot be known in time: the reason."""
+
 BATCH_NOTE = "replies of language models came in batches: their seconds are unknown, and prices were those of batches"
 """The entry among the `notes` of a recording that was made in batches."""
 

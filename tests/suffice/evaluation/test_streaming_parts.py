@@ -15,6 +15,7 @@ from suffice.cli.main import run
 from suffice.errors import SchemaError
 from suffice.evaluation.replay import parts, replay
 from suffice.evaluation.replay.blocks import Source
+from suffice.evaluation.replay.prices import Price, with_priced_spend
 from suffice.evaluation.statistics import Resampling
 from suffice.recordings.file_checks import DIGEST_KEY, ColumnDigest
 from suffice.recordings.opened import write_tables
@@ -69,6 +70,29 @@ def test_pieces_of_a_file_whose_questions_straddle_row_groups_are_the_file(
         patch.setattr(parts, "PIECE_ROWS", piece_rows)
         some = replay_in_blocks(path, "score_gap > 0.7", baseline="fixed_k(1)", resampling=FEW, block_rows=block_rows)
     assert_same_replay(some, whole)
+
+
+@pytest.mark.parametrize("block_rows", [1, 5, 9, 40])
+def test_money_that_a_log_lacks_is_the_same_in_any_block(tmp_path, block_rows):
+    path = tmp_path / "r.parquet"
+    tokens = {f"cost.generator.{kind}": 1e5 for kind in ("uncached_tokens", "cached_tokens", "output_tokens")}
+    rows = [
+        {
+            **row,
+            **tokens,
+            "spend": None if row["question_id"] in ("q1", "q5") and row["round"] > 1 else row["round"] / 4,
+        }
+        for row in questions(9)
+    ]
+    in_row_groups(path, rows, [7, 11])
+    priced = {"prices": Price(uncached=1, cached=1, output=1), "baseline": "full", "resampling": FEW}
+    whole = replay_in_blocks(path, "spend > 0.28", **priced)
+    assert_same_replay(replay_in_blocks(path, "spend > 0.28", **priced, block_rows=block_rows), whole)
+    one, *others = (
+        with_priced_spend(read_recording(path).select(own), priced["prices"]) for own in np.eye(9, dtype=bool)
+    )
+    assert one.column("spend")[0].tolist()[:2] == [0.25, 0.5]
+    assert others[0].column("spend")[0].tolist() == pytest.approx([0.3, 0.6, 0.9, 1.2])
 
 
 def test_a_damaged_column_shows_when_its_pieces_are_added(tmp_path, monkeypatch):

@@ -111,6 +111,8 @@ def test_what_to_give_a_rule_on_spending_in_another_currency_is_said(folder):
     (note,) = [note for note in cli("deploy", "EUR.json", "--json").json["needs"] if "EUR" in note]
     assert "give what was spent in EUR" in note
     assert "refuses this policy" in note
+    assert "dollars=done.dollars)  # in EUR" in cli("deploy", "EUR.json").out
+    assert "dollars=done.dollars)\n" in cli("deploy", "USD.json").out
     assert note in cli("deploy", "EUR.json", "--to", "langgraph", "--json").json["needs"]
     assert not [note for note in cli("deploy", "USD.json", "--json").json["needs"] if "USD" in note]
     Policy(rule="answer_stable", depends={"currency": "EUR"}).save(folder / "stable.json")

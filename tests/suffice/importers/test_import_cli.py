@@ -247,7 +247,7 @@ def test_on_a_terminal_what_is_unsettled_is_a_question(tmp_path):
 @pytest.mark.whole
 def test_on_a_terminal_guesses_are_confirmed_once(tmp_path):
     source, out = tmp_path / "log.csv", tmp_path / "r.parquet"
-    source.write_text("qid,attempt,prediction,target\na,1,Rome,Oslo\na,2,Oslo,Oslo\n")
+    source.write_text("qid,attempt,prediction,target,tokens\na,1,Rome,Oslo,9\na,2,Oslo,Oslo,7\n")
     code, shown = on_terminal("import", source, "-o", out, replies=[(b"like this?", b"n\n")])
     assert code == 1
     assert "--column OURS=THEIRS" in shown
@@ -256,6 +256,7 @@ def test_on_a_terminal_guesses_are_confirmed_once(tmp_path):
     assert code == 0
     read = "qid as id of the question, attempt as round, prediction as answer, target as right answer"
     assert shown.count("Columns read: ") == shown.count("Right answer: ") == 1, "what was confirmed is not repeated"
+    assert shown.count("does not say which are input") == 1
     assert {*read.split(", ")} <= {*shown.partition("Columns read: ")[2].splitlines()[0].split(", ")}
     assert on_terminal("import", source, "-o", out, replies=[])[0] == 0
     source.write_text("qid,attempt,output,target\na,1,Rome,Oslo\na,2,Oslo,Oslo\n")

@@ -124,7 +124,7 @@ def test_a_reserved_name_says_so(tmp_path):
 def test_cents_are_no_dollars(tmp_path):
     rows = drafts(cost_cents=[1.0, "2", 3])
     said = " ".join(imported(tmp_path, rows, *IDS).out.split())
-    assert "its own cents, --column spend=cost_cents:cents;" in said
+    assert "--column spend=cost_cents:cents if each row has its own cents" in said
     assert ":each" not in said
     for wrong in ("spend=cost_cents:each", "spend=cost_cents"):
         refused = imported(tmp_path, rows, *IDS, "--column", wrong)

@@ -33,7 +33,8 @@ def sheet(merged=True):
 @pytest.mark.parametrize("total", [[], [{**dict.fromkeys(sheet()[0], ""), "Nr.": "Summe"}]])
 def test_merged_cells_are_filled_down(tmp_path, total):
     path = written(tmp_path / "log.csv", sheet() + total)
-    assert offered(path)[0] == "--column 'answer=Antwort des Bots'"
+    answer = "--column 'answer=Antwort des Bots'"
+    assert offered(path)[:2] == [f"{answer} --column golds=Soll", answer]
     summary = imported(path, columns=SAID)
     assert (summary.clusters, summary.rounds) == (60, 3)
     assert any("as in a sheet with merged cells" in note for note in summary.notes)

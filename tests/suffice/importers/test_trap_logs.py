@@ -17,7 +17,7 @@ ASKED, REFUSED, SEVERAL = "asked, then ", "refused", "several loops"
 OPEN, UNJUDGED, ADVISED = "not enough data", "cannot be judged", "do it"
 OUTCOMES = {
     "agent_long.jsonl": UNJUDGED,
-    "agent_success.jsonl": REFUSED,
+    "agent_success.jsonl": ASKED + UNJUDGED,
     "boolans.jsonl": OPEN,
     "calls.jsonl": OPEN,
     "cumulative.jsonl": OPEN,

@@ -34,12 +34,15 @@ def test_the_printed_option_reads_a_unit_of_money(tmp_path, name):
     unit, per = UNITS[name]
     source = log(tmp_path, name)
     plain = imported(source)
-    assert any(f"--column spend={name}:{unit};" in note for note in plain.notes)
+    assert any(f"--column spend={name}:{unit} if each row has its own {unit};" in note for note in plain.notes)
+    assert any(f"--column spend={name}:{unit}-total if it is a running total" in note for note in plain.notes)
     assert "spend" not in read_recording(plain.path).table.column_names
     summary = imported(source, columns={"spend": f"{name}:{unit}"})
     spend = read_recording(summary.path).column("spend")
     assert spend[0].tolist() == pytest.approx([250 / per, 750 / per])
     assert any(f"{per:,} a dollar" in note for note in summary.notes)
+    total = imported(source, columns={"spend": f"{name}:{unit}-total"})
+    assert read_recording(total.path).column("spend")[0].tolist() == pytest.approx([250 / per, 500 / per])
 
 
 @pytest.mark.parametrize("form", ["", ":each", ":cents"])

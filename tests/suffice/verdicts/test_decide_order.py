@@ -35,8 +35,8 @@ def test_a_proof_that_lacks_its_share_of_the_risk_says_so():
     assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == ["fixed_k(2)", "fixed_k(1)"]
     assert advice.verdict == "not enough data"
     assert (
-        "300 questions would rule out a loss of 2 points only if fixed_k(1) were the one candidate: 2 share the risk of 5 %, so it takes "
-        "more questions, fewer of them once fixed_k(2) is proved. Record about "
+        "300 questions would be enough to rule out a loss of 2 points if fixed_k(1) alone were tested. The 2 tested candidates share the "
+        "risk of 5 %, so each needs more questions; this one needs fewer once fixed_k(2) is proved. Record about "
     ) in advice.sentence
     figures = {item.policy: item for item in advice.figures}
     half, most = figures["fixed_k(1)"].needed
@@ -55,7 +55,7 @@ def test_all_open_candidates_before_one_must_be_proved_first():
     assert [advice.trial.candidates[place].label for place in advice.trial.sequence] == [
         f"fixed_k({cap})" for cap in (3, 2, 1)
     ]
-    assert "fewer of them once fixed_k(3) and fixed_k(2) are proved." in advice.sentence
+    assert "this one needs fewer once fixed_k(3) and fixed_k(2) are proved." in advice.sentence
     assert {item.policy: item.waits_for for item in advice.figures}["fixed_k(1)"] == "fixed_k(3)"
 
 
@@ -84,7 +84,7 @@ def test_a_decision_of_an_older_file_keeps_its_fixed_sequence():
     advice = Advice.from_dict(data | {"version": 2})
     assert advice.trial.shares == (1.0, 0.0)
     assert advice.verdict == "not enough data"
-    assert "fewer of them once fixed_k(2) is proved" in advice.sentence
+    assert "this one needs fewer once fixed_k(2) is proved" in advice.sentence
     assert "n/a" not in advice.sentence
     assert np.isnan([figures.change[1] for figures in advice.figures]).all()
     assert Advice.from_dict(json.loads(json.dumps(advice.to_dict()))).trial.shares == (1.0, 0.0)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from suffice.common.tables import Column, Table
 from suffice.errors import ConfigMismatchError, DataError, NotFoundError, SchemaError
 from suffice.evaluation.replay.model_names import listed_name, price_in
-from suffice.policy.rounds import PRICED_KINDS, WRITTEN_KINDS, Cost, Floats
+from suffice.policy.rounds import PRICED_KINDS, WRITTEN_KINDS, Cost, Floats, Mask
 from suffice.policy.session import Policy
 from suffice.policy.signals import EMBEDDING, GATE, LOOP_COMPONENTS, QUERY, TRIAL, member_component
 from suffice.recordings.recording import Recording
@@ -403,7 +403,9 @@ def check_priced(policy: Policy) -> None:
 
 
 def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] | None) -> Recording:
-    """Return a recording whose signal `spend` is computed from prices, if the log does not say what its steps cost.
+    """Return a recording whose signal `spend` is computed from prices in the trajectories of which the log does not say what all steps cost.
+
+    The others keep what the log says, so that a trajectory has the same money in any part of a recording.
 
     Args:
         recording: The recording; one without that signal, with all of its values, or with amounts in another currency than
@@ -415,10 +417,13 @@ def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] 
     known = {*recording.names("cost")}
     if price is None or SPEND not in recording.names("signal") or {*tokens[:-2]} - known:
         return recording
-    if currency_of(recording, None) != DOLLAR or np.isfinite(recording.column(SPEND)[recording.seen]).all():
+    logged = recording.column(SPEND)
+    lacking: Mask = np.any(~np.isfinite(logged) & recording.seen, axis=1)
+    if currency_of(recording, None) != DOLLAR or not lacking.any():
         return recording
     written = [np.nan_to_num(recording.column(name)) if name in known else _NO_WRITES for name in tokens[-2:]]
     spent = np.cumsum(price.of(*map(recording.column, tokens[:-2]), *written), axis=1)
+    spent = np.where(lacking[:, None], spent, logged)
     places = recording.table.column("round").to_numpy().astype(np.int64) - recording.index[0]
     values = pa.array(spent[recording.row_question, places], pa.float64(), from_pandas=True)
     table, at = recording.table, recording.table.schema.get_field_index(SPEND)

@@ -75,7 +75,7 @@ _PARTS_OF_ANSWERS = frozenset({"component", "kind", "cluster", "node", "stage", 
 """Names of who or what speaks that are what was asked for in an object called like an answer."""
 
 _OF_PASSAGES = re.compile(
-    r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
+    r"(?:\w+_)?(?:contexts?|passages?|documents?|docs?|chunks?|snippets?|paragraphs?|evidence|retrieved)(?:_(?:id|text|content|title|name|url))?"
     r"|page_content|titles?|sources?|urls?|(?:\w+_)?rank"
 )
 """Names of what was retrieved."""
@@ -172,15 +172,26 @@ def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[s
         golds: The column of gold answers; "" if none is known.
     """
     several = len(several_rows(ids))
-    right = {*map(str, table.column(golds))} - {"None"} if golds else set()
+    right = _classes(table.column(golds)) if golds else set()
     for name in names:
-        said = {*map(str, table.column(name))} - {"None"}
+        are_lists = table.lists_texts(name)  # of several labels each
+        said = _classes(table.column(name))
         is_verdict = {text.lower() for text in said} <= _VERDICTS or table.not_a_number(name) is None
         is_class = bool(right) and 2 * len(said & right) >= len(said) > 1
         is_said = last_name(name) in ("label", "labels") and not (right or is_verdict)
-        if several and table.is_text(name) and (is_class or (is_said and varies(table, name, ids, several))):
+        if is_said:
+            is_said = (
+                table.changing_in(name, ids) >= CHANGING * several if are_lists else varies(table, name, ids, several)
+            )
+        if several and (are_lists or table.is_text(name)) and (is_class or is_said):
             return [name]
     return []
+
+
+def _classes(values: Sequence[Any]) -> set[str]:
+    """Return the labels among values, each of which may be a list of them."""
+    known = [value for value in values if value is not None]
+    return {str(label) for value in known for label in (value if isinstance(value, list) else [value])}
 
 
 def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:

@@ -21,7 +21,7 @@ _PARSED = re.compile(
 _MAY_BE = frozenset(
     words(
         "answer ans extracted parsed final chosen choice picked selected predicted prediction pred guess verdict conclusion letter "
-        "option value"
+        "option value hypothesis generated"
     )
 )
 """Words of names of columns that may have what was parsed from a reply."""

@@ -18,6 +18,9 @@ _QUESTIONS, _OFTEN, _BY_CHANCE = 10, 0.15, 1.5
 """The fewest questions, the least share of rows in which both columns are the same, and by what that is above the share between rows of
 other questions."""
 
+_NEARLY_ALL, _FEW = 0.98, 2
+"""The share of questions whose last answer is a copy if it is the same, and the most values that two columns share by chance."""
+
 _MOST, _ROWS = 16, 2000
 """The most columns of either kind, and the most rows that are looked at."""
 
@@ -35,7 +38,7 @@ def refuse_parsed_pairs(table: TableColumns, ids: Sequence[Any], reply: str, nam
     texts = [text for text in replies if isinstance(text, str)]
     if sum(map(len, texts)) < _LONG * len(replies) or len({*map(str, ids)}) < _QUESTIONS:
         return
-    for parsed, gold, share in _pairs(table, ids, names):
+    for parsed, gold, share in equal_pairs(table, ids, names):
         said, right = (table.column(name)[:_ROWS] for name in (parsed, gold))
         differ = [
             place for place, (one, other) in enumerate(zip(_keys(said), _keys(right), strict=True)) if one != other
@@ -58,7 +61,7 @@ def refuse_parsed_pairs(table: TableColumns, ids: Sequence[Any], reply: str, nam
             )
 
 
-def _pairs(table: TableColumns, ids: Sequence[Any], names: Collection[str]) -> Iterator[tuple[str, str, float]]:
+def equal_pairs(table: TableColumns, ids: Sequence[Any], names: Collection[str]) -> Iterator[tuple[str, str, float]]:
     """Yield pairs of columns that are the same more often than by chance, of which no row of a question changes the second one."""
     keys = {name: _keys(table.column(name)[:_ROWS]) for name in names if _is_short(table.column(name)[:_ROWS])}
     keys = {name: own for name, own in keys.items() if len({*own}) > 1}
@@ -73,6 +76,25 @@ def _pairs(table: TableColumns, ids: Sequence[Any], names: Collection[str]) -> I
             )
             if _OFTEN <= same < 1 and same >= _BY_CHANCE * by_chance:
                 yield parsed, gold, same
+
+
+def right_beside(table: TableColumns, ids: Sequence[Any], names: Collection[str], least: float) -> dict[str, str]:
+    """Return the column that may say what is right for each column that often equals it, and not just in the last row of each question.
+
+    Args:
+        table: The rows.
+        ids: The question of each row.
+        names: Columns that are not read as anything.
+        least: The least share of rows in which both are the same.
+    """
+    ends = [*{str(own): place for place, own in enumerate(ids[:_ROWS])}.values()]
+    result: dict[str, str] = {}
+    for said, right, share in equal_pairs(table, ids, names):
+        answers, golds = (_keys([table.column(name)[place] for place in ends]) for name in (said, right))
+        is_last = sum(one == other for one, other in zip(answers, golds, strict=True)) >= _NEARLY_ALL * len(ends)
+        if share >= least and len({*golds}) > _FEW and not is_last:
+            result.setdefault(said, right)
+    return result
 
 
 def _is_short(values: Sequence[Any]) -> bool:

@@ -404,6 +404,9 @@ _MOST, _LONGEST = 4, 60
 """The most such words that an expression has, and their most characters."""
 
 _BEFORE = re.compile(r"\S+ .*\S[ :]+|.*: *")
+_INSIDE = re.compile(r"[A-Za-z]{2}|\d{2}")
+"""Two letters or digits between which no answer begins or ends: 5 is no part of 51."""
+
 _AFTER = re.compile(r"[.!,;*\"')]+|.*\w+ \w+ \w+.*")
 """What makes a sentence of an answer; a unit or a country after one does not."""
 
@@ -418,9 +421,11 @@ def framed_position(pairs: Sequence[tuple[str, Sequence[str]]]) -> AnswerPositio
     before, after = Counter[str](), Counter[str]()
     for text, golds in pairs:
         place, gold = max((text.rfind(gold), gold) for gold in golds)
-        if place >= 0 and "\n" not in text:
-            before[text[:place]] += 1
-            after[text[place + len(gold) :]] += 1
+        head, tail = text[:place], text[place + len(gold) :]
+        is_part = _INSIDE.fullmatch(f"{head[-1:]}{gold[:1]}") or _INSIDE.fullmatch(f"{gold[-1:]}{tail[:1]}")
+        if place >= 0 and "\n" not in text and not is_part:
+            before[head] += 1
+            after[tail] += 1
     least = max(_LEAST, _SHARE * len(pairs))
     heads, tails = (
         [text for text, n in own.most_common() if n >= least and len(text) <= _LONGEST and form.fullmatch(text)]

@@ -1,8 +1,9 @@
-"""Texts about a question that contain its last answer among other words, as solutions do: they may have the gold answers."""
+"""Texts about a question that contain its last answer among other words, as solutions do, or stand in it: they may be the gold answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -13,17 +14,23 @@ from suffice.importers.answers.answer_or_gold import is_of_passages
 from suffice.importers.checks.alarm import Doubt, Read
 from suffice.importers.checks.gold_alarms import has_own_score
 from suffice.importers.rounds.facts import Facts
+from suffice.importers.words.choices import of_options
+from suffice.importers.words.gold_names import may_be_golds
+from suffice.importers.words.names import in_log
 from suffice.policy.metrics import normalize_answer
 
 _ENOUGH, _OFTEN, _MORE = 20, 0.3, 0.2
 """The fewest trajectories whose text contains the last answer, their least share, and by how much it is above that of other texts."""
+
+_FRAME = 60
+"""The most characters of the same words around a gold answer."""
 
 _LONGEST = 4_000
 """The most characters of a solution: a longer text contains short answers by chance."""
 
 
 def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts: npt.NDArray[np.int64]) -> None:
-    """Count the trajectories whose own text in each of some columns, and that of the one before, contains their last answer among other words."""
+    """Count the trajectories whose last answer is among other words of their own text, or of the text before, in each of some columns; or the reverse."""
     if "answer" not in table.column_names:
         return
     ends = np.append(starts[1:], len(table)) - 1
@@ -38,8 +45,12 @@ def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts:
             for one, other in zip(firsts, lasts, strict=True)
         ]
         for is_own, others in ((True, texts), (False, [*texts[-1:], *texts[:-1]])):
-            pairs = zip(last, others, strict=True)
-            facts.containing[name, is_own] += sum(bool(said) and said != text and said in text for said, text in pairs)
+            pairs = [(said, text) for said, text in zip(last, others, strict=True) if said and text and said != text]
+            facts.containing[name, is_own] += sum(said in text for said, text in pairs)
+            facts.contained[name, is_own] += sum(text in said for said, text in pairs)
+            if is_own:
+                frames = Counter(said.replace(text, " ", 1) for said, text in pairs if text in said)
+                facts.framed[name] += sum(n for frame, n in frames.items() if n > 1 and len(frame) <= _FRAME)
 
 
 def _words(text: str) -> str:
@@ -48,19 +59,50 @@ def _words(text: str) -> str:
     return f" {words} " if words else ""
 
 
+def is_often_its_own(counted_in: Mapping[tuple[str, bool], int], name: str, n: int) -> bool:
+    """Return whether a count of a column is high among `n` trajectories, and much lower with the texts of other ones."""
+    own, other = counted_in[name, True], counted_in[name, False]
+    return own >= max(_ENOUGH, _OFTEN * n) and own - other >= _MORE * n
+
+
 def golds_in_texts(read: Read) -> Iterator[Doubt]:
     """Nothing judges answers, and texts about a question often contain its last answer, and seldom that of another question."""
     facts, n = read.facts, read.facts.trajectories
-    is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
-    if is_said or facts.without_golds < n or has_own_score(facts):
+    if _is_judged(read):
         return
-    for name in [name for name, is_own in facts.containing if is_own]:
-        own, other = facts.containing[name, True], facts.containing[name, False]
-        if own >= max(_ENOUGH, _OFTEN * n) and own - other >= _MORE * n:
+    varying = {name for name, own in facts.own.columns.items() if own.varying}
+    for name in [name for name, is_own in facts.containing if is_own and name not in varying]:
+        own = facts.containing[name, True]
+        if is_often_its_own(facts.containing, name, n):
             theirs = name.removeprefix("imported_")
             sentence = (
                 f"no column is read as the gold answer, but {theirs!r}, which no round changes, contains the last answer of {own:,} of "
-                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write each behind '####' in it, or alone into a column 'gold'"
+                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write them alone into a file with the questions' ids (--golds FILE)"
             )
             yield sentence, {}
             return
+
+
+def golds_in_answers(read: Read) -> Iterator[Doubt]:
+    """Nothing judges answers, and replies often hold the text of a column, in always the same words or if it is called like gold answers."""
+    facts, n = read.facts, read.facts.trajectories
+    if _is_judged(read):
+        return
+    varying = {name for name, own in facts.own.columns.items() if own.varying}
+    for name in [name for name, is_own in facts.contained if is_own and name not in varying]:
+        theirs = in_log(name)
+        is_framed = 2 * facts.framed[name] > facts.contained[name, True]
+        may_be = (may_be_golds(theirs) or is_framed) and not facts.equalling[name]
+        if may_be and is_often_its_own(facts.contained, name, n):
+            sentence = (
+                f"no column is read as the gold answer, but the last answer of {facts.contained[name, True]:,} of "
+                f"{counted(n, 'trajectory', 'trajectories')} holds what {theirs!r} says: without gold answers, only agreement is judged"
+            )
+            yield sentence, of_options(f"{theirs!r} is the gold answer", columns={"golds": theirs})
+            return
+
+
+def _is_judged(read: Read) -> bool:
+    """Return whether gold answers or a score of the log say which answers are right, or the user said that none do."""
+    is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
+    return bool(is_said) or read.facts.without_golds < read.facts.trajectories or has_own_score(read.facts)

@@ -320,6 +320,8 @@ def _scale_of_words(theirs: str, own: OwnColumn) -> str | None:
     if len(own.values) > _WORDS or any("," in value or EQUAL in value for value in own.values):
         return None
     order = order_of_words(theirs, own.values)
+    if order.lower() == "false,true":
+        return ""  # truth values are 0 and 1, whether or not they are texts
     return f":{order}" if order else TEMPLATE
 
 

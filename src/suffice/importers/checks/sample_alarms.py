@@ -9,11 +9,12 @@ from typing import Any
 from suffice.common.files import quoted
 from suffice.importers.checks.alarm import Doubt, Read
 from suffice.importers.columns.closed_book import is_of_evidence
+from suffice.importers.rounds.facts import Facts
 from suffice.importers.words.names import FEEDBACK, in_log, last_name
 from suffice.importers.words.sample_names import Said, said_by_columns, said_by_counter, said_by_list
 
 _ROUNDS = "rounds"
-_ENOUGH, _MOSTLY, _SOME = 20, 0.9, 0.1
+_ENOUGH, _MOSTLY, _HALF, _SOME = 20, 0.9, 0.5, 0.1
 _LIST = re.compile("order in '(?P<name>.+)'")
 _COLUMNS = re.compile("number in '(?P<name>.+)' to '.+'")
 
@@ -41,8 +42,14 @@ def sample_list(read: Read) -> Iterator[Doubt]:
                 **(in_order if read.source == "tabular" and is_table_of_rows else {}),
             },
             # where even their order shows nothing, verdicts about samples hold for rounds, too
-            "--samples" if is_called and _ROUNDS not in said and is_unclear else "",
+            # of samples, each question has as many; loops stop early
+            "--samples" if is_called and _ROUNDS not in said and is_unclear and _are_as_many(facts) else "",
         )
+
+
+def _are_as_many(facts: Facts) -> bool:
+    """Return whether most questions have as many answers as any."""
+    return min(facts.answered.values(), default=0) >= _HALF * facts.trajectories
 
 
 def _said_of(column: str) -> tuple[str, str, Said]:

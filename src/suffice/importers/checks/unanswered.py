@@ -5,13 +5,24 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from suffice.common.tables import counted
+from suffice.common.tables import counted, cut_list
 from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text
 from suffice.importers.checks.alarm import Doubt, Read, used_columns
 from suffice.importers.checks.gold_alarms import has_own_score, marks_like_golds
-from suffice.importers.checks.judging import metric_option, scores_of
+from suffice.importers.checks.judging import metric_of, metric_option, scale_of, scores_of
 from suffice.importers.words.choices import Choices, of_options
-from suffice.importers.words.names import TOOL_FIELDS, in_log, is_error_count, last_name
+from suffice.importers.words.names import (
+    ARGUMENTS,
+    OUTCOME_NAMES,
+    TOOL_FIELDS,
+    in_log,
+    is_error_count,
+    last_name,
+    plain_name,
+    words_in,
+)
+from suffice.importers.words.score_names import is_task_outcome
+from suffice.importers.words.word_scales import TEMPLATE
 
 _FEW, _OFFERED = 5, 4
 
@@ -30,7 +41,9 @@ def empty_answers(read: Read) -> Iterator[Doubt]:
             f"{where} (--column answer=COLUMN names {'another one' if answer else 'it'}). Steps without answers of their own cannot be stopped"
         )
         texts = [*(read.named_metric(name) for name in said), *texts_of_rounds(read)]
-        yield sentence, {**_of_answers(texts), **_of_scores(read, texts)}
+        outcomes, ways = ({}, "") if answer or read.options.get("outcomes") else _of_outcomes(read)
+        sentence += f". What became of each run is read by {ways}" if ways else ""
+        yield sentence, {**outcomes, **_of_answers(texts), **_of_scores(read, texts)}
 
 
 def no_answers(read: Read) -> Iterator[Doubt]:
@@ -52,11 +65,35 @@ def _of_answers(names: Sequence[str]) -> Choices:
     return result
 
 
+def _of_outcomes(read: Read) -> tuple[Choices, str]:
+    """Return the options that read what became of each run, from a column that no round changes; and ways to say it, if there is none."""
+    ways = "--outcomes FILE"
+    result: Choices = {}
+    used = used_columns(read)
+    for name, own in read.facts.own.columns.items():
+        theirs = read.named(in_log(name))
+        is_called = is_task_outcome(theirs) or last_name(theirs) in OUTCOME_NAMES or "outcome" in words_in(theirs)
+        if not is_called or name in used or own.varying or 2 * own.known <= read.facts.trajectories:
+            continue
+        scale = scale_of(name, own)
+        if scale == TEMPLATE:
+            said = cut_list([f"{word:.24}" for word in sorted(own.values)])
+            ways = f"{metric_option(theirs, scale)} (its words in your order: {said}) or {ways}"
+        elif scale is not None:
+            metrics = {"metrics": {metric_of(theirs): f"{theirs}{scale}"}}
+            result[metric_option(theirs, scale)] = (
+                metrics,
+                f"{theirs!r} says what became of each run, of its last step alone",
+            )
+    return result, "" if result else ways
+
+
 def texts_of_rounds(read: Read) -> list[str]:
     """Return the columns of texts that vary between rounds, and may be what the model said."""
     used = used_columns(read)
     known = {name: own for name, own in read.facts.own.columns.items() if name not in used and own.varying}
     names = [read.named(in_log(name)) for name, own in known.items() if math.isnan(own.low)]
+    names = [name for name in names if ARGUMENTS.isdisjoint(plain_name(name).split("."))]
     return [
         name for name in names if is_model_text(name) and last_name(name) not in (*THOUGHTS, *ACTIONS, *TOOL_FIELDS)
     ]

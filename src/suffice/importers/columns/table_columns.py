@@ -151,6 +151,13 @@ class TableColumns:
         values = [value for value in self.column(name) if value is not None]
         return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
 
+    def lists_texts(self, name: str) -> bool:
+        """Return whether a column has lists of texts alone, such as several labels of one answer."""
+        values = [value for value in self.column(name) if value is not None]
+        return bool(values) and all(
+            isinstance(value, list) and all(isinstance(item, str) for item in value) for value in values
+        )
+
     def other_meaning(self, name: str) -> Any:
         """Return a value that a column with one of our names cannot have, if most of its values are such; else None."""
         values = [value for value in self.column(name) if value is not None and value != ""]

@@ -23,7 +23,7 @@ from suffice.importers.guesses.unread import names_runs, refuse_unread_rounds, u
 from suffice.importers.questions.block_ids import block_id
 from suffice.importers.questions.counted_ids import counted_id
 from suffice.importers.rounds.trajectories import ColumnReading
-from suffice.importers.rows.scores import are_marks, refuse_single_scores, refuse_unscaled
+from suffice.importers.rows.scores import are_marks, refuse_parts_of_scores, refuse_unscaled
 from suffice.importers.rows.stop_words import may_end, told_ends
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.words.asked_names import is_asked_name
@@ -49,7 +49,7 @@ from suffice.importers.words.names import (
     plain_name,
     without_steps,
 )
-from suffice.importers.words.number_forms import FORMS
+from suffice.importers.words.number_forms import FORMS, TOTALS
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.runs import is_of_judge
@@ -97,9 +97,11 @@ def guess_columns(
     result = ColumnMap({}, dict(metrics), dict(labels))
     for ours, theirs in columns.items():
         if theirs:
-            is_of_calls = ours == "spend" and theirs.endswith(tuple(f" ({form})" for form in FORMS))
+            is_of_calls = ours == "spend" and theirs.endswith(
+                tuple(f" ({form})" for form in FORMS if form not in TOTALS)
+            )
             result.read(ours, theirs, OF_CALLS if is_of_calls else "option")
-    refuse_single_scores(metrics, shape)
+    refuse_parts_of_scores(metrics, shape)
     said = {*columns.values(), *metrics, *metrics.values(), *labels, *labels.values()}
     said |= {re.sub(_HOW, "", name) for name in said}
     outcomes = set(OUTCOME_NAMES) - set(

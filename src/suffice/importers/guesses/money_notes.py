@@ -15,12 +15,22 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import places_of
 from suffice.importers.guesses.dearer_models import dearer_text
 from suffice.importers.words.choices import column_options
-from suffice.importers.words.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name, words, words_in
+from suffice.importers.words.names import (
+    CURRENCIES,
+    MONEY,
+    TOTAL_TOKENS,
+    counts_tokens,
+    last_name,
+    plain_name,
+    words,
+    words_in,
+)
 from suffice.importers.words.number_forms import EACH, currencies, is_undecided, money_unit
 from suffice.policy.answer_forms import DECIMAL_COMMA, THOUSANDS
 
+_CODES = "|".join(CURRENCIES)
 _MONEY = re.compile(
-    r"(?:^|_)(?:cents?|usd|eur|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|usd|eur)$"
+    rf"(?:^|_)(?:cents?|{_CODES}|spend)(?:$|_)|cost.*[¢$€£]|^(?:costs?|price)_\w*(?:cents?|{_CODES})$"
     r"|(?:milli|micro|nano|[\u00b5\u03bc])_?(?:dollars?|cents?|usd)|^(?:costs?|price|spend)_\w*(?:(?:mill|milli|micro|nano)s|cts?|dollars)$"
 )
 _OF_TOKENS = re.compile(r"(?:^|_)per(?:$|_)")
@@ -37,7 +47,7 @@ _NO_THING = frozenset(
 
 _TOTAL = frozenset({"cum", "cumulative", "running", "total"})
 _TOKENS = frozenset((*INPUT_COLUMNS, *OUTPUT_COLUMNS, *TOTAL_TOKENS))
-_UNIT = re.compile(r"(?:milli|micro|nano|[\u00b5\u03bc])?(?:dollars?|cents?|usd|euros?|eur)")
+_UNIT = re.compile(rf"(?:milli|micro|nano|[\u00b5\u03bc])?(?:dollars?|cents?|euros?|pounds?|{_CODES})")
 
 _FEW, _AS_MUCH, _ALIKE = 10, 0.5, 0.5
 """The fewest steps within questions in which a running total never falls, what it adds as a share of its first value, and the least
@@ -47,7 +57,7 @@ correlation of costs with tokens."""
 def loop_money(table: TableColumns, names: Collection[str]) -> Iterator[str]:
     """Yield the columns of money that a loop may have paid: by their words, or as they vary with tokens, as a payout does not."""
     for name in names:
-        plain = last_name(name)
+        plain = "_".join(map(plain_name, re.split(r"[_\W]+(?=\w)", last_name(name))))  # each word in English
         if plain not in MONEY and (not _MONEY.search(plain) or _OF_TOKENS.search(plain)):
             continue
         own = {word for word in words_in(plain) if not _UNIT.fullmatch(word)}
@@ -89,9 +99,10 @@ def money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> st
     how = f"{options[0]} if its comma separates thousands, {options[1]} if decimals" if options[1:] else options[0]
     dearer = dearer_text(table, columns, name)
     may_be_total = not dearer or not _TOTAL.isdisjoint(words_in(last_name(name)))  # dearer models cost more, too
-    if forms == [EACH] and may_be_total and (growth := _growth(table, columns, name)):
+    if forms in ([EACH], [unit]) and may_be_total and (growth := _growth(table, columns, name)):
+        total = f"{name}:{unit}-total" if unit else name
         ways = [
-            f"{column_options({'spend': name})} if it is a running total",
+            f"{column_options({'spend': total})} if it is a running total",
             f"{how} if each row has its own {amounts}",
         ]
         listed = ", ".join(ways if growth >= _AS_MUCH else ways[::-1])

@@ -12,10 +12,17 @@ from suffice.importers.columns.closed_book import is_confidence, is_of_retrieval
 from suffice.importers.columns.grid import OWN_COLUMNS, is_cost, whole_number
 from suffice.importers.guesses.cost_guesses import CostGuess
 from suffice.importers.guesses.prefixes import THINKING_TOKENS, prefix_columns
-from suffice.importers.rows.scores import LAST_ROUND, is_of_runs, is_task_outcome, run_note
+from suffice.importers.rounds.trajectories import ColumnReading
+from suffice.importers.rows.scores import LAST_ROUND, is_of_runs, refuse_single_score, run_note
 from suffice.importers.words.gold_names import may_be_golds
 from suffice.importers.words.names import OUTCOME_NAMES, OWN_SIGNALS, SYNONYMS, last_name, plain_name
-from suffice.importers.words.score_names import is_measure_of, is_overlap, is_score_name, may_be_of_passes
+from suffice.importers.words.score_names import (
+    is_measure_of,
+    is_overlap,
+    is_score_name,
+    is_task_outcome,
+    may_be_of_passes,
+)
 from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 
@@ -132,14 +139,19 @@ class NumberGuess(CostGuess):
         return bool(self.result.metrics) or not self.result.columns.keys().isdisjoint(METRICS)
 
     def outcomes_of_runs(self) -> None:
-        """Find metrics, not named by the user, that are said of a whole run in each of its rows."""
+        """Find metrics that are said of a whole run in each of its rows; one that the user names, too, if it can be said of nothing else."""
         columns, ids = self.result.columns, self._ids_of_rows()
         found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}
         for name, theirs in found.items():
+            is_outer = name in self.result.metrics and theirs in self.outer
+            if is_outer and "answer" in columns:
+                refuse_single_score(theirs)
             may_be = name not in self.said or "answer" not in columns  # without answers, it can be said of nothing else
-            if may_be and is_of_runs(self.table, theirs, ids, columns.get("answer", "")):
+            if is_outer or (may_be and is_of_runs(self.table, theirs, ids, columns.get("answer", ""))):
                 self.result.of_runs.add(name)
                 ours = name if name in columns else f"{name} (metric)"
+                if name in self.said and name not in columns:
+                    self.result.readings.append(ColumnReading(ours=ours, theirs=theirs, how="option"))
                 self.result.readings[:] = [
                     replace(item, theirs=f"{item.theirs}{LAST_ROUND}") if item.ours == ours else item
                     for item in self.result.readings

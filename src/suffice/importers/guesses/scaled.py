@@ -21,7 +21,7 @@ from suffice.importers.guesses.cost_guesses import COST_NAMES
 from suffice.importers.shapes.shape import Shape, with_derived
 from suffice.importers.words.choices import column_options
 from suffice.importers.words.names import MONEY, TOTAL_TOKENS, counts_tokens, last_name
-from suffice.importers.words.number_forms import EACH, FORMS, UNITS, money_unit, points_separate, written_number
+from suffice.importers.words.number_forms import EACH, FORMS, TOTALS, UNITS, money_unit, points_separate, written_number
 from suffice.importers.words.word_scales import EQUAL, PLACEHOLDERS, TEMPLATE, order_of_words
 from suffice.policy.answer_forms import ANSWER_FORMS, DECIMAL_COMMA
 from suffice.policy.signals.position import AnswerPosition
@@ -52,6 +52,7 @@ def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dic
                 shape = with_derived(shape, theirs, own, _scale(theirs, how, all_words=True))
             continue
         if name in names:
+            how = how or _order_of_column(shape, ours, name)
             result[ours] = own = f"{name} ({how})"
             _refuse_template(shape, name, how)
             shape = with_derived(shape, name, own, _scale(name, how))
@@ -88,7 +89,8 @@ def _order_of_column(shape: Shape, ours: str, name: str) -> str:
             for way, (worst, best) in ways.items()
         }
         raise UnsettledError(f"{question}: which of them is better?", "options", choices)
-    raise DataError(f"{question}: list them from the worst to the best, with {EQUAL} between equals: {option}")
+    others = "; or give what became of each run in a file (--outcomes FILE)" if name in shape.outer else ""
+    raise DataError(f"{question}: list them from the worst to the best, with {EQUAL} between equals: {option}{others}")
 
 
 def _refuse_template(shape: Shape, name: str, how: str) -> None:
@@ -166,7 +168,7 @@ def with_forms(
         name, _, form = theirs.rpartition(":")
         own = theirs if theirs in names else name
         unit = money_unit(own) if ours == "spend" and own in names else ""
-        if unit and (own == theirs or form != unit):
+        if unit and (own == theirs or form not in (unit, f"{unit}-total")):
             option = column_options({ours: f"{own}:{unit}"})
             raise DataError(
                 f"{own!r} says {unit} by its name, and {ours!r} is in dollars: {option} divides it by {UNITS[unit]:,}"
@@ -271,7 +273,7 @@ _OF_ANSWERS = {form: _of_texts(read) for form, read in ANSWER_FORMS.items()}
 _OF_CELLS: dict[str, Callable[[Any], Any]] = {
     **_OF_ANSWERS,
     EACH: lambda value: value,
-    **{unit: partial(_in_dollars, per=per) for unit, per in UNITS.items()},
+    **{unit: partial(_in_dollars, per=per) for unit, per in (UNITS | TOTALS).items()},
 }
 _REPLIES = ("answer", "text")
 _READ_BY = {"question_id": _OF_IDS, **dict.fromkeys(_REPLIES, _OF_ANSWERS)}

@@ -13,6 +13,7 @@ from suffice.importers.answers.golds import are_lists, are_single_texts, ask_abo
 from suffice.importers.columns.grid import AFTER_MARK, IN_BOX, Grid, are_texts, gold_texts
 from suffice.importers.columns.table_columns import ColumnMap
 from suffice.importers.files.records import Record, column_names
+from suffice.importers.guesses.last_choices import refuse_what_no_name_says
 from suffice.importers.guesses.unread import refuse_one_id, refuse_unique_ids, refuse_unread_rounds
 from suffice.importers.questions.block_ids import refuse_ids_of_rows
 from suffice.importers.rows.numbering import lowest_round
@@ -52,6 +53,7 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
     if "round" not in plan.columns and "question_id" in plan.columns:
         if any(item.ours == "question_id" and item.how == "usual name" for item in plan.readings):
             refuse_unique_ids(rows, plan.columns)
+        refuse_what_no_name_says(rows, plan.columns)
         there = f"there are: {cut_list(column_names(rows))}" if rows else "no record has a round there"
         raise SchemaError(
             f"{path}: there is one row for each {plan.columns['question_id']!r:.60}, and no list or numbered columns with several "
@@ -59,6 +61,8 @@ def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableO
             f"names it; for a field that lists them, --column rounds=FIELD; for a column each, --column "
             "rounds=FIRST,SECOND. Last answers alone have nothing to stop: log every round"
         )
+    if "question_id" not in plan.columns:
+        refuse_what_no_name_says(rows, plan.columns)
     if {"round", "question_id"} <= plan.columns.keys() and "question_id" not in options.columns:
         refuse_ids_of_rows(rows, plan.columns)
     if "question_id" in plan.columns and "question_id" not in options.columns:

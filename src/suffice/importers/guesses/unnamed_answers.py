@@ -18,6 +18,7 @@ from suffice.importers.answers.answer_or_gold import (
     varies,
 )
 from suffice.importers.answers.parsed_columns import are_in_replies, may_be_parsed_name
+from suffice.importers.answers.parsed_pairs import right_beside
 from suffice.importers.checks.judging import may_judge
 from suffice.importers.columns.table_columns import TableColumns, several_rows
 from suffice.importers.words.choices import Choices, column_options, of_answers, of_columns
@@ -75,6 +76,8 @@ def refuse_unread_answer(
     rounds without a score, other numbers and lists may be answers, too, unless the outcome of each task is known, as of an agent that
     uses tools.
     """
+    if not any(ids) and any(map(table.lists_objects, table.names)):
+        return  # rows are questions, and a list may have their rounds
     several, golds = len(several_rows(ids)), columns.get("golds", "")
     unread = [name for name in unread if table.filled(name) and not is_of_passages(name)] if several else []
     names = [name for name in unread if table.is_text(name)]
@@ -83,8 +86,9 @@ def refuse_unread_answer(
     names = [name for name in names if varies(table, name, ids, several)]
     is_scored = is_scored or is_of_tasks
     may = unread if "round" in columns or several >= _ENOUGH else []
-    others = [name for name in may if name not in names and _may_hold_answers(table, name, ids, several)]
-    names = [*(name for name in others if _is_called_or_agrees(table, name, golds)), *names][:_LISTED]
+    right = {} if golds or is_scored else right_beside(table, ids, may, _OFTEN)
+    others = [name for name in may if name not in names and _may_hold_answers(table, name, ids, several, right)]
+    names = [*(name for name in others if name in right or _is_called_or_agrees(table, name, golds)), *names][:_LISTED]
     names = names or ([] if is_scored else others[:_LISTED])
     if not names and not is_scored:
         names = [name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled")]
@@ -95,7 +99,10 @@ def refuse_unread_answer(
         for name in [] if choices else objects:
             choices |= of_columns({"answer": name}, f"all fields of {name!r} are what the model said, together")
         for name in names:
-            choices |= of_columns({"answer": name}, f"{name!r} is what the model said")
+            is_said = f"{name!r} is what the model said"
+            if gold := right.get(name):
+                choices |= of_columns({"answer": name, "golds": gold}, f"{is_said}, and {gold!r} what is right")
+            choices |= of_columns({"answer": name}, is_said)
         listed = names or objects
         said = _told_by_golds(table, names, golds)
         raise UnsettledError(
@@ -204,10 +211,16 @@ def _key(value: Any) -> str:
     return normalize_answer(str(value).removesuffix(".0"))
 
 
-def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
-    """Return whether a column's texts or numbers, or lists of them, vary within a tenth of the questions, and its name does not say that they are something else."""
+def _may_hold_answers(
+    table: TableColumns, name: str, ids: Sequence[Any], several: int, right: Collection[str] = ()
+) -> bool:
+    """Return whether a column's texts or numbers, or lists of them, vary within a tenth of the questions, and its name does not say that they are something else.
+
+    A column that seldom varies may have answers, too, and so may a price or a count, if it is among `right`, the columns that often equal
+    one that no row of a question changes.
+    """
     is_other = last_name(name) in (*THOUGHTS, *ACTIONS, *OUTCOME_NAMES, *OWN_SIGNALS)
-    is_other = is_other or is_measure_of(name) or is_measure_name(name)
+    is_other = is_other or (name not in right and (is_measure_of(name) or is_measure_name(name)))
     if (
         is_other
         or not is_model_text(name)
@@ -217,7 +230,7 @@ def _may_hold_answers(table: TableColumns, name: str, ids: Sequence[Any], severa
     values = [value for value in table.column(name) if value is not None]
     parts = [part for value in values for part in (value if isinstance(value, list) else [value])]
     is_said = bool(parts) and all(isinstance(part, str | int | float) for part in parts)
-    return is_said and table.changing_in(name, ids) >= CHANGING * several
+    return is_said and table.changing_in(name, ids) >= (1 if name in right else CHANGING * several)
 
 
 def _is_called_or_agrees(table: TableColumns, name: str, golds: str) -> bool:

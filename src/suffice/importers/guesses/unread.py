@@ -244,7 +244,9 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     said = [name for name in free if last_name((numbered(name) or (name,))[0]) not in (*ACTIONS, *THOUGHTS)]
     said = [name for name in said if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
     alike = _of_one_kind(table, _alike_columns(table, said, columns.get("golds", "")))
-    ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, columns) if name not in alike]
+    # a text may be the question as well as a reply
+    sure_of = {ours: theirs for ours, theirs in columns.items() if ours != "answer" or last_name(theirs) != "text"}
+    ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, sure_of) if name not in alike]
     # a column that is the same in all rows of a question is a gold answer
     divide = [*ids, *(name for name in table.names if is_id_name(name) and _divides(table, name))]
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in divide)]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 from suffice.importers.answers.answer_or_gold import is_of_passages, is_step_name
@@ -29,6 +30,8 @@ ROWS_OF_ONE = 1.5
 
 _QUESTIONS, _MOST_ROUNDS = 5, 20
 """The fewest ids, and the most rows of one."""
+
+_NUMBERED = re.compile(r"[^\W\d]*[-_.#:]?\d+")
 
 _OF_LOOPS = frozenset({*RUNS, *LOOP_NAMES, "batch", "job", "rep", "session", "worker", "user"})
 """Words of names of columns that tell runs, workers or parts of a file apart, and not questions."""
@@ -110,8 +113,18 @@ def are_groups(table: TableColumns, name: str, values: Sequence[str]) -> bool:
     if min(counts.values()) > 1:
         return True
     are_together = sum(1 for _ in groupby(values)) == len(counts) <= len(values) / ROWS_OF_ONE
-    is_id = is_id_name(name) or any(table.numbers_rows(own, values) for own in table.names)
+    is_id = is_id_name(name) or are_numbered(values)
+    is_id = is_id or any(table.numbers_rows(own, values) for own in table.names)
     return are_together and is_id and not means_no_question(name)
+
+
+def are_numbered(values: Iterable[str]) -> bool:
+    """Return whether values look like ids: a number each, perhaps after a word.
+
+    >>> are_numbered(["q1", "q2"]), are_numbered(["17", "18"]), are_numbered(["north", "south"])
+    (True, True, False)
+    """
+    return all(map(_NUMBERED.fullmatch, values))
 
 
 def means_no_question(name: str) -> bool:

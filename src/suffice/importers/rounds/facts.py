@@ -120,6 +120,8 @@ class Facts:
         several_values: Some values of such a column, to see whether it has several.
         containing: Trajectories whose text in a column that is the same in all rounds contains the last answer among other words, by name
             (True), and those of which the text of another one does (False).
+        contained: The same the other way round: the last answer contains that text.
+        framed: Of these, those with the same few words around it as others have.
         agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
         changing: The same of rounds with another answer than the one before, and of other rounds.
         last_kinds: Labels and flags of the log by column: the values of last rounds, and those of others.
@@ -188,6 +190,8 @@ class Facts:
     voted: Counter[tuple[str, bool]] = field(default_factory=Counter)
     several_values: dict[str, set[str]] = field(default_factory=dict)
     containing: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    contained: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    framed: Counter[str] = field(default_factory=Counter)
     agreeing: Counter[tuple[str, str]] = field(default_factory=Counter)
     changing: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
     last_kinds: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from suffice.errors import UnsettledError
 from suffice.importers.columns.grid import Grid
 from suffice.importers.columns.table_columns import ColumnMap, TableColumns
 from suffice.importers.files.records import Record
+from suffice.importers.questions.compound_ids import has_decimals
 from suffice.importers.rounds.round_columns import RoundColumns
 from suffice.importers.rows.failed_calls import ALL_ROWS, refuse_failed_calls
 from suffice.importers.rows.left_out import CALL_KINDS
@@ -58,6 +59,10 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
             choices = of_each(name, shown[:_OFFERED], f"those with {name} {{!r}}")
             if not counts_retries:
                 choices |= of_options(f"all: each {name!r} is a loop of its own", columns={"run": name})
+                number, places = columns["round"], Counter(ids)
+                if min(places.values()) > 1:
+                    meaning = f"all: each {number!r} is a run, and its rows are its rounds, in their order"
+                    choices |= of_options(meaning, columns={"run": number, "round": ""})
             raise UnsettledError(
                 f"the rows are calls of several kinds, by {name!r}: which of them have the answers?", "options", choices
             )
@@ -196,11 +201,38 @@ def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> Choices:
     return of_each(name, whole, f"rounds are rows whose {name!r} is {{!r}}")
 
 
-def begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
+def _begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
     """Return whether nearly all runs that a column would tell apart begin with the first round and have no gap, unlike those of an answer."""
     runs: dict[tuple[int, str], list[float]] = {}
     for question, number, value in rows:
         runs.setdefault((question, value), []).append(number)
     lowest = min(number for _, number, _ in rows)
     whole = sum(min(own) <= max(lowest, 1) and max(own) - min(own) == len(own) - 1 for own in runs.values())
+    return whole >= _WHOLE_RUNS * len(runs)
+
+
+def of_counted_runs(own: str, number: str, rows: Collection[tuple[int, float, str]]) -> Choices:
+    """Return the options that read a column as that of runs, or as the rounds of runs that `number` counts.
+
+    Args:
+        own: The column.
+        number: The column that was read as the round.
+        rows: The question of each row, its number, and its value in the column.
+    """
+    result: Choices = {}
+    if _begins_each(rows) and not has_decimals([value for _, _, value in rows]):
+        result |= of_columns({"run": own}, f"each value of {own!r} is another run")
+    if _counts_in_each(rows):
+        meaning = f"each value of {number!r} is another run, whose rounds {own!r} counts"
+        result |= of_columns({"run": number, "round": own}, meaning)
+    return result
+
+
+def _counts_in_each(rows: Collection[tuple[int, float, str]]) -> bool:
+    """Return whether a column counts the rows that a question has of one number, nearly everywhere: this number is that of a run."""
+    runs: dict[tuple[int, float], list[str]] = {}
+    for question, number, value in rows:
+        runs.setdefault((question, number), []).append(value.removesuffix(".0"))
+    counted_up = [sorted(map(int, own)) for own in runs.values() if all(map(str.isdecimal, own))]
+    whole = sum(own[0] in (0, 1) and own[-1] - own[0] == len(own) - 1 for own in counted_up)
     return whole >= _WHOLE_RUNS * len(runs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.rounds.round_columns import RoundColumns
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.words.choices import Choices, in_options, of_columns
-from suffice.importers.words.names import is_error_count, words, words_in
-from suffice.importers.words.score_names import is_measure_of
 from suffice.importers.words.word_scales import order_of_words
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, normalizer_of
 
@@ -30,8 +28,8 @@ _ROWS = 5
 """The fewest rows that show the scale of a score."""
 
 
-def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
-    """Raise if a column that the user names as a metric has one value for a question, which would be the score of all of its rounds."""
+def refuse_parts_of_scores(metrics: Mapping[str, str], shape: Shape) -> None:
+    """Raise if a column that the user names as a metric is that of a single round, which is read together with those of others."""
     for ours, theirs in metrics.items():
         for name, shown in shape.columns.items():
             if theirs in shown.split(" ... ") and theirs != name:
@@ -39,11 +37,14 @@ def refuse_single_scores(metrics: Mapping[str, str], shape: Shape) -> None:
                     f"{theirs!r} is the score of a single round, and {shown!r} are read together as {name!r}: --metric-column "
                     f"{quoted(f'{ours}={name}')}"
                 )
-        if theirs in shape.outer:
-            raise DataError(
-                f"{theirs!r} {ONCE}: as a metric it would be the score of every round, and no earlier "
-                "stop would ever lose anything. Name a score of each round, or leave --metric-column out"
-            )
+
+
+def refuse_single_score(theirs: str) -> NoReturn:
+    """Raise since a metric that the user names has one value for a question, which would be the score of all of its answers."""
+    raise DataError(
+        f"{theirs!r} {ONCE}: as a metric it would be the score of every answer, and no earlier stop would ever lose anything. Name a "
+        "score of each round; or give it as the outcome of each run, in a file (--outcomes FILE); or leave --metric-column out"
+    )
 
 
 def refuse_unscaled(table: TableColumns, name: str) -> None:
@@ -77,30 +78,8 @@ def are_marks(values: Sequence[Any]) -> bool:
 LAST_ROUND = " (last round)"
 """The end of the description of such a score's column."""
 
-_WORDS = frozenset(
-    {"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"}
-)
-_OTHERS = frozenset(
-    words(
-        "exit rc errno code err retry retries retried timeout cancelled aborted penalty exception invalid not "
-        "non un n num"
-    )
-)
-"""Words that say the contrary of an outcome, or count it, besides those of what goes wrong."""
-
 _CHANGING, _GOOD = 10, 5
 """The fewest questions whose answers change, and of those with more than the lowest score, that show what a score is said of."""
-
-
-def is_task_outcome(name: str) -> bool:
-    """Return whether a column's name says that a task succeeded.
-
-    >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved", "success_cost")]
-    [True, True, False, False, False]
-    """
-    words = {*words_in(name)}
-    is_other = is_measure_of(name) or any(map(is_error_count, words))
-    return not words.isdisjoint(_WORDS) and words.isdisjoint(_OTHERS) and not is_other
 
 
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:

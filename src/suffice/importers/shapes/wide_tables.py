@@ -10,7 +10,8 @@ from os.path import commonprefix
 from typing import Any
 
 from suffice.errors import UnsettledError
-from suffice.importers.answers.answer_or_gold import is_model_text, is_of_passages
+from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, is_of_passages
+from suffice.importers.answers.parsed_columns import may_be_parsed_name
 from suffice.importers.columns.closed_book import (
     alone_note,
     begins_alone,
@@ -23,7 +24,18 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record, column_names
 from suffice.importers.shapes.shape import Pair, Shape, flat_record, outer_names, round_rows, without_rounds
 from suffice.importers.words.choices import Choices, of_columns
-from suffice.importers.words.names import ANSWERS, GOLDS, ORDER_WORDS, OUTCOME_NAMES, last_name, numbered, plain_name
+from suffice.importers.words.names import (
+    ANSWERS,
+    GOLDS,
+    NO_ANSWERS,
+    ORDER_WORDS,
+    OUTCOME_NAMES,
+    WEAK_REPLIES,
+    last_name,
+    numbered,
+    plain_name,
+    words_in,
+)
 from suffice.importers.words.sample_names import said_by_columns
 
 _END = re.compile(r"[_\-. @=(#]*(?:[rtkvRTKV]|version|ver)?[_\-. @=(#]*\d+\)?")
@@ -99,6 +111,9 @@ _PREDICTED = re.compile(
 )
 """The option that reads columns called after what a model predicts."""
 
+_SOME, _MOST = 0.1, 0.5
+_MARKS = frozenset({"0", "1", "0.0", "1.0", "true", "false"})
+_DECIMAL = re.compile(r"-?\d*\.\d+")
 _OFFERED, _LONGEST_OPTION = 4, 120
 """The most families of texts that are asked about, and the most letters of an option that a message makes up."""
 
@@ -157,17 +172,27 @@ def _as_texts(records: Iterable[Record], answers: Sequence[str]) -> list[Record]
 
 
 def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
-    """Raise if numbered columns have texts of some words that differ within most records: they may be the answers of successive rounds."""
+    """Raise if numbered columns have texts of some words that differ within most records: they may be the answers of successive rounds.
+
+    Where no column is called like an answer, any texts that differ within some records may be.
+    """
     choices: Choices = {}
     table = TableColumns(records)
-    for stem, family in families.items():
-        if not is_model_text(stem) or is_of_passages(stem) or stem in OPTION_STEMS or not stem:
+    is_any = not any(last_name(name) in ANSWERS for name in table.names)
+    least = _SOME if is_any else _MOST
+    for stem, family in sorted(families.items(), key=lambda item: last_name(item[0]) in (*ACTIONS, *THOUGHTS)):
+        is_other = is_of_passages(stem) or stem in OPTION_STEMS or not NO_ANSWERS.isdisjoint(words_in(stem))
+        if not is_model_text(stem) or is_other or not stem:
             continue
         rows = [*zip(*map(table.column, family.values()), strict=True)]
         texts = [[value for value in row if isinstance(value, str) and " " in value.strip()] for row in rows]
+        if is_any and _may_be_said(stem, rows):
+            texts = [
+                [value for value in row if isinstance(value, str | int | float) and str(value).strip()] for row in rows
+            ]
         differing = sum(len({*own}) > 1 for own in texts)
         joined, (first, *_, last) = ",".join(family.values()), family.values()
-        if 2 * differing > len(rows) and sum(map(len, texts)) > len(rows) and len(joined) <= _LONGEST_OPTION:
+        if differing > least * len(rows) and sum(map(len, texts)) > len(rows) and len(joined) <= _LONGEST_OPTION:
             meaning = f"{first!r} to {last!r} are the answers of successive rounds, in this order"
             choices |= of_columns({"rounds": joined}, meaning)
     if choices and len(choices) <= _OFFERED:
@@ -177,6 +202,13 @@ def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int
             choices,
             next(iter(choices)) if len(choices) == 1 and _PREDICTED.match(next(iter(choices))) else "",
         )
+
+
+def _may_be_said(stem: str, rows: Iterable[Sequence[Any]]) -> bool:
+    """Return whether the values of some columns may be answers, and no marks or measurements."""
+    values = {str(value).strip().lower() for row in rows for value in row if value is not None} - {""}
+    is_called = stem in WEAK_REPLIES or may_be_parsed_name(stem)
+    return not values <= _MARKS and (is_called or not any(map(_DECIMAL.fullmatch, values)))
 
 
 def rows_of_families(

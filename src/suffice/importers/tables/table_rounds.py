@@ -26,7 +26,7 @@ from suffice.importers.columns.grid import (
 )
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record, column_names
-from suffice.importers.questions.compound_ids import compound_choices, has_decimals
+from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import ROWS_OF_ONE, of_judges, sure_among
 from suffice.importers.questions.gaps import counting_columns, gap_error
 from suffice.importers.rounds.round_columns import RoundColumns
@@ -35,8 +35,8 @@ from suffice.importers.rows.incomplete_rows import empty_ids, unnumbered
 from suffice.importers.rows.parallel_files import of_files
 from suffice.importers.rows.repeated_rounds import (
     begins_again,
-    begins_each,
     in_order_of_rows,
+    of_counted_runs,
     of_one_kind,
     of_repeats,
     refuse_other_calls,
@@ -217,8 +217,7 @@ class _Rows:
             is_one = len(rows) == len(cells) and 1 < len({*cells}) <= _MOST_RUNS and own not in columns.values()
             if is_one:
                 kinds |= of_one_kind(own, rows)
-            if is_one and begins_each(rows) and not has_decimals(cells):
-                runs |= of_columns({"run": own}, f"each value of {own!r} is another run")
+                runs |= of_counted_runs(own, number, rows)
         key, table = columns["question_id"], TableColumns(self._rows)
         parts = {} if runs or is_text else compound_choices(table, columns.values(), key, number)
         is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs

@@ -9,7 +9,7 @@ from suffice.common.files import quoted
 from suffice.errors import UnsettledError
 from suffice.importers.words.sample_names import Said
 
-_LISTED, _LONGEST = 4, 80
+_LISTED, _LONGEST = 4, 160
 """More columns than these are named by the first and the last one, and the letters of columns that a message names as rounds."""
 
 Choices = dict[str, tuple[Any, str]]

@@ -88,7 +88,7 @@ OPTION_NUMBERS = words(
 
 PARSED_ANSWERS = (
     *("answer", "final_answer", "predicted_answer", "model_answer", "parsed_answer", "extracted_answer"),
-    *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction"),
+    *("prediction", "predicted", "pred", "predicted_ans", "pred_answer", "pred_ans", "model_prediction", "y_pred"),
     *(
         "forced_answer",
         "trial_answer",
@@ -283,10 +283,17 @@ _TRANSLATED = {
     "correct": "richtig korrekt correcto correcta corretto correto 正确 是否正确",
     "question_id": "frage_id frage_nr fragen_id id_pregunta pregunta_id id_question anfrage_id id_demande demande_id id_solicitud "
     "solicitud_id id_richiesta richiesta_id 编号 问题编号 题号",
+    "cost": "kosten coste costo custo coût cout koszt 成本 费用 コスト",
+    "price": "preis prix precio prezzo preço preco prijs cena 价格",
     "input_tokens": "jetons_entrée jetons_entree",
     "output_tokens": "jetons_sortie",
 }
 """Usual names in German, French, Spanish, Italian, Portuguese, Dutch, Polish, Chinese and Japanese, by the English ones."""
+
+CURRENCIES = words("usd eur gbp chf jpy cny inr")
+"""Codes of currencies in names of columns."""
+
+_AMOUNT = re.compile(rf"(?P<what>.+)(?P<unit>_(?:{'|'.join(CURRENCIES)}|[€£¥]))")
 
 _ENGLISH = {name: ours for ours, names in _TRANSLATED.items() for name in names.split()}
 
@@ -321,6 +328,8 @@ def plain_name(name: str) -> str:
     ('final_answer', 'final_answer', 'turn', 'latency_ms')
     >>> plain_name("Frage-Nr"), plain_name("rondas.respuesta")
     ('question_id', 'rondas.answer')
+    >>> plain_name("kosten_eur"), plain_name("Coût (€)")
+    ('cost_eur', 'cost_€')
     >>> plain_name("response.tokenUsage.completion"), plain_name("tokens.prompt"), plain_name("usage.in")
     ('response.token_usage.completion_tokens', 'tokens.prompt_tokens', 'usage.prompt_tokens')
     """
@@ -331,7 +340,9 @@ def plain_name(name: str) -> str:
     path, point, last = plain.rpartition(".")
     if last in _OF_TOKEN_USAGE and _OBJECT_OF_TOKENS.fullmatch(path.rpartition(".")[2]):
         last = _OF_TOKEN_USAGE.get(last, last)
-    return f"{path}{point}{_ENGLISH.get(last, last)}"
+    amount = _AMOUNT.fullmatch(last)
+    what, unit = (amount["what"], amount["unit"]) if amount else (last, "")
+    return f"{path}{point}{_ENGLISH.get(what, what)}{unit}"
 
 
 _ERRORS = re.compile(
@@ -431,9 +442,12 @@ def is_pass_name(name: str) -> bool:
 
 
 def is_id_name(name: str) -> bool:
-    """Return whether a column's name ends as those of ids and numbers do.
+    """Return whether a column's name ends as those of ids and numbers do, and is none of gold answers.
 
-    >>> is_id_name("ticket_id"), is_id_name("Frage-Nr"), is_id_name("customer")
-    (True, True, False)
+    >>> is_id_name("ticket_id"), is_id_name("Frage-Nr"), is_id_name("customer"), is_id_name("answer_key")
+    (True, True, False, False)
     """
-    return re.search(r"(?:id|ind|idx|nr|no|num|number|key)$", plain_name(name)) is not None
+    return (
+        last_name(name) not in GOLDS
+        and re.search(r"(?:id|ind|idx|nr|no|num|number|key)$", plain_name(name)) is not None
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from suffice.importers.words.names import words_in
+from suffice.importers.words.names import CURRENCIES, words_in
 from suffice.policy.answer_forms import ANSWER_FORMS
 
 EACH, CENTS = "each", "cents"
@@ -21,7 +21,10 @@ UNITS = {
 }
 """Parts of a dollar in which amounts are logged, and how many of them a dollar has."""
 
-FORMS = (*ANSWER_FORMS, EACH, *UNITS)
+TOTALS = {f"{unit}-total": per for unit, per in UNITS.items()}
+"""Forms of running totals in these parts; one in dollars has no form."""
+
+FORMS = (*ANSWER_FORMS, EACH, *UNITS, *TOTALS)
 
 _PARTS = {
     **dict.fromkeys(("milli", "mill", "e3", "1e3"), "milli"),
@@ -36,7 +39,7 @@ _UNIT = re.compile(
 
 _CODES = {"$": "USD", "€": "EUR", "£": "GBP"}
 _CURRENCY = re.compile(r"\s*(?:[$€£¥]|USD|EUR|GBP)\s*")
-_IN_NAME = re.compile(r"(?:^|[\W_])(usd|eur|gbp|chf|jpy|cny|inr|[$€£¥])(?=$|[\W_])", re.IGNORECASE)
+_IN_NAME = re.compile(rf"(?:^|[\W_])({'|'.join(CURRENCIES)}|[$€£¥])(?=$|[\W_])", re.IGNORECASE)
 _UNDECIDED = re.compile(r"-?[1-9]\d{0,2},\d{3}")
 _COMMAS = re.compile(r"-?[1-9]\d{0,2}(?:(?:,\d{3})+\.\d+|(?:,\d{3}){2,})")
 _DOTS = re.compile(r"-?[1-9]\d{0,2}(?:(?:\.\d{3})+,\d+|(?:\.\d{3}){2,})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from suffice.importers.words.names import last_name, plain_name, words, words_in
+from suffice.importers.words.names import is_error_count, last_name, plain_name, words, words_in
 from suffice.recordings.schema import is_confidence_name, is_measure_name
 
 _RIGHT = frozenset(words("acc accuracy correct correctness right em match matches pass passed solved resolved"))
@@ -134,3 +134,26 @@ def is_judgement(name: str) -> bool:
     (True, True, False)
     """
     return not _OK.isdisjoint(words_in(name)) and not is_measure_of(name)
+
+
+_OUTCOMES = frozenset(
+    {"success", "successful", "succeeded", "solved", "resolved", "passed", "correct", "completed", "accomplished"}
+)
+_NO_OUTCOMES = frozenset(
+    words(
+        "exit rc errno code err retry retries retried timeout cancelled aborted penalty exception invalid not "
+        "non un n num"
+    )
+)
+"""Words that say the contrary of an outcome, or count it, besides those of what goes wrong."""
+
+
+def is_task_outcome(name: str) -> bool:
+    """Return whether a column's name says that a task succeeded.
+
+    >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved", "success_cost")]
+    [True, True, False, False, False]
+    """
+    words = {*words_in(name)}
+    is_other = is_measure_of(name) or any(map(is_error_count, words))
+    return not words.isdisjoint(_OUTCOMES) and words.isdisjoint(_NO_OUTCOMES) and not is_other

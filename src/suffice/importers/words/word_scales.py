@@ -22,6 +22,7 @@ _SCALES = (
     "unsatisfactory, satisfactory, good, very_good, excellent",
     "bad, mixed, good",
     "fail failed, partial partially_passed, pass passed",
+    "fail failed failure failing gave_up given_up abandoned aborted timeout timed_out, partial partially partial_success, success successful succeeded",
     "ko nok not_ok fail failed, ok okay pass passed",
     "✗ ✘ ❌ x, ✓ ✔ ✅",
     "wrong incorrect, partial partially_correct partly_correct, correct right",

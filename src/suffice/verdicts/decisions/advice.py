@@ -355,7 +355,7 @@ def _verdict_text(trial: Trial) -> str:
     if trial.labels is None:
         more = f" {needed_text(trial.questions_needed(place))}"
     if place in trial.waiting_for:
-        rest = f"{_waiting_text(trial, place, f'{judges} would rule out a loss of {points}')}{more}"
+        rest = f"{_waiting_text(trial, place, judges, points)}{more}"
     else:
         excluded = -effect[1]
         so_far = f", only of {100 * excluded:.1f}" if 0 < excluded < 1 else ""
@@ -394,12 +394,13 @@ def _small_text(trial: Trial) -> str:
     return f"; of what lost less, {trial.candidates[best].label} saved most, {100 * saving[best]:.1f} %"
 
 
-def _waiting_text(trial: Trial, place: int, shown: str) -> str:
+def _waiting_text(trial: Trial, place: int, judges: str, points: str) -> str:
     """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone."""
     one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
     return (
-        f"{shown} only if {one} were the one candidate: {len(trial.sequence)} share the risk of {100 * trial.alpha:g} %, so it takes more "
-        f"questions, fewer of them once {' and '.join(before)} {'is' if len(before) == 1 else 'are'} proved."
+        f"{judges} would be enough to rule out a loss of {points} if {one} alone were tested. The {len(trial.sequence)} tested candidates "
+        f"share the risk of {100 * trial.alpha:g} %, so each needs more questions; this one needs fewer once {' and '.join(before)} "
+        f"{'is' if len(before) == 1 else 'are'} proved."
     )
 
 

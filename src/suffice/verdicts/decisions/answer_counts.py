@@ -14,6 +14,7 @@ from suffice.policy.metrics import contains, exact_match, normalize_answer
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, Grouping, normalizer_of
 from suffice.policy.rounds import Floats, Mask
 from suffice.recordings.recording import Recording
+from suffice.recordings.schema import COPIED_ANSWERS
 from suffice.verdicts.losses import base_name, is_computed
 
 _MOST_UNREAD = 0.05
@@ -53,6 +54,7 @@ class AnswerCounts:
         said: Number of them that contain one as whole words.
         given: Questions whose score comes from a column of the log although the metric could be computed, or that have
             no gold answer.
+        copied: Questions of a log whose answers may be the results of whole runs, copied to their rows, as its import noted.
     """
 
     questions: int = 0
@@ -69,6 +71,7 @@ class AnswerCounts:
     contained: float = 0.0
     said: float = 0.0
     given: int = 0
+    copied: int = 0
 
     @classmethod
     def of(cls, recording: Recording, metric: str) -> AnswerCounts:
@@ -89,6 +92,7 @@ class AnswerCounts:
             "differing": sum(len({text.casefold() for text in row} - skipped) > 1 for row in texts),
             "samples": n if recording.independent else 0,
             "given": n if _is_given(recording, metric) else 0,
+            "copied": n if is_computed(metric) and recording.is_doubted(COPIED_ANSWERS) else 0,
         }
         if metric in _EXACT:
             counts["alone"] = sum(len(row) == len({*row}) >= _SEVERAL for row in _answer_ids(recording))
@@ -117,6 +121,12 @@ class AnswerCounts:
                 f"{where} has {'an' if self.samples else 'no'} answer in {_share(self.silent, self.questions)} of the questions, and what is "
                 "missing everywhere seems to lose nothing. Import the column of the answers (--column answer=...); where the "
                 "loop gave none, log a text such as 'no answer'"
+            )
+        if self.copied > _MOST_UNREAD * self.questions:
+            return (
+                "all rounds of a question have the same answer while another text of the log varies, so that it may be the result of the "
+                "whole run, and no stop would lose it. Log what each round would return; if each round did give this answer, import the "
+                f"log again with --expected {COPIED_ANSWERS}"
             )
         if self.without_gold > _MOST_UNREAD * self.questions:
             return (

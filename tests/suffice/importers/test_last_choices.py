@@ -1,0 +1,145 @@
+"""Logs of which no name says what a row is: values show what may be a question or its rounds, and each choice is printed."""
+
+from __future__ import annotations
+
+import pytest
+
+from suffice.recordings import read_recording
+from tests.support.cli_tools import CITIES
+from tests.support.logs import answer, by_command, offered, recorded, texts, written
+
+N, ROUNDS = 40, 4
+LENGTHS = [1 + q % ROUNDS for q in range(N)]
+
+
+def said(q, r):
+    return f"The answer is {answer(q, r)}."
+
+
+def rows(make):
+    """Return a row for each round of loops that stop early, in the order of the questions."""
+    return [make(q, r) for q in range(N) for r in range(LENGTHS[q])]
+
+
+def typed(place, records, *options):
+    """Import a log with these options; return its texts by question."""
+    by_command(place, records, *options, code=0)
+    return texts(place / "r.parquet")
+
+
+@pytest.mark.parametrize("name", ["record", "doc_id", "user_question"])
+def test_columns_of_several_rows_a_value_are_offered_as_questions(name, tmp_path):
+    made = rows(lambda q, r: {name: f"q{q}", "pred": answer(q, r), "passage": f"{q} {r}"})
+    assert f"--column question_id={name}" in offered(written(tmp_path, made))
+    assert typed(tmp_path, made, "--column", f"question_id={name}")["q3"] == [answer(3, r) for r in range(4)]
+
+
+def test_a_column_of_one_row_a_value_is_no_question(tmp_path):
+    made = rows(lambda q, r: {"record": f"q{q}", "trace": f"{q}-{r}", "pred": answer(q, r)})
+    options = offered(written(tmp_path, made))
+    assert options[0] == "--column question_id=record"
+    assert not any("trace" in option for option in options)
+
+
+@pytest.mark.parametrize("make", [answer, lambda q, r: {"our_answer": answer(q, r), "logprob": -1.0 / (r + 1)}])
+def test_lists_of_any_name_are_offered_as_rounds(make, tmp_path):
+    made = [{"qid": f"q{q}", "ask": f"Where is {q}?", "log": [make(q, r) for r in range(LENGTHS[q])]} for q in range(N)]
+    assert "--column rounds=log" in offered(written(tmp_path, made))
+
+
+def test_numbered_columns_with_long_names_are_offered(tmp_path):
+    names = [f"round{r}_our_preliminary_answer" for r in range(1, ROUNDS + 1)]
+    made = [
+        {"title": f"Where is {q}?", "gold": CITIES[q % 4], **{own: said(q, r) for r, own in enumerate(names)}}
+        for q in range(N)
+    ]
+    option = f"--column rounds={','.join(names)}"
+    assert option in offered(written(tmp_path, made))
+
+
+def test_short_texts_in_numbered_columns_are_offered_before_thoughts(tmp_path):
+    made = [
+        {
+            "qid": f"q{q}",
+            **{f"r{r}_{name}": make(q, r) for r in (1, 2, 3) for name, make in (("thought", said), ("place", answer))},
+        }
+        for q in range(N)
+    ]
+    assert [option.partition(",")[0] for option in offered(written(tmp_path, made))] == [
+        "--column rounds=r1_place",
+        "--column rounds=r1_thought",
+    ]
+
+
+def test_tags_in_numbered_columns_beside_an_answer_are_no_rounds(tmp_path):
+    made = rows(lambda q, r: {"qid": f"q{q}", "answer": answer(q, r), "tag_1": f"y{q % 3}", "tag_2": f"z{r}"})
+    assert len(texts(recorded(tmp_path, made)[1])) == N
+
+
+@pytest.mark.parametrize("name", ["canonical", "human_label", "verified_answer"])
+def test_golds_within_replies_are_asked_about(name, tmp_path):
+    made = rows(lambda q, r: {"qid": f"q{q}", name: CITIES[q % 4], "response": said(q, r), "n": r})
+    assert f"--column golds={name}" in offered(written(tmp_path, made))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {
+            "product": lambda q, r: f"X{q}",
+            "response": lambda q, r: f"{'no ' * (q % 7)}{r * 'yes '}the X{q} stops at {answer(q, r)} {q}",
+        },
+        {"canonical": lambda q, r: CITIES[(q + 1) % 4], "response": lambda q, r: f"It is {CITIES[0]}."},
+        {
+            "canonical": lambda q, r: CITIES[q % 4],
+            "response": said,
+            "correct": lambda q, r: int(answer(q, r) == CITIES[q % 4]),
+        },
+    ],
+    ids=["mentioned", "by-chance", "judged"],
+)
+def test_texts_that_replies_hold_otherwise_are_no_golds(more, tmp_path):
+    made = rows(lambda q, r: {"qid": f"q{q}", **{name: make(q, r) for name, make in more.items()}})
+    _, recording = recorded(tmp_path, made)
+    assert set(recording.table.column("question_id").to_pylist()) == {f"q{q}" for q in range(N)}
+
+
+def test_the_key_of_answers_is_their_gold(tmp_path):
+    made = rows(lambda q, r: {"question": f"Where is {q}?", "answer_key": f"{q}.5", "pred": f"{q + max(0, 1 - r)}.5"})
+    _, recording = recorded(tmp_path, made)
+    assert recording.table.column("golds")[0].as_py() == ["0.5"]
+
+
+def test_samples_of_which_questions_have_fewer_and_fewer_are_asked_about(tmp_path):
+    made = [
+        {"qid": f"q{q}", **{f"completion{r}": answer(q, r) if r < LENGTHS[q] else None for r in range(ROUNDS)}}
+        for q in range(N)
+    ]
+    assert offered(written(tmp_path, made))[0] == "--samples"
+
+
+@pytest.mark.parametrize("second", ["attempt_number", "cycle"])
+def test_a_counter_within_runs_is_offered_as_their_round(second, tmp_path):
+    made = [
+        {"question": f"Where is {q}?", "trial": t, second: r, "answer": answer(q + t, r)}
+        for q in range(N)
+        for t in (1, 2)
+        for r in (1, 2)
+    ]
+    option = f"--column run=trial --column round={second}"
+    assert option in offered(written(tmp_path, made))
+    by_command(tmp_path, made, *option.split(), code=0)
+    recording = read_recording(tmp_path / "r.parquet")
+    assert (
+        recording.table.column("question_id").to_pylist().count(recording.table.column("question_id")[0].as_py()) == 2
+    )
+
+
+def test_rows_of_several_sources_may_be_rounds_of_a_run(tmp_path):
+    made = [
+        {"task_id": f"q{q}", "trial": t, "draft": answer(q + t, r), "source": ("wiki", "faq")[(q + r) % 2]}
+        for q in range(N)
+        for t in (1, 2)
+        for r in (1, 2, 3)
+    ]
+    assert "--column run=trial --column round=" in offered(written(tmp_path, made))

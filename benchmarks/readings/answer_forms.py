@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -102,6 +103,18 @@ def amounts_with_apostrophes(draw: Draw) -> Log:
     questions = _amounts(draw)
     made = [{**row, "answer": "CHF " + f"{row['answer']:,.2f}".replace(",", "'")} for row in rows(questions, plain)]
     return Log(made, _read(questions, lambda amount: f"CHF {amount:.2f}"))
+
+
+@shape("wines.jsonl", metric="match")
+def prices_among_other_fields(draw: Draw) -> Log:
+    """Answers list a year, a volume and a price with a decimal comma; gold answers have a point."""
+    questions = []
+    for item in draw.asked(80, 3):
+        said = f"{2000 + item.number % 20}, {{}} ml, {20 + item.number / 4:.2f} EUR"
+        answers = tuple(said.format(750 if good else 375) for good in item.right)
+        questions.append(replace(item, gold=said.format(750), answers=answers))
+    made = [{**row, "answer": re.sub(r"(?<=\d)\.(?=\d)", ",", row["answer"])} for row in rows(questions, plain)]
+    return Log(made, loops(questions))
 
 
 @shape("dates.csv")

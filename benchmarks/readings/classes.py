@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.readings.cases import Case, Log, Loop
 from suffice.cli.main import run
-from suffice.evaluation.replay.outcomes import measured_metrics
+from suffice.evaluation.replay.outcomes import measured_metrics, own_judges
 from suffice.policy.metrics import METRICS
 from suffice.policy.normalizers import MATCH
 from suffice.recordings import Recording, read_recording
@@ -170,7 +170,7 @@ def differences(case: Case, log: Log, recording: Recording, *, samples: bool) ->
 
 def _judges(case: Case, recording: Recording) -> str:
     """Say of a log that judges answers by a column of its own which other one does so in its place."""
-    own = [name for name in measured_metrics(recording) if name not in (*METRICS, MATCH)]
+    own = own_judges(measured_metrics(recording))
     is_other = bool(own) and case.metric not in (None, MATCH, *METRICS, *own)
     return f"{', '.join(own)} judges, and not {case.metric}" if is_other else ""
 

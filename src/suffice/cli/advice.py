@@ -60,7 +60,7 @@ class _Declared:
         str | None,
         typer.Option(
             "--metric",
-            help="The metric to preserve: a column in [0, 1], more is better; default: f1, em for multiple choice, or agreement.",
+            help="The metric to preserve: a column in [0, 1], more is better; default: f1, em for multiple choice, the log's only score, or agreement.",
         ),
     ] = None
     max_loss: Annotated[

@@ -35,7 +35,8 @@ def with_commands(error: UnsettledError, words: Sequence[str]) -> str:
         lines += [f"  {meaning}:\n    {option}" for option, (_, meaning) in error.then.choices.items()]
     file, options = error.earlier
     kept, replaced = without_replaced(words, options) if file else ([], [])
-    if kept and not replaced:
+    is_new = sorted([*kept, *shlex.split(options)]) != sorted(words)  # else it is what was refused
+    if kept and not replaced and is_new:
         lines.append(f"The same log was imported before with the choices in {file}. The whole command for these:")
         lines.append(f"    {' '.join(['suffice', *map(quoted, kept)])} {options}")
     return "\n".join(lines)

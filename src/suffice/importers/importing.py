@@ -20,6 +20,7 @@ from suffice.evaluation.replay.outcomes import SECOND
 from suffice.importers.alarms import check_expected
 from suffice.importers.checks.alarm import Alarm, Read
 from suffice.importers.checks.judging import judge_notes, judging_note, second_judge_note
+from suffice.importers.checks.other_fields import other_fields_note
 from suffice.importers.checks.own_alarms import NOT_READ, unread_note
 from suffice.importers.files.recognise import left_out
 from suffice.importers.importers import log_reader
@@ -39,6 +40,7 @@ from suffice.importers.rounds.trajectories import ColumnReading
 from suffice.importers.settling import Source, is_small, read_of
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.embedding import Embedder
+from suffice.policy.metrics import without_parts
 from suffice.policy.normalizers import MATCH, normalizer_of
 from suffice.policy.signals.position import AnswerPosition
 
@@ -257,7 +259,8 @@ def _imported(
         columns = run.write(out, {**metadata, "notes": notes, **({SECOND: second} if second else {})})
     loops, noted = loops_of(out)
     judging = [] if judged_by or run.longest == 1 else [judging_note(read) or _unjudged(columns)]
-    notes = _with_unread(read, [*notes, *judging, *second, *judge_notes(read, reading.judge), *noted])
+    judges = [*judge_notes(read, reading.judge, judged_by), *other_fields_note(read)]
+    notes = _with_unread(read, [*notes, *judging, *second, *judges, *noted])
     n_clusters = run.n_clusters
     if 1 < n_clusters < ENOUGH or n_clusters == 1 < run.longest:
         notes.insert(0, f"{counted(n_clusters, 'question')}: a decision needs at least {ENOUGH}")
@@ -288,7 +291,7 @@ def _second_judge(read: Read, judged_by: Sequence[str], options: Mapping[str, An
     """Return the note on a score that judges nothing, beside gold answers alone or a score of the log's own that was not named."""
     own = [name for name in judged_by if name not in ("em", "f1", MATCH)]
     is_noted = judged_by and own in ([], [*judged_by]) and not (own and options.get("metrics"))
-    return second_judge_note(read, *own[:1]) if is_noted else []
+    return second_judge_note(read, own) if is_noted else []
 
 
 def _unjudged(columns: Sequence[ColumnCount]) -> str:
@@ -301,10 +304,11 @@ def _are_steps(columns: Iterable[ColumnCount]) -> bool:
 
 
 def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
-    """Return the metrics that are known in some round."""
+    """Return the metrics that are known in some round, without parts of others; F1 alone where nothing says that answers are equal."""
     own = dict.fromkeys(name for means in by_round for name, mean in means.scores.items() if not math.isnan(mean))
     compared = [MATCH if not math.isnan(means.match) else "em" for means in by_round if means.scored]
-    return (*dict.fromkeys(compared), *own)
+    compared = compared or ["f1" for means in by_round if not math.isnan(means.f1)]
+    return (*dict.fromkeys(compared), *without_parts(own))
 
 
 def _with_unread(read: Read, notes: Sequence[str]) -> list[str]:

@@ -27,7 +27,7 @@ def without_separators(text: str) -> str:
 
 
 def _with_point(text: str) -> str:
-    return with_decimal_point(text).replace(",", "")
+    return re.sub(r"(?<=\d),(?=\d)", "", with_decimal_point(text))
 
 
 def _as_date(normalizer: str) -> Callable[[str], str]:

@@ -11,7 +11,7 @@ import math
 import re
 import string
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TypeVar
@@ -21,6 +21,8 @@ from suffice.errors import DataError
 
 _ARTICLE_PATTERN = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+_PART = re.compile(r"_(?:precision|prec|p|recall|rec|r)(?=_)")
+_WHOLE = re.compile(r"_f_?1?_?(?:score|measure)?(?=_)")
 _CLOSED = frozenset({"yes", "no", "noanswer"})
 
 
@@ -169,3 +171,22 @@ def information_score(marks: Mapping[str, float], weights: Mapping[str, float] =
                 return math.nan
             score += weight * mark
     return min(max(score, 0.0), 1.0)  # clipped because rounding could move the mean outside of the range of the marks
+
+
+def without_parts(names: Iterable[str]) -> list[str]:
+    """Return metrics without the precision and the recall of which another one is the F1: neither says alone how good an answer is.
+
+    >>> without_parts(["bertscore_precision", "bertscore_recall", "bertscore_f1", "rouge1"])
+    ['bertscore_f1', 'rouge1']
+    >>> without_parts(["rougeL_p", "rougeL_fmeasure", "precision"])
+    ['rougeL_fmeasure', 'precision']
+    """
+    kept = [*names]
+    wholes = {_stem(_WHOLE, name) for name in kept} - {""}
+    return [name for name in kept if (_stem(_PART, name) or None) not in wholes]
+
+
+def _stem(word: re.Pattern[str], name: str) -> str:
+    """Return a name without a word; "" if it does not have it."""
+    plain = f"_{re.sub(r'(?<=[a-z])(?=[A-Z])', '_', name).lower()}_"
+    return word.sub("", plain, count=1) if word.search(plain) else ""

@@ -98,6 +98,7 @@ _OPTIONS = re.compile(
 )
 """Letters of several options, or several options with their texts."""
 
+_IN_NUMBER = re.compile(r"[.,](?=\d)")
 _COMMA_FOR_POINT = str.maketrans(",.", ".,")
 _PERCENT = re.compile(r"\d\s*\\?%")
 _BLANK_THOUSANDS = re.compile(r"(?<![\w.,])\d{1,3}(?:[ \u00a0\u2009\u202f]\d{3})+(?!\w)")
@@ -200,12 +201,13 @@ def comma_number(answer: str) -> str | None:
 
 
 def with_decimal_point(answer: str) -> str:
-    """Return a text with points for decimal commas, and nothing or a comma between thousands.
+    """Return a text with points for decimal commas, and nothing or a comma between thousands; marks between words stay.
 
-    >>> with_decimal_point("1.234,5"), with_decimal_point("1 234,5")
-    ('1,234.5', '1234.5')
+    >>> with_decimal_point("1.234,5"), with_decimal_point("1 234,5"), with_decimal_point("2010, 64,91 EUR.")
+    ('1,234.5', '1234.5', '2010, 64.91 EUR.')
     """
-    return _BLANK_THOUSANDS.sub(lambda found: "".join(found[0].split()), answer).translate(_COMMA_FOR_POINT)
+    text = _BLANK_THOUSANDS.sub(lambda found: "".join(found[0].split()), answer)
+    return _IN_NUMBER.sub(lambda found: found[0].translate(_COMMA_FOR_POINT), text)
 
 
 @register_normalizer("decimal_comma")

@@ -9,6 +9,7 @@ from benchmarks.readings.answer_forms import (
     booleans_that_were_observed,
     booleans_with_the_truth,
     months_first_beside_days_first,
+    prices_among_other_fields,
 )
 from benchmarks.readings.cases import Draw
 
@@ -98,3 +99,20 @@ def test_forms_that_golds_show_in_part_are_asked_about(tmp_path, make, form):
     option, other = found.value.choices
     assert option == f"--column answer=answer:{form}"
     assert other.startswith("--set normalizer=")
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_decimal_comma_among_other_fields_is_read_as_golds_show(tmp_path, wide):
+    made = prices_among_other_fields(Draw("x"))
+    rows, options = made.content, {}
+    if wide:
+        by_id: dict[int, dict[str, object]] = {}
+        for row in rows:
+            own = by_id.setdefault(row["id"], {"id": row["id"], "gold": row["gold"]})
+            own[f"pass{row['round']}_output"] = row["answer"]
+        rows, options = [*by_id.values()], {"columns": {"rounds": "pass1_output,pass2_output,pass3_output"}}
+    summary = imported(written(tmp_path / "log.jsonl", rows), **options)
+    right = [good for loop in made.loops for good in loop.scores]
+    assert match(summary) == pytest.approx(sum(right) / len(right))
+    assert summary.preview.golds[0].startswith("2")
+    assert all(own.answer.count(",") == 2 for own in summary.preview.rounds)

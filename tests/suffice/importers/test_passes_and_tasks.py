@@ -12,7 +12,7 @@ import pytest
 from suffice.importers.checks.reading import _has_leader
 from suffice.recordings import read_recording
 from tests.support.cli_tools import cli
-from tests.support.logs import by_command, texts, written
+from tests.support.logs import by_command, imported, texts, written
 
 TOWNS = ("Graz", "Bern", "Lyon", "Oslo")
 
@@ -208,3 +208,30 @@ def test_a_doubt_says_how_the_log_was_read(tmp_path):
     rows = [{"question": f"Where is {q}?", "town": TOWNS[q % 4], **{f"pred_{r}": TOWNS[(q + (r < 1 or q % 8 < 3)) % 4] for r in range(3)}} for q in range(60)]  # fmt: skip
     refused = by_command(tmp_path, rows)
     assert "the log was read right: answers from pred_0 ... pred_2" in " ".join(refused.err.split())
+
+
+@pytest.mark.parametrize("order", ["by question", "by pass", "newest first"])
+def test_a_pass_counts_rounds_of_a_question_whose_id_it_shows(order, tmp_path):
+    rows = [
+        {"post_id": f"p{q}", "pass": r, "predicted_label": TOWNS[(q + (r < q % 5)) % 4], "true_label": TOWNS[q % 4]}
+        for q in range(30)
+        for r in (1, 2, 3)
+    ]
+    rows = sorted(rows, key=lambda row: row["pass"]) if order == "by pass" else rows[:: -1 if "newest" in order else 1]
+    summary = imported(written(tmp_path / "log.csv", rows))
+    read = {item.ours: item.theirs for item in summary.readings}
+    assert (read["question_id"], read["round"]) == ("post_id", "pass")
+    shares = [sum(r >= q % 5 for q in range(30)) / 30 for r in (1, 2, 3)]
+    assert [means.em for means in summary.by_round] == pytest.approx(shares)
+    assert not any("no column counts rounds" in note for note in summary.notes)
+
+
+def test_whether_an_answer_passed_counts_no_rounds(tmp_path):
+    rows = [
+        {"post_id": f"p{q}", "pass": int(r > q % 3), "predicted_label": TOWNS[(q + r) % 4]}
+        for q in range(30)
+        for r in (1, 2, 3)
+    ]
+    summary = imported(written(tmp_path / "log.csv", rows), columns={"question_id": "post_id"})
+    assert "pass" not in {item.theirs for item in summary.readings if item.ours == "round"}
+    assert summary.judged_by == ("pass",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -244,6 +245,16 @@ def test_options_that_choices_of_before_contradict_are_no_part_of_them(tmp_path)
     refused = cli("import", log, "-o", tmp_path / "b.parquet", "--where", "qid!=q1")
     assert refused.code == 2
     assert "imported before" not in refused.err
+
+
+def test_a_command_that_was_refused_is_not_offered_as_that_of_before(tmp_path):
+    log = _asked_about(tmp_path / "log.jsonl")
+    rows = [{**json.loads(line), "exit": "gave_up"} for line in log.read_text("utf-8").splitlines()]
+    log.write_text(lines(rows), "utf-8")
+    assert cli("import", log, "-o", tmp_path / "a.parquet", "--column", "answer=output").code == 0
+    command = ("import", log, "-o", tmp_path / "b.parquet", "--column", "end=exit")
+    assert len(_before(cli(*command, code=2).err)) == 1
+    assert not _before(cli(*command, "--column", "answer=output", code=2).err)
 
 
 def test_all_options_of_an_import_are_typed_as_they_were_stored(tmp_path):

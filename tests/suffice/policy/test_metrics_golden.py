@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from suffice.policy.metrics import METRICS, contains, exact_match, f1, normalize_answer
+from suffice.policy.metrics import METRICS, contains, exact_match, f1, normalize_answer, without_parts
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = json.loads((ROOT / "tests" / "data" / "hotpot_scorer_golden.json").read_text(encoding="utf-8"))
@@ -63,3 +63,18 @@ def test_the_generator_reproduces_the_golden_file(tmp_path, monkeypatch):
     monkeypatch.setitem(generator["main"].__globals__, "OUT", target)
     assert generator["main"]() == 0
     assert json.loads(target.read_text(encoding="utf-8")) == GOLDEN
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [
+        (["P", "R", "F1"], ["F1"]),
+        (["rouge1_precision", "rouge1_fmeasure", "rouge2_recall"], ["rouge1_fmeasure", "rouge2_recall"]),
+        (["bertScorePrecision", "bert_score_f1"], ["bert_score_f1"]),
+        (["rougeL-f", "rougeL-p"], ["rougeL-f", "rougeL-p"]),
+        (["precision", "recall"], ["precision", "recall"]),
+        (["precision_at_5", "f1"], ["precision_at_5", "f1"]),
+    ],
+)
+def test_parts_are_left_out_beside_the_f1_of_the_same_name(names, kept):
+    assert without_parts(names) == kept

@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 from suffice.cli.advice import in_plain_words
-from suffice.errors import ConfigMismatchError, DataError, NotFittedError
+from suffice.errors import ConfigMismatchError, DataError, NotFittedError, UnsettledError
 from suffice.evaluation.replay import replay
 from suffice.evaluation.replay.selected import seen_in
 from suffice.presentation.data import advice_part
+from suffice.recordings import write_recording
 from suffice.recordings.recording import Recording
 from suffice.recordings.schema import build_table
 from suffice.verdicts.decisions import Advice, decide
 from tests.suffice.verdicts.test_decide import converged_at_2, log_of
 from tests.suffice.verdicts.test_decide_later import unscored
+from tests.support.cli_tools import cli
 
 
 def test_a_loop_that_is_always_right_may_save_with_a_note():
@@ -26,15 +28,36 @@ def test_a_loop_that_is_always_right_may_save_with_a_note():
     assert "+0.0 [-" in advice.sentence  # no negative zero
 
 
+def scored_twice(first: str, second: str) -> Recording:
+    """Return a log with two scores, of which the second one is worse where the first is better."""
+    rows = [
+        {name: value for name, value in row.items() if name != "quality"}
+        | {first: row["quality"], second: 1 - row["quality"]}
+        for row in log_of(100, converged_at_2).table.to_pylist()
+    ]
+    return Recording(build_table(rows, kinds={first: "metric", second: "metric"}))
+
+
 def test_the_sentence_says_how_the_metric_is_read_and_names_others():
-    log = log_of(100, converged_at_2)
-    rows = [{**row, "errors": 1 - row["quality"]} for row in log.table.to_pylist()]
-    both = Recording(build_table(rows, kinds={"quality": "metric", "errors": "metric"}))
-    notes = decide(both).notes
-    assert "a higher quality counts as better" in notes or "a higher errors counts as better" in notes
-    assert any(note.startswith("judged by ") for note in notes)
+    notes = decide(scored_twice("bertscore_precision", "bertscore_f1")).notes
+    assert "a higher bertscore_f1 counts as better" in notes
+    assert any(note.startswith("judged by bertscore_f1; the log also has bertscore_precision") for note in notes)
+    both = scored_twice("quality", "errors")
     assert not any(note.startswith("judged by ") for note in decide(both, metric="errors").notes)
-    assert not any("counts as better" in note for note in decide(unscored(log)).notes)
+    assert not any("counts as better" in note for note in decide(unscored(log_of(100, converged_at_2))).notes)
+
+
+@pytest.mark.parametrize("names", [("rouge1", "bertscore_f1"), ("bertscore_precision", "bertscore_recall")])
+def test_no_verdict_chooses_between_scores_of_the_logs_own(names, tmp_path):
+    log = scored_twice(*names)
+    with pytest.raises(UnsettledError, match="several scores") as error:
+        decide(log)
+    assert [*error.value.choices] == [f"--metric {name}" for name in names]
+    assert decide(log, metric=names[1]).trial.metric == names[1]
+    path = tmp_path / "log.parquet"
+    write_recording(path, log.table)
+    refused = cli("decide", path, code=2)
+    assert f"suffice decide {path} --metric {names[0]}" in refused.err
 
 
 def test_the_sentence_names_what_it_compares_with():

@@ -279,7 +279,7 @@ def test_a_round_without_retrieval_is_paid_as_the_user_says(tmp_path, first_roun
     ]
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in log))
     asked = cli("import", tmp_path / "log.jsonl", code=2)
-    assert "an answer without retrieval" in " ".join(asked.err.split())
+    assert "whether or not anything was retrieved" in " ".join(asked.err.split())
     option = ("--first-round", first_round)
     assert cli("import", tmp_path / "log.jsonl", "-o", tmp_path / "log.parquet", *option).code == 0
     figures = {item.policy: item.saving for item in decide(read_recording(tmp_path / "log.parquet")).figures}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.errors import DataError, NotFoundError
-from suffice.policy.metrics import METRICS, Metric, answer_key, f1, normalize_answer
+from suffice.policy.metrics import METRICS, Metric, answer_key, f1, normalize_answer, without_parts
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH
 from suffice.policy.rounds import Floats, Mask, Positions, Rounds
 from suffice.policy.rules import Selector
@@ -232,10 +232,21 @@ def has_outcome(recording: Recording, name: str) -> bool:
 
 def measured_quality(recording: Recording) -> str:
     """Return F1 (EM for multiple choice) if answers can be scored, else a metric that was measured, else agreement."""
+    return next(iter(measured_qualities(recording)), "agreement")
+
+
+def measured_qualities(recording: Recording) -> list[str]:
+    """Return the only metric that says how good answers are if they can be scored; else those of the log's own that may."""
     for name in default_metrics(recording):
         if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
-            return name
-    return next(iter(measured_metrics(recording)), "agreement")
+            return [name]
+    measured = measured_metrics(recording)
+    return own_judges(measured) or measured[:1]
+
+
+def own_judges(metrics: Iterable[str]) -> list[str]:
+    """Return the metrics of the log's own that may each judge answers: those that compare with gold answers, and parts of others, are left out."""
+    return without_parts(name for name in metrics if name not in (*METRICS, MATCH))
 
 
 def needed_metric(recording: Recording) -> str | None:

@@ -27,7 +27,7 @@ from suffice.importers.words.names import (
 from suffice.importers.words.number_forms import written_number
 from suffice.importers.words.score_names import OVERLAPS, is_judgement, is_measure_of, is_score_name
 from suffice.importers.words.word_scales import EQUAL, TEMPLATE, order_of_words
-from suffice.policy.metrics import METRICS
+from suffice.policy.metrics import METRICS, without_parts
 from suffice.policy.normalizers import title
 from suffice.policy.signals import SIGNALS
 
@@ -119,16 +119,24 @@ def judging_note(read: Read) -> str:
     return f"{none}, but {named} may: {listed} judges by it{turned}{more}{also}.{_UNTIL}"
 
 
-def judge_notes(read: Read, judge: str) -> list[str]:
-    """Return a note on the log's own scores beside gold answers: which of them judges, and which are kept.
+def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
+    """Return a note on the log's own scores, where it has several or gold answers: which of them judges, and which are kept.
 
     Args:
         read: The run as it was read.
         judge: The metric of gold answers by which a decision judges; "" without gold answers.
+        judged_by: The metrics of which each says how good answers are.
     """
     names = [ours.removesuffix(_METRIC) for ours in read.columns if ours in METRICS or ours.endswith(_METRIC)]
     names = [*dict.fromkeys([*names, *(read.options.get("metrics") or {})])]
     others = [name for name in names if name != judge]
+    if not judge and len(judged_by) > 1:
+        options = " or ".join(f"`suffice decide --metric {name}`" for name in judged_by[:2])
+        return [f"any of the log's own {cut_list(map(repr, judged_by))} may judge, so name it: {options}"]
+    if not judge and judged_by and (parts := [name for name in names if name not in without_parts(names)]):
+        return [
+            f"the log's own {judged_by[0]!r} judges, and not its parts {cut_list(map(repr, parts))}: `suffice decide --metric {parts[0]}` does so"
+        ]
     if not judge or not names:
         return []
     judges = f"the log's own {judge!r} judges" if judge in names else f"the gold answers judge ({title(judge)})"
@@ -139,12 +147,12 @@ def judge_notes(read: Read, judge: str) -> list[str]:
     return [f"{judges}; {kept}"]
 
 
-def second_judge_note(read: Read, judge: str = "") -> list[str]:
+def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
     """Return a note on a column of scores that judges nothing, where gold answers judge, or a score of the log's own does.
 
     Args:
         read: The run as it was read.
-        judge: The score of the log's own that judges; "" if gold answers do.
+        judges: The score of the log's own that judges, or those that may; none if gold answers do.
     """
     columns = read.facts.own.columns
     said = {*(read.options.get("metrics") or {}).values(), *(read.options.get("columns") or {}).values()}
@@ -161,11 +169,10 @@ def second_judge_note(read: Read, judge: str = "") -> list[str]:
     name, scale = next(iter(usable.items()))
     theirs, span = read.named(in_log(name)), (scale.removeprefix(":") or "0..1").replace("..", " to ")
     option = metric_option(theirs, scale)
-    judges = (
-        f"the log's own {judge!r} judges, and not its" if judge else "the gold answers judge, and not the log's own"
-    )
+    which = " or ".join(map(repr, judges))
+    who = f"the log's own {which} judges, and not its" if which else "the gold answers judge, and not the log's own"
     return [
-        f"{judges} {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {metric_of(theirs)}`"
+        f"{who} {theirs!r}, from {span}: to judge by it, {option}, then `suffice decide --metric {metric_of(theirs)}`"
     ]
 
 

@@ -13,6 +13,7 @@ from suffice.importers.rounds.facts import SCORES, Facts, is_clear
 from suffice.importers.words.answer_places import last_of
 from suffice.importers.words.choices import Choices
 from suffice.importers.words.names import in_log, is_error_count, last_name, plain_name, words
+from suffice.policy.metrics import without_parts
 from suffice.policy.normalizers import MATCH
 from suffice.policy.signals.position import AnswerPosition
 
@@ -94,7 +95,8 @@ def falling_scores(read: Read) -> Iterator[Doubt]:
         return
     quality = MATCH if MATCH in facts.ends else "f1"
     error = _error_name(facts)
-    for name, (n, first, last, squares) in facts.ends.items():
+    for name in without_parts(facts.ends):  # precision may well fall while recall rises
+        n, first, last, squares = facts.ends[name]
         is_own = name not in SCORES
         least = min(_FAR * n, _FALLEN * first) if name in facts.graded_by else _FAR * n
         is_fall = first - last >= least > 0 and is_clear(n, first - last, squares)

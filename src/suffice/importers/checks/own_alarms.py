@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -243,17 +244,23 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
     whole = {*read.columns.values(), *read.names.values()}  # an object may be read as a whole, with all of its fields
     used = used_columns(read) | {name for name in facts.own.columns if in_log(name).rpartition(".")[0] in whole}
     used |= {name for name in facts.own.columns if any(f"{in_log(name)!r}" in n for n in notes)}
+    # a time or an id of rows varies in every question, and an amount that was read from it in a few
+    amounts = {
+        name
+        for name, own in facts.own.columns.items()
+        if math.isfinite(own.low) and 0 < 2 * own.varying <= facts.trajectories
+    }
     sizes = {
         name: len(own.values)
         for name, own in facts.own.columns.items()
         if name not in used and not tells_loops_apart(name) and last_name(name) not in TIMES
-        if (own.varying and len(own.values) <= facts.rounds / 2)
+        if (own.varying and (len(own.values) <= facts.rounds / 2 or name in amounts))
         or (len(own.groups) > 1 and len(own.values) <= facts.trajectories / 2)
     }
     names = [
         in_log(name)
         for name, n in sorted(sizes.items(), key=lambda item: item[1])
-        if n < MANY_VALUES or may_judge(name)
+        if n < MANY_VALUES or may_judge(name) or name in amounts
     ]
     own = {name: each for name, each in facts.own.columns.items() if name not in used and _has_sentences(each)}
     names += [text for name in own if (text := in_log(name)) not in names]

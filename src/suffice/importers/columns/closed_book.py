@@ -163,11 +163,11 @@ def counts_from_0(name: str) -> UnsettledError:
         {
             "--first-round 1": (
                 1,
-                "a call of the loop, which pays for it: a first draft, attempt or evidence, or an answer without retrieval",
+                "0 is the loop's first call, and counts as one: its first draft, attempt or search, whether or not anything was retrieved",
             ),
             "--first-round 0": (
                 0,
-                "the model alone, without retrieval (closed book), asked beside the loop: no call of the loop, which begins with 1",
+                "0 is outside the loop, which begins with 1: the model was asked once more, closed book, to compare with",
             ),
         },
     )

@@ -157,9 +157,8 @@ class _Guess(NumberGuess):
             names = [name for name in free if is_round_name(name.rpartition(".")[2])]
             counting = sorted(names, key=lambda name: "." in name)
             ids = self.table.by_name(IDS)[:1]
-            counting = [name for name in counting if name not in ids] or [
-                n for n in counting if not self._names_texts(n)
-            ]
+            others = [name for name in counting if not self._names_texts(name)]
+            counting = [name for name in counting if name not in ids] or others
             counting = self._without_row_ids(counting, ids)
             counting = counting or self.table.counters_in(free, ids)
             if counting:
@@ -197,7 +196,7 @@ class _Guess(NumberGuess):
         if repeated := [*filter(self.table.repeats, top)]:
             self.read("question_id", repeated[0])
         elif (own := None if one_per_record or questions else counted_id(self.table, self._unread())) is not None:
-            self.read("question_id", own[0], f"its rows have all rounds by {own[1]!r}")
+            self.counted_rounds(*own)
         elif top and not (questions and not one_per_record and "round" in self.result.columns):
             self.read("question_id", top[0])
         elif one_per_record:

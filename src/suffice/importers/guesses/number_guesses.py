@@ -36,6 +36,12 @@ class NumberGuess(CostGuess):
             return [make(row) for row in self.table.rows]
         return self.table.column(self.result.columns.get("question_id", ""))
 
+    def counted_rounds(self, key: str, counter: str) -> None:
+        """Read a column as the id of questions by the one that counts their rows, and this one as rounds if it says nothing else, as whether an answer passed."""
+        self.read("question_id", key, f"its rows have all rounds by {counter!r}")
+        for name in self.table.counters_in([counter], [key]) if self.lacks("round") else ():
+            self.read("round", name)
+
     def numbers(self) -> None:
         """Find metrics in [0, 1], and numbers that a loop may have known when it decided."""
         for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):

@@ -70,6 +70,8 @@ _OTHERS: tuple[tuple[Mapping[str, str], Key, Key], ...] = (
     ({"answer": DECIMAL_COMMA}, _with_comma(_PERCENT), _PERCENT),
     ({"golds": DECIMAL_COMMA}, _NUMBER, _COMMAS),
     ({"golds": DECIMAL_COMMA}, _PERCENT, _with_comma(_PERCENT)),
+    ({"answer": DECIMAL_COMMA}, _with_comma(_MIXED), _MIXED),
+    ({"golds": DECIMAL_COMMA}, _MIXED, _with_comma(_MIXED)),
     ({"answer": THOUSANDS}, _GAPS, _NUMBER),
     ({"golds": THOUSANDS}, _NUMBER, _GAPS),
     ({"answer": DECIMAL_COMMA, "golds": THOUSANDS}, _COMMAS, _GAPS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -21,10 +21,11 @@ from suffice.importers.answers.parsed_columns import are_in_replies, may_be_pars
 from suffice.importers.answers.parsed_pairs import right_beside
 from suffice.importers.checks.judging import may_judge
 from suffice.importers.columns.table_columns import TableColumns, several_rows
-from suffice.importers.words.choices import Choices, column_options, of_columns
+from suffice.importers.words.choices import Choices, column_options, of_answers, of_columns
 from suffice.importers.words.names import (
     ANSWERS,
     ARGUMENTS,
+    GOLDS,
     OUTCOME_NAMES,
     OWN_SIGNALS,
     REPLIES,
@@ -93,8 +94,9 @@ def refuse_unread_answer(
         names = [name for name in unread if last_name(name) in (*REPLIES, *WEAK_REPLIES, "sampled")]
     objects = [] if is_scored else _objects(table, names, unread, ids)
     if names or objects:
-        choices: Choices = {}
-        for name in objects:
+        paths = [path for name in objects for path in paths_of(name, fields_in(table.names)[name])]
+        choices: Choices = {} if any(ids) or "round" in columns else rounds_in_objects(paths)
+        for name in [] if choices else objects:
             choices |= of_columns({"answer": name}, f"all fields of {name!r} are what the model said, together")
         for name in names:
             is_said = f"{name!r} is what the model said"
@@ -126,6 +128,24 @@ def _objects(table: TableColumns, names: Collection[str], unread: Collection[str
         if varying and others and above not in table.names:
             found.append(above)
     return found[:_LISTED]
+
+
+def rounds_in_objects(names: Collection[str], *, like_golds: bool = False) -> Choices:
+    """Return the options that read objects of the same fields, other than a gold answer, as the answers of successive rounds.
+
+    Args:
+        names: The columns, in which fields of objects have dotted names.
+        like_golds: Whether a gold answer must be an object with these fields.
+    """
+    alike = defaultdict[frozenset[str], list[str]](list)
+    for name, fields in fields_in(names).items():
+        alike[fields].append(name)
+    choices: Choices = {}
+    for objects in alike.values():
+        said = [name for name in objects if last_name(name) not in GOLDS]
+        for own, meaning in of_answers(said, {}, "rounds").values() if said != objects or not like_golds else ():
+            choices |= of_columns(own["columns"], meaning)
+    return choices
 
 
 def refuse_words_of_replies(

@@ -11,9 +11,11 @@ from typing import Any
 from suffice.errors import UnsettledError
 from suffice.importers.answers.answer_or_gold import ACTIONS, THOUGHTS, is_model_text, other_questions
 from suffice.importers.checks.judging import ONCE, flag_notes, metric_option, scales_with
+from suffice.importers.checks.unnamed_scores import unnamed_score_note
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import Record
 from suffice.importers.guesses.money_notes import loop_money, money_note
+from suffice.importers.guesses.unnamed_answers import rounds_in_objects
 from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import are_groups, sure_id
 from suffice.importers.rows.incomplete_rows import of_kinds
@@ -31,7 +33,7 @@ from suffice.importers.words.choices import (
     of_each,
     of_options,
 )
-from suffice.importers.words.gold_names import golds_among
+from suffice.importers.words.gold_names import golds_among, is_surely_gold
 from suffice.importers.words.names import (
     ANSWERS,
     MOST_SPEAKERS,
@@ -93,6 +95,7 @@ def unread_notes(
     speakers = [] if shape.how else [*_speakers(table, columns)]
     unused = [name for name in table.names if name not in used and table.filled(name)]
     drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
+    of_rounds = [] if is_judged else [name for name in unused if name not in shape.outer]
     return [
         *speakers,
         *(
@@ -102,7 +105,7 @@ def unread_notes(
         *_uncounted_rounds(table, columns, unused),
         *_costs(table, columns, shape.columns, [name for name in unused if name not in shape.outer], costs),
         *_outcomes(table, columns, shape, unused),
-        *([] if is_judged else flag_notes(table, columns, [name for name in unused if name not in shape.outer])),
+        *([*flag_notes(table, columns, of_rounds)] or unnamed_score_note(table, columns, of_rounds)),
     ]
 
 
@@ -161,8 +164,17 @@ def _costs(
     absent = [what for kind, what in _TOKENS.items() if kind not in kinds]
     if absent and not _called(unused, TOTAL_TOKENS):
         yield _no_tokens_note(table, shown, unused, absent)
-    for name in [*loop_money(table, unused)][:1]:
+    paid = [name for name in loop_money(table, unused) if not _has_gold(name, table.names)]
+    for name in sorted(paid, key=lambda name: "price" in words_in(name))[
+        :1
+    ]:  # a price may be that of what is asked about
         yield money_note(table, columns, name)
+
+
+def _has_gold(name: str, names: Collection[str]) -> bool:
+    """Return whether another column is called like the gold answer of a column, as `price_gold` is of `price`."""
+    own = {*words_in(name)}
+    return any(own < {*words_in(other)} and is_surely_gold(other) for other in names)
 
 
 def _no_tokens_note(
@@ -246,6 +258,8 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     says = said_by_columns(answers[0]) if answers and "answer" not in columns else "rounds"
     golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
     own_answers = {} if compounds else of_answers(answers, golds, says)
+    if own_answers and "answer" not in columns:
+        own_answers = in_options(rounds_in_objects(table.names, like_golds=True)) or own_answers
     parts = [part for own, _ in compounds.values() for part in own["columns"]["question_id"].split(",")]
     options = of_files(rows) | in_options(choices) | own_answers | speaker_choices(table, parts) | compounds
     own = "" if options else sure_id(table, ids, counter, columns.get("golds", ""))

@@ -9,6 +9,7 @@ from typing import Any
 
 from suffice.common.tables import Column, Table
 from suffice.importers.rounds.summary import RoundMeans
+from suffice.policy.metrics import without_parts
 from suffice.policy.normalizers import DEFAULT_NORMALIZER, MATCH, title
 from suffice.policy.rounds import COST_KINDS
 
@@ -101,13 +102,16 @@ def rounds_table(preview: Preview, by_round: Sequence[RoundMeans], *, details: b
     """Return a line for each round: the preview's question, and the means over all questions.
 
     Of the metrics that compare with gold answers, it has the one that judges.  Without `details`, the tokens of a round are one
-    sum, and what is the same in all rounds is left out, as is the number of different answers.
+    sum, and what is the same in all rounds is left out, as is the number of different answers; of several scores of the log's own there
+    are only the means.
     """
     nothing = PreviewRound(round=0, answer=None, reply=None, metrics={}, costs={})
     own = {item.round: item for item in preview.rounds}
     rounds = [own.get(item.round, nothing) for item in by_round]
     metrics = shown_metrics((name for item in rounds for name in item.metrics), preview.judge)
     means = _means(by_round, preview.judge)
+    if not details and not preview.judge and len(metrics) > 1:
+        means, metrics = {name: means[name] for name in without_parts(means)}, []
     titles = {name: title(name, None if details else means) for name in (*metrics, *means)}
     columns: dict[Column, list[Any]] = {Column("round", "d"): [item.round for item in by_round]}
     columns[Column("answer")] = [None if item.answer is None else cut(item.answer) for item in rounds]

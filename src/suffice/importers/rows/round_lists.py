@@ -130,8 +130,8 @@ def unfold(
         if rounds in column_names(records):
             return _named_rounds(records, rounds)
         names = [name.strip() for name in rounds.split(",")]
-        if len(names) > 1 and {*names} <= {*column_names(rows)}:
-            return rows_of_answers(rows, names, samples=samples)
+        if len(names) > 1 and {*names} <= {*column_names(rows), *column_names(records)}:
+            return rows_of_answers(rows if {*names} <= {*column_names(rows)} else records, names, samples=samples)
         raise SchemaError(
             f"{records[0].where}: no field {rounds!r:.80} (for {ROUNDS!r}); there are: {cut_list(column_names(rows))}"
         )

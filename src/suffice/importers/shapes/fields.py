@@ -196,7 +196,8 @@ def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
 def _objects_as_text(records: Sequence[Record]) -> set[str]:
     """Return the fields whose values are all JSON objects written as text; those of questions and replies only if a model's API wrote them.
 
-    Lines of a log count, too, if most of them end with an object that has the question and what was said.
+    Lines of a log count, too, if most of them end with an object that has the question and what was said.  Objects with the fields of a
+    gold answer are answers as a whole, and stay texts.
     """
     lines = {
         name
@@ -211,7 +212,17 @@ def _objects_as_text(records: Sequence[Record]) -> set[str]:
             parsed = literal(value) if is_object else value
             if not isinstance(parsed, dict) or (last_name(name) in _SAID and not _is_whole_reply(parsed)):
                 del names[name]
-    return lines | {name for name in names if any(item.values.get(name) for item in records)}
+    golds = {_fields_of(records, name) for name in column_names(records) if last_name(name) in GOLDS} - {None}
+    objects = {name for name in names if any(item.values.get(name) for item in records)}
+    return lines | {name for name in objects if not golds or _fields_of(records, name) not in golds}
+
+
+def _fields_of(records: Sequence[Record], name: str) -> frozenset[str] | None:
+    """Return the fields of the objects in a column, by some records; None of other values."""
+    said = [value for item in records[:_HEAD] if (value := item.values.get(name)) not in (None, "")]
+    read = [literal(value) if isinstance(value, str) and value[:1] == "{" else value for value in said]
+    objects = [value for value in read if isinstance(value, dict)]
+    return frozenset(field for own in objects for field in own) if objects and len(objects) == len(said) else None
 
 
 def _are_log_lines(records: Sequence[Record], name: str) -> bool:

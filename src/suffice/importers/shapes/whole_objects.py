@@ -26,7 +26,7 @@ def with_whole_objects(shape: Shape, columns: Mapping[str, str]) -> Shape:
     names = column_names(shape.rows)
     objects = fields_in(names)
     wanted = [own for ours in ("answer", "golds") if (own := columns.get(ours, "")) in objects and own not in names]
-    answer = columns.get("answer", "")
+    answer = columns.get("answer", "answer" if "answer" in shape.columns else "")
     said = objects.get(answer) or _fields_of_texts(shape.rows, answer)
     inside = {
         own for own, fields in objects.items() if said == fields and shape.outer.issuperset(paths_of(own, fields))

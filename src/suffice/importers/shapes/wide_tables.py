@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from os.path import commonprefix
 from typing import Any
 
@@ -150,11 +152,23 @@ def rows_of_answers(records: list[Record], answers: Sequence[str], *, samples: b
         answers: The columns of answers.
         samples: Whether they are independent samples.
     """
-    names = column_names(records)
+    records = _as_texts(records, answers)
+    names = column_names(map(flat_record, records))
     families = families_beside(answers, names)
     if begins_alone(answers):
         families = closed_book_families(answers, families, names)
-    return rows_of_families(records, families, "answer", is_ordered=True, samples=samples)
+    shape = rows_of_families(records, families, "answer", is_ordered=True, samples=samples)
+    return replace(shape, read=lambda others: shape.read(_as_texts(others, answers)))
+
+
+def _as_texts(records: Iterable[Record], answers: Sequence[str]) -> list[Record]:
+    """Return records in which answers that are objects are their JSON texts."""
+    result = []
+    for item in records:
+        own = {name: value for name in answers if isinstance(value := item.values.get(name), dict)}
+        texts = {name: json.dumps(value, ensure_ascii=False) for name, value in own.items()}
+        result.append(replace(item, values={**item.values, **texts}) if texts else item)
+    return result
 
 
 def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:

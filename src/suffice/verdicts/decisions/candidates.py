@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 
 from suffice.common.files import quoted
-from suffice.common.tables import counted
-from suffice.errors import DataError, SufficeError
+from suffice.common.tables import counted, cut_list
+from suffice.errors import DataError, SufficeError, UnsettledError
 from suffice.evaluation.replay import check_policy, policy_for
 from suffice.evaluation.replay.baselines import single_policies
-from suffice.evaluation.replay.outcomes import abandoned, has_outcome
+from suffice.evaluation.replay.outcomes import AGREEMENT, abandoned, has_outcome, measured_qualities
 from suffice.evaluation.replay.prepared import PreparedRecording
 from suffice.evaluation.replay.prices import Price
 from suffice.policy.metrics import METRICS
@@ -59,6 +59,8 @@ _CONFIDENCES = (0.9, 0.95)
 """Geometric mean probabilities of a trial answer's tokens."""
 _CHECKED = (2, 3, 5)
 """Caps of loops that stop when their check finds nothing more."""
+_SCORES = 6
+"""The most scores that a question offers."""
 _NEARLY_ALL, _TWO = 0.98, 2
 _RASC = "rasc"
 """The rule that reads the reasoning of samples, for recordings with their texts; its own selector answers."""
@@ -137,6 +139,23 @@ def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price
             f"1,000 questions. Import the log in the order of cost ({option}), or compare with a model that you name "
             f"(baseline='{order[-1]}{ALONE}', --baseline '{order[-1]}{ALONE}')"
         )
+
+
+def only_quality(recording: Recording) -> str:
+    """Return the metric that judges if none is named: how well answers can be scored, the log's only score, or agreement.
+
+    Raises:
+        UnsettledError: Several scores of the log's own may judge, and each may prefer other rounds.
+    """
+    names = measured_qualities(recording)
+    if len(names) > 1:
+        raise UnsettledError(
+            f"the log has several scores of its own ({cut_list(names)}), and what loses nothing by one may lose much by another: which of them "
+            "judges?",
+            "metric",
+            {f"--metric {name}": (name, f"{name!r} judges") for name in names[:_SCORES]},
+        )
+    return next(iter(names), AGREEMENT[0])
 
 
 def candidates(

@@ -36,14 +36,17 @@ def metric_notes(recording: Recording, metric: str, selector: Selector, *, state
         own = [other for other in measured_metrics(recording) if other not in by_golds]
         if name in by_golds and own and not stated:
             listed = ", ".join(map(repr, own))
-            notes.append(f"gold answers judge, and not the log's own {listed}: --metric {own[0]} judges by it")
+            judges = (
+                "gold answers judge" if "golds" in recording.table.column_names else f"the log's own {name!r} judges"
+            )
+            notes.append(f"{judges}, and not the log's own {listed}: --metric {own[0]} judges by it")
         elif name in by_golds and not stated:
             notes += recording.metadata.get(SECOND, ())
         return notes
     notes.append(f"a higher {name} counts as better")
     others = [other for other in recording.names("metric") if other != name]
     if not stated and others:
-        notes.append(f"judged by {name}; the log has {', '.join(others)}, too (metric=..., --metric NAME)")
+        notes.append(f"judged by {name}; the log also has {', '.join(others)}: --metric {others[0]} judges by it")
     return notes
 
 

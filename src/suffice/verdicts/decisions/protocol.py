@@ -17,7 +17,6 @@ from suffice.evaluation.replay.outcomes import (
     AGREEMENT,
     has_outcome,
     is_agreement,
-    measured_quality,
     outcome,
     unanswered,
 )
@@ -33,7 +32,7 @@ from suffice.recordings.runs import attempts_of, begins_closed_book, is_of_steps
 from suffice.verdicts.copies import asked_names, near_known, unit_names, with_copies, wordings_of
 from suffice.verdicts.decisions.advice import Advice
 from suffice.verdicts.decisions.answer_counts import AnswerCounts
-from suffice.verdicts.decisions.candidates import candidates, declared_defaults, refuse_cheaper_last
+from suffice.verdicts.decisions.candidates import candidates, declared_defaults, only_quality, refuse_cheaper_last
 from suffice.verdicts.decisions.gates import gate_notes
 from suffice.verdicts.decisions.labelling import (
     Labelling,
@@ -95,7 +94,7 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: What must not be lost: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), or `agreement`.
+        metric: What must not be lost: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), the log's only score, or `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save, one of `SAVABLE`; None = see `declared_defaults`.
@@ -117,7 +116,8 @@ def decide(
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
         CensoredError: The baseline needs rounds that were not recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
-        UnsettledError: The recording holds several loops, such as two models: `recording.where(model=...)` chooses one.
+        UnsettledError: The recording holds several loops, such as two models, of which `recording.where(model=...)` chooses one; or several
+            scores of its own may judge, and `metric` is None.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
     said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
@@ -200,7 +200,7 @@ def _begun(
     baseline, loop = declared["baseline"], LoopStops.of(recording)
     logged = _logged(recording, baseline, declared["leave_out_failed"], notes)
     stated = declared.pop("metric", None)
-    metric = stated or measured_quality(logged)
+    metric = stated or only_quality(logged)
     if of_labels:
         refuse_states(logged)
     if of_labels or _is_of_answers(metric, logged):

@@ -188,10 +188,6 @@ class Recording(Displayed):
         """True if the rounds of a question are independent answers that vote: samples, or a panel in its order."""
         return self.exchangeable or bool(self.metadata.get("independent"))
 
-    def is_doubted(self, alarm: str) -> bool:
-        """Return whether the import of the log noted an alarm that nobody said to be right."""
-        return alarm in (self.metadata.get("reading") or {}).get("cautions", {})
-
     @property
     def reading_notes(self) -> tuple[str, ...]:
         """Notes on what was doubtful when the log was imported or recorded, and still holds."""

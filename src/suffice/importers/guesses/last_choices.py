@@ -19,7 +19,8 @@ from suffice.importers.files.records import Record
 from suffice.importers.questions.counted_ids import are_numbered, means_no_question
 from suffice.importers.shapes.wide_tables import numbered_families
 from suffice.importers.words.choices import Choices, in_options, of_answers, of_columns
-from suffice.importers.words.names import NO_ANSWERS, is_id_name, last_name, words_in
+from suffice.importers.words.id_names import is_id_name
+from suffice.importers.words.names import NO_ANSWERS, last_name, words_in
 
 _QUESTIONS, _SEVERAL, _OFFERED = 5, 1.2, 3
 """The fewest questions of a log, the fewest rows of one on average, and the most choices of a kind."""

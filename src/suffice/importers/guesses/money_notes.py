@@ -13,7 +13,7 @@ from suffice.importers.columns.cost_names import INPUT_COLUMNS, OUTPUT_COLUMNS
 from suffice.importers.columns.grid import number_or_nan
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import places_of
-from suffice.importers.guesses.dearer_models import dearer_text
+from suffice.importers.guesses.dearer_models import dearer_text, mean_costs
 from suffice.importers.words.choices import column_options
 from suffice.importers.words.names import (
     CURRENCIES,
@@ -66,6 +66,11 @@ def loop_money(table: TableColumns, names: Collection[str]) -> Iterator[str]:
         is_price = "price" in own and own <= {*_NO_THING, "price"} and not counts
         if is_named or is_price or _varies_with(table, name, counts):
             yield name
+
+
+def model_costs(table: TableColumns, model: str) -> dict[str, float]:
+    """Return what a call of each model costs on average, in the first column of money that a loop may have paid; empty without one."""
+    return mean_costs(table, model, next(loop_money(table, table.names), ""))
 
 
 def _varies_with(table: TableColumns, name: str, counts: Collection[str]) -> bool:

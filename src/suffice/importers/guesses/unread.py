@@ -34,6 +34,7 @@ from suffice.importers.words.choices import (
     of_options,
 )
 from suffice.importers.words.gold_names import golds_among, is_surely_gold
+from suffice.importers.words.id_names import is_id_name
 from suffice.importers.words.names import (
     ANSWERS,
     MOST_SPEAKERS,
@@ -44,7 +45,6 @@ from suffice.importers.words.names import (
     SYNONYMS,
     TOTAL_TOKENS,
     counts_tokens,
-    is_id_name,
     is_in_order,
     is_round_name,
     last_name,

@@ -13,7 +13,7 @@ from suffice.importers.files.records import Record, places_of
 from suffice.importers.questions.compound_ids import compound_choices
 from suffice.importers.questions.counted_ids import have_golds, means_no_question
 from suffice.importers.words.choices import Choices, column_options, of_columns, of_options
-from suffice.importers.words.names import is_id_name
+from suffice.importers.words.id_names import is_id_name
 
 _QUESTIONS, _ROWS_OF_ONE = 5, 1.5
 """The fewest ids, and the fewest rows of one on average."""

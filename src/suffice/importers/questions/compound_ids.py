@@ -11,7 +11,8 @@ from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import Record, column_names, with_column
 from suffice.importers.shapes.shape import Shape, changed_by
 from suffice.importers.words.choices import Choices, of_options
-from suffice.importers.words.names import ends_with_round, is_id_name, is_round_name, is_run_name, last_name
+from suffice.importers.words.id_names import is_id_name, is_run_name
+from suffice.importers.words.names import ends_with_round, is_round_name, last_name
 
 _MOST_PARTS, _CANDIDATES, _TRIED, _OFFERED = 4, 8, 400, 2
 """The most columns of an id, the most columns of which it is made, the most combinations that are tried, and the most ids offered."""

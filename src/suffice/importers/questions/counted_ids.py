@@ -11,13 +11,13 @@ from suffice.importers.answers.answer_or_gold import is_of_passages, is_step_nam
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.questions.compound_ids import counts_once
 from suffice.importers.words.choices import Choices
+from suffice.importers.words.id_names import is_id_name
 from suffice.importers.words.likeness import is_by_chance
 from suffice.importers.words.names import (
     QUESTIONS,
     RUNS,
     TIMES,
     ends_with_round,
-    is_id_name,
     is_of_person,
     is_round_name,
     last_name,

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from suffice.common.tables import cut_list
 from suffice.errors import UnsettledError
 from suffice.importers.columns.table_columns import TableColumns
 from suffice.importers.files.records import places_of
-from suffice.importers.guesses.dearer_models import mean_costs
-from suffice.importers.guesses.money_notes import loop_money
 from suffice.importers.rows.parallel_files import of_files
 from suffice.importers.words.choices import Choices, of_options
 from suffice.importers.words.names import last_name
@@ -63,17 +61,25 @@ def in_turn(model: str, models: Sequence[str]) -> Choices:
     return of_options("they are asked in turn, in this order", columns={"round": f"{model}:{order}"})
 
 
-def turns_hint(table: TableColumns, key: str, runs: Collection[str]) -> str:
+def turns_hint(
+    table: TableColumns, key: str, runs: Collection[str], costs_of: Callable[[str], Mapping[str, float]]
+) -> str:
     """Return how to read models as attempts or as a panel, if they tell runs of one row each apart, or files as rounds; else "".
 
     The attempts are in the order of what a call costs, if the log says so, as an escalation asks them.
+
+    Args:
+        table: The rows.
+        key: The column with the ids of questions.
+        runs: The columns that tell runs apart.
+        costs_of: Returns what a call of each model costs on average, for the column with the models; empty if the log does not say so.
     """
     ids = [*map(str, table.column(key))]
     for model in [name for name in _model_columns(table, ()) if name in runs]:
         values = [*dict.fromkeys(map(str, table.column(model)))]
         pairs = [*zip(ids, map(str, table.column(model)), strict=True)]
         if 1 < len(values) <= _MOST and len({*pairs}) == len(pairs) > len({*ids}):
-            costs = mean_costs(table, model, next(loop_money(table, table.names), ""))
+            costs = costs_of(model)
             values = sorted(values, key=costs.__getitem__) if costs.keys() == {*values} else values
             options = [f"asked in turn: {option}" for option in in_turn(model, values)]
             return f"if the models are {'; if they are '.join([*options, 'put to a vote: --samples'])}"

@@ -28,6 +28,7 @@ from suffice.importers.rows.others_scores import have_usual_answers, with_scores
 from suffice.importers.rows.stop_words import ends_beside
 from suffice.importers.shapes.dialogues import REPLY_TYPE
 from suffice.importers.shapes.shape import ANY, Shape
+from suffice.importers.words.id_names import is_id_name
 from suffice.importers.words.names import (
     GOLDS,
     IDS,
@@ -38,7 +39,6 @@ from suffice.importers.words.names import (
     SPEAKERS,
     TOTAL_TOKENS,
     is_argument,
-    is_id_name,
     is_person,
     is_round_name,
     last_name,

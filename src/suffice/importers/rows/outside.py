@@ -17,7 +17,8 @@ from suffice.importers.rows.left_out import COSTS, FAILED, names_loops, question
 from suffice.importers.rows.row_times import order_by_time
 from suffice.importers.shapes.shape import Shape
 from suffice.importers.words.choices import of_rows
-from suffice.importers.words.names import ANSWERS, LABELS, WEAK_REPLIES, is_id_name, is_person, is_round_name, last_name
+from suffice.importers.words.id_names import is_id_name
+from suffice.importers.words.names import ANSWERS, LABELS, WEAK_REPLIES, is_person, is_round_name, last_name
 from suffice.recordings.runs import MODEL_NAMES
 
 NOT = "!"

@@ -10,7 +10,8 @@ from suffice.importers.files.file_names import rounds_by_names
 from suffice.importers.files.records import Record, column_names
 from suffice.importers.rows.runs import ordered_files
 from suffice.importers.words.choices import Choices
-from suffice.importers.words.names import IDS, QUESTIONS, RUNS, SPEAKERS, is_id_name, is_round_name, last_name
+from suffice.importers.words.id_names import is_id_name
+from suffice.importers.words.names import IDS, QUESTIONS, RUNS, SPEAKERS, is_round_name, last_name
 from suffice.recordings.runs import LOOP_NAMES
 
 _FEW, _TENTH, _NEARLY_ALL = 3, 0.1, 0.9

@@ -188,7 +188,8 @@ def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int
         texts = [[value for value in row if isinstance(value, str) and " " in value.strip()] for row in rows]
         if is_any and _may_be_said(stem, rows):
             texts = [
-                [value for value in row if isinstance(value, str | int | float) and str(value).strip()] for row in rows
+                [str(value) for value in row if isinstance(value, str | int | float) and str(value).strip()]
+                for row in rows
             ]
         differing = sum(len({*own}) > 1 for own in texts)
         joined, (first, *_, last) = ",".join(family.values()), family.values()

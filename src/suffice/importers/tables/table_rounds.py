@@ -44,7 +44,7 @@ from suffice.importers.rows.repeated_rounds import (
 from suffice.importers.rows.stages import NUMBERED
 from suffice.importers.rows.stop_words import end_in_words, is_not_stopped, unknown_end
 from suffice.importers.words.choices import Choices, in_options, of_columns
-from suffice.importers.words.names import is_id_name
+from suffice.importers.words.id_names import is_id_name
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, End, Floats, Positions
 from suffice.recordings.runs import MEMBERS

@@ -34,6 +34,7 @@ from suffice.importers.files.ids import refuse_alike_ids
 from suffice.importers.files.records import Record, column_names, records_of
 from suffice.importers.guesses.averages import refuse_averages
 from suffice.importers.guesses.guesses import guess_columns, is_long
+from suffice.importers.guesses.money_notes import model_costs
 from suffice.importers.guesses.options import answers_in_one_form, golds_as_answers
 from suffice.importers.guesses.prefixes import Prefixes
 from suffice.importers.guesses.scaled import scaled_metrics, with_forms, with_whole_thousands
@@ -391,7 +392,8 @@ class TableSource(ABC):
         """The remedy for runs of one round each; "" if there are none."""
         if not self._several or self.run is None:
             return ""
-        turns = turns_hint(TableColumns(with_ids(self.shape.rows, self.plan)), self._key, self.run[1])
+        table = TableColumns(with_ids(self.shape.rows, self.plan))
+        turns = turns_hint(table, self._key, self.run[1], partial(model_costs, table))
         return turns or "what tells its runs apart is said above. Else log the answer of every round"
 
     def notes(self) -> list[str]:

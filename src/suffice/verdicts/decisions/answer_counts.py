@@ -92,7 +92,9 @@ class AnswerCounts:
             "differing": sum(len({text.casefold() for text in row} - skipped) > 1 for row in texts),
             "samples": n if recording.independent else 0,
             "given": n if _is_given(recording, metric) else 0,
-            "copied": n if is_computed(metric) and recording.is_doubted(COPIED_ANSWERS) else 0,
+            "copied": n
+            if is_computed(metric) and COPIED_ANSWERS in (recording.metadata.get("reading") or {}).get("cautions", {})
+            else 0,
         }
         if metric in _EXACT:
             counts["alone"] = sum(len(row) == len({*row}) >= _SEVERAL for row in _answer_ids(recording))

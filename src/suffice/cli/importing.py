@@ -415,6 +415,10 @@ def _next_step(summary: ImportSummary) -> str:
     are_drafts = any(alarm.name == "drafts" for alarm in summary.alarms)
     if not summary.judged_by and are_drafts and any(ONCE in note for note in summary.notes):
         return ""  # an agent's messages: neither their agreement nor labels of them say whether a run succeeds
+    by = "" if summary.judged_by or summary.of_steps else ASK
+    is_of_runs = len(summary.judged_by) == 1 and {*summary.judged_by} <= {*summary.of_runs}
+    if is_of_runs and not any(means.answered for means in summary.by_round):
+        by = options.metric_words(f"abandon({summary.judged_by[0]})")  # no lower cap can be judged, but giving a run up
     if summary.clusters >= ENOUGH:
-        return f"suffice decide {quoted(summary.path)}{'' if summary.judged_by or summary.of_steps else ASK}{where_words(summary.loops[:1])}"
+        return f"suffice decide {quoted(summary.path)}{by}{where_words(summary.loops[:1])}"
     return options.replay_step(summary.path, read_recording(summary.path))

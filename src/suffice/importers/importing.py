@@ -37,6 +37,7 @@ from suffice.importers.mapping import (
 from suffice.importers.rounds.preview import Preview, rounds_table
 from suffice.importers.rounds.summary import NAMED, ColumnCount, RoundMeans, loops_of, plain_words
 from suffice.importers.rounds.trajectories import ColumnReading
+from suffice.importers.rows.scores import LAST_ROUND
 from suffice.importers.settling import Source, is_small, read_of
 from suffice.importers.tables.parted_run import PartedRun
 from suffice.policy.embedding import Embedder
@@ -103,6 +104,12 @@ class ImportSummary(Result):
     def of_steps(self) -> bool:
         """True if the rounds are an agent's steps, whose answers stand for states, so that nobody can label them."""
         return _are_steps(self.columns)
+
+    @property
+    def of_runs(self) -> tuple[str, ...]:
+        """The metrics that are said of a whole run, and known of its last round alone."""
+        whole = [item.ours for item in self.readings if item.theirs.endswith(LAST_ROUND)]
+        return tuple(name.removesuffix(" (metric)") for name in whole)
 
     def tables(self) -> list[Table]:
         """Return tables of the summary, the columns as read, one question and the means by round, and counts of the columns' values."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from suffice.recordings import read_recording
+from tests.support.cli_tools import cli
 from tests.support.logs import answer, by_command, offered, written
 
 TOOLS = ("find_slot", "send_email", "book_room")
@@ -60,3 +63,20 @@ def test_a_scale_of_few_grades_is_their_own(tmp_path, grades, scale):
     low, high = map(int, scale.split(".."))
     right = [(row["rating"] - low) / (high - low) for row in rows]
     assert read_recording(tmp_path / "r.parquet").table.column("rating").to_pylist() == pytest.approx(right)
+
+
+def test_giving_up_is_what_an_outcome_of_runs_without_answers_can_judge(tmp_path):
+    log = [
+        {"id": q, "steps": [{"tool": TOOLS[(q + r) % 3], "tokens": 9} for r in range(2 + q % 3)], "success": q % 5 > 1}
+        for q in range(60)
+    ]
+    option = ("--metric-column", "success=success", "--ended", "exhausted")
+    refused = by_command(tmp_path, log)
+    assert "what giving a run up loses can be judged, and no lower cap" in " ".join(refused.err.split())
+    done = by_command(tmp_path, log, *option, code=0)
+    command = shlex.split(done.out.partition("next: suffice ")[2])
+    assert command[-2:] == ["--metric", "abandon(success)"]
+    decided = cli(*command[:1], tmp_path / "r.parquet", *command[2:], "-o", tmp_path / "d.json", code=0)
+    assert "cannot be judged" not in decided.out
+    answered = by_command(tmp_path, steps(), "--column", "answer=final_answer", code=0)
+    assert "abandon" not in answered.out

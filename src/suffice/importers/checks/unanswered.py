@@ -83,7 +83,7 @@ def _of_outcomes(read: Read) -> tuple[Choices, str]:
             metrics = {"metrics": {metric_of(theirs): f"{theirs}{scale}"}}
             result[metric_option(theirs, scale)] = (
                 metrics,
-                f"{theirs!r} says what became of each run, of its last step alone",
+                f"{theirs!r} says what became of each run, of its last step alone: what giving a run up loses can be judged, and no lower cap",
             )
     return result, "" if result else ways
 

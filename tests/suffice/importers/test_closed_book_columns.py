@@ -132,8 +132,11 @@ def steps(**more: Any) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("options", [(), ("--metric-column", "ok=task_success", "--ended", "rule")])
-def test_an_outcome_of_a_task_is_of_its_last_round(tmp_path, options):
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [((), "This cannot be judged yet"), (("--metric-column", "ok=task_success", "--ended", "rule"), "abandon(ok)")],
+)
+def test_an_outcome_of_a_task_is_of_its_last_round(tmp_path, options, verdict):
     shown = by_command(tmp_path, steps(), *options, code=0)
     assert "exit_code=" not in shown.out
     recording = read_recording(tmp_path / "r.parquet")
@@ -141,8 +144,8 @@ def test_an_outcome_of_a_task_is_of_its_last_round(tmp_path, options):
     assert np.isfinite(recording.column(name)).sum() == 60
     command = next(line for line in shown.out.splitlines() if line.startswith("next: "))
     decided = cli(*shlex.split(command)[2:], "-o", tmp_path / "d.json", code=0)
-    assert decided.out.startswith(("This cannot be judged yet", "caution"))
-    assert "This cannot be judged yet" in decided.out
+    assert decided.out.startswith(("This cannot be judged yet", "caution", "Keep what you have"))
+    assert verdict in decided.out
 
 
 def test_steps_without_an_outcome_name_no_next_command(tmp_path):

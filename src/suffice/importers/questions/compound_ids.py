@@ -60,14 +60,14 @@ def compound_choices(
     result: Choices = {}
     for name, ids in found[:_OFFERED]:
         columns = {"question_id": ",".join(ids)} | ({"round": name} if names_counter or not counter else {})
-        result |= _of_runs(ids, name)
+        result |= of_runs(ids, name)
         listed = f"{', '.join(map(repr, ids[:-1]))} and {ids[-1]!r}"
         meaning = f"{listed} name a question together, whose rounds {name!r} counts"
         result |= of_options(meaning, columns=columns)
     return result
 
 
-def _of_runs(ids: Sequence[str], counter: str) -> Choices:
+def of_runs(ids: Sequence[str], counter: str) -> Choices:
     """Return the options that read one of two columns as the question and the other, or the counter, as its runs, by their names."""
     result: Choices = {}
     for question, part in permutations(ids) if len(ids) == len(("question", "run")) else ():

@@ -73,8 +73,8 @@ class Source:
     def columns(self, signals: set[str], metrics: Sequence[str]) -> list[str]:
         """Return the names of the columns that must be read.
 
-        Clusters are read unless each question is known to be its own cluster.  If texts are read, clusters are too,
-        since both are compared with the questions that some part was fitted on.
+        Clusters are read unless each question is known to be its own cluster, and always if texts are read: both serve
+        to find the questions that a part of the policy was fitted on.
         """
         # The costs of a gate depend on whether its signal was recorded, those of a panel on the model of each round.
         wanted = {
@@ -318,8 +318,7 @@ class RecordingBlock(Recording):
         answers = self.table.column("answer")
         ends, content = text_bytes(answers)
         values = ends[1:] > ends[:-1]
-        # A blank text begins with white space, a byte below 33 or above ASCII, so only texts that begin so are
-        # examined.
+        # White space begins with a byte below 33 or above ASCII, so only texts with such a first byte can be blank.
         first = (
             content[np.minimum(ends[:-1], len(content) - 1)] if len(content) else np.zeros(len(values), dtype=np.uint8)
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _BELOW, _ABOVE = 16, (-14, -30, -46, -62, -78)
-"""Where labels are, pixels from their point."""
+"""Vertical distances of labels from their points, in pixels."""
 
 
 def spread_labels(points: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:

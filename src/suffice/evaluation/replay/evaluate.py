@@ -59,7 +59,8 @@ def replay(
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.
         baseline: The baseline of differences: the label of a row (`fixed_k(3)`, `closed_book`,
-            `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended some.
+            `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended
+            some questions.
         resampling: Settings of the intervals.
         prices: Prices of all language models, or by component; None = money is what the log says (`spend`), else NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
@@ -76,7 +77,8 @@ def replay(
         on_progress: Called with the number of pieces of a file that were read, and their total over all passes.
 
     Raises:
-        DataError: A metric is missing, a setting is unknown, or rows of a question in a large file are apart.
+        DataError: A metric is missing, a setting is unknown, or the rows of a question in a large file are not
+            adjacent.
         CensoredError: A policy stops where no answer was recorded, or the baseline needs rounds that were not recorded.
         ConfigMismatchError: A policy was made for another model, retriever or prompt.
         UnknownSignalError: A policy reads a signal that was not recorded.

@@ -13,11 +13,12 @@ from suffice.policy.rounds import Floats, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """A choice between two policies for each question by a throw of a coin, which needs no signal.
+    """A random choice between two policies for each question, by the toss of a coin, which needs no signal.
 
     Attributes:
         cheap: The cheaper policy.
-        dear: The other one; the same if there is no need for a coin.
+        dear: The more expensive policy, used for a `share` of questions; the same as `cheap` if one policy is best
+            alone.
     """
 
     cheap: str

@@ -30,13 +30,13 @@ _PAIRS = 1 << 23
 """Pairs of rounds of one question that are compared at once; memory is proportional to it."""
 
 WHOLE = "whole_answers"
-"""The metadata that says why an answer with some words of the gold answer is not half right."""
+"""The metadata key of the reason why F1's partial credit does not suit the answers."""
 
 PARTIAL = "partial_credit"
-"""The metadata that says to how many answers F1 gives part of a point."""
+"""The metadata key of the note on the number of answers with partial credit from F1."""
 
 SECOND = "second_judge"
-"""The key of a recording's metadata with notes on scores of the log's own that judge nothing, beside gold answers that do."""
+"""The metadata key of notes on the log's own scores that are not used, because gold answers judge the answers."""
 
 _LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
 
@@ -47,7 +47,7 @@ def is_agreement(name: str) -> bool:
 
 
 def abandoned(metric: str) -> str:
-    """Return the success that a metric loses where a run is given up: `solved` of ``abandon(solved)``; "" for another metric."""
+    """Return the name inside an `abandon` metric, such as `solved` in ``abandon(solved)``; "" for another metric."""
     known = _ABANDON.fullmatch(metric)
     return "" if known is None else known["name"]
 
@@ -216,7 +216,7 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics, and on parts of a point if F1 leads them."""
+    """Return the note on multiple choice if a metric is based on EM or F1, and that on partial credit if F1 is the first."""
     names = [name.split(">", maxsplit=1)[0].strip() for name in metrics]
     scored = any(name in ("em", "f1") for name in names)
     note = (choice or MultipleChoice.of(recording)).note if scored else None
@@ -236,7 +236,7 @@ def measured_quality(recording: Recording) -> str:
 
 
 def measured_qualities(recording: Recording) -> list[str]:
-    """Return the only metric that says how good answers are if they can be scored; else those of the log's own that may."""
+    """Return only the default quality if answers can be scored; else the log's own metrics that may judge answers."""
     for name in default_metrics(recording):
         if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
             return [name]
@@ -245,7 +245,7 @@ def measured_qualities(recording: Recording) -> list[str]:
 
 
 def own_judges(metrics: Iterable[str]) -> list[str]:
-    """Return the metrics of the log's own that may each judge answers: those that compare with gold answers, and parts of others, are left out."""
+    """Return the log's own metrics that may judge answers, without comparisons to gold answers and parts of other metrics."""
     return without_parts(name for name in metrics if name not in (*METRICS, MATCH))
 
 
@@ -276,9 +276,11 @@ def outcome(recording: Recording, name: str) -> Floats:
 
     Args:
         recording: Recorded rounds.
-        name: A numeric column, or a metric in `METRICS`, which is computed where it was not recorded; `agreement` (the same as `agreement_em`) or `agreement_f1`, which compare each answer
-            with that of the full-budget run and need no gold answers; or a threshold on one of these, ``f1 > 0.5``,
-            which is 1 where it holds; or ``abandon(solved)``, for policies that give a run up: what a run was at its end, and 0 before.
+        name: A numeric column; a metric in `METRICS`, computed if it was not recorded; `agreement` (the same as
+            `agreement_em`) or `agreement_f1`, which compare each answer with that of the full-budget run and need no
+            gold answers; a threshold on one of these,
+            ``f1 > 0.5``, which is 1 where it holds; or ``abandon(solved)``, for policies that give up runs: the value of `solved`
+            in the last round, and 0 before.
 
     Raises:
         DataError: There is no such column, or its values leave [0, 1].
@@ -310,7 +312,7 @@ def outcome(recording: Recording, name: str) -> Floats:
 
 
 def _at_the_end(recording: Recording, name: str) -> Floats:
-    """Return a metric in the last round of each question, and 0 in rounds before it: a run that is given up has no success."""
+    """Return a metric in the last round of each question, and 0 in earlier rounds, where giving up means no success."""
     last = np.arange(recording.shape[1]) == recording.seen.sum(axis=1, keepdims=True) - 1
     values = np.where(last, outcome(recording, name), np.where(recording.seen, 0.0, np.nan))
     if "answer" in recording.table.column_names:
@@ -364,14 +366,14 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
 
 
 def _majority_agreement(recording: Recording) -> Floats:
-    """Return whether each sample gives the most frequent answer (or one of several) of its question."""
+    """Return 1 for each sample with its question's most frequent answer (any of them if several tie), else 0."""
     counts = _samples_alike(recording)
     most = counts.max(axis=1, keepdims=True)
     return np.where(recording.seen, counts == most, np.nan)
 
 
 def _samples_alike(recording: Recording) -> Positions:
-    """Return the number of samples of the question that give the answer of each, itself included; 0 for one that cannot be read."""
+    """Return, for each sample, how many samples of its question have the same answer, itself included; 0 if unreadable."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
     return alike

@@ -257,7 +257,7 @@ def opened(path: str | Path, *, in_blocks: bool = False) -> Recording | Source:
 
 
 def usable_jobs(jobs: int | None, source: Source) -> int:
-    """Return how many processes read a recording."""
+    """Return the number of processes that read a recording."""
     if jobs is None:
         jobs = min(usable_processors(), source.n_rows // PIECE_ROWS + 1)
     return jobs if source.is_on_disk else 1

@@ -28,7 +28,7 @@ class Dealt:
         paid: Number of these questions that stop at each round, shape ``(n_orders * (n_rounds + 1), n_rounds)``.
         known: Number of these stops that do not need rounds that never ran, same shape.
         unrun: Number of questions that need such rounds, shape of `size`.
-        rounds: The sum of their stop rounds, same shape.
+        rounds: Sum of the stop rounds of all questions in `size`, same shape.
         cut: Whether a rule cut any question.
     """
 
@@ -105,7 +105,7 @@ class Dealt:
 
 
 def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Positions:
-    """Number the groups whose stops are exchanged: questions of one order with equally many rounds.
+    """Return the group of each question: stops are exchanged within one order and one number of rounds.
 
     Shape ``(n_questions,)``.
     """
@@ -213,7 +213,7 @@ def twin_notes(sizes: Positions, *, cut: bool) -> tuple[str, ...]:
 def _blind_masks(
     prepared: PreparedRecording, policy: Policy, view: Rounds, paid: Floats
 ) -> tuple[dict[str, Floats], Floats, Floats]:
-    """Return the expected rounds with calls on demand, for stops that only read the selector's signals.
+    """Return the expected calls on demand of stops at random, which read only the selector's signals.
 
     Args:
         prepared: The recording.

@@ -89,8 +89,8 @@ class RowsPass:
 
     Attributes:
         policies, fixed: The policies, and the fixed budgets.
-        selectors, metrics, available, start: See `baseline_runs`; None = no other baselines.
-        dealt: The stops of each policy on all questions; empty if the pass gets all of them at once.
+        selectors, metrics, available, start: See `baseline_runs`; `selectors` None = only fixed budgets. dealt: The
+        stops of each policy on all questions; empty if the pass gets all of them at once.
     """
 
     policies: tuple[Policy, ...]
@@ -139,7 +139,7 @@ class BaselinePass:
     seed: int
 
     def __call__(self, prepared: PreparedRecording) -> tuple[Run, Definedness]:
-        """Return the baseline's run on some questions, and the definedness of its signals."""
+        """Return the baseline's run on some questions, and the counts of its defined signals."""
         definedness = Definedness(self.policy)
         definedness.add(prepared.view(self.policy))
         runs, _ = run_all(prepared, [self.policy], self.n_orders, self.seed, kinds=[self.kind])

@@ -62,7 +62,7 @@ from suffice.recordings.recording import Recording
 __all__ = ["ComparedRuns", "Replayer"]
 
 _LOOKED_AT = ("question", "cluster", "golds", "em", "f1")
-"""Columns behind the notes on all questions, whatever the policies and metrics read."""
+"""Columns that notes on all questions need, besides those that policies and metrics read."""
 
 Policies = Policy | Rule | str | Sequence[Policy | Rule | str]
 
@@ -250,7 +250,7 @@ class Replayer:
             return self._looked(policies)
         models = tuple(dict.fromkeys(chain.from_iterable(part.models for part in looked.facts)))
         if parts.models is None and any(set(part.models) != {*models} for part in looked.facts):
-            # Costs are by model wherever the whole recording has several models, and some blocks do not have all.
+            # Costs are split by model if the whole recording has several models, but some blocks lack some of them.
             self._parts = replace(parts, models=models)
             return self._looked(policies)
         parts.source.check_grouped([each.keys for each in done], parts.block_rows)

@@ -18,7 +18,7 @@ from suffice.policy.signals import GATE, SIGNALS, Idf, state_from_dict
 from suffice.recordings.recording import Recording
 
 THE_POLICY = "the policy"
-"""The part that contains calibrators, thresholds and the choice of rule and selector."""
+"""Name of the part with the calibrators, the thresholds and the choice of rule and selector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

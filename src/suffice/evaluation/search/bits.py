@@ -113,7 +113,7 @@ class LiteralBits:
 
 
 def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
-    """Return a function from a family's rules to the bits of their fires, shape ``(n_rules, n_questions)``.
+    """Return a function that maps a family's rules to the rounds where they fire, as bits, ``(n_rules, n_questions)``.
 
     Args:
         family: The family.
@@ -132,7 +132,7 @@ def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
 
 
 def reader(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], list[Bits]]:
-    """Return a function from rules to the rounds at which they read each literal, as bits.
+    """Return a function that maps rules to the rounds at which they read each literal, as bits.
 
     As in `Rule.reads`, literals are evaluated in order and skipped once the outcome of the round is settled.
 

@@ -175,7 +175,7 @@ def check_policy(
 
 
 def _check_currency(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Raise if a policy reads `spend` in another currency than the recording's; return a note if the policy names none."""
+    """Raise if a policy reads `spend` in a currency other than the recording's; return a note if it names none."""
     theirs, own = policy.depends.get(CURRENCY), currency_of(recording, None)
     if SPEND not in policy.raw_signals or theirs == own or (theirs is None and own == DOLLAR):
         return ()

@@ -216,7 +216,7 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return the note on multiple choice if a metric is based on EM or F1, and that on partial credit if F1 is the first."""
+    """Return the note on multiple choice if a metric uses EM or F1, and that on partial credit if F1 is the first."""
     names = [name.split(">", maxsplit=1)[0].strip() for name in metrics]
     scored = any(name in ("em", "f1") for name in names)
     note = (choice or MultipleChoice.of(recording)).note if scored else None
@@ -245,7 +245,7 @@ def measured_qualities(recording: Recording) -> list[str]:
 
 
 def own_judges(metrics: Iterable[str]) -> list[str]:
-    """Return the log's own metrics that may judge answers, without comparisons to gold answers and parts of other metrics."""
+    """Return the log's own metrics that may judge answers: no comparisons to gold answers, no parts of other metrics."""
     return without_parts(name for name in metrics if name not in (*METRICS, MATCH))
 
 
@@ -373,7 +373,7 @@ def _majority_agreement(recording: Recording) -> Floats:
 
 
 def _samples_alike(recording: Recording) -> Positions:
-    """Return, for each sample, how many samples of its question have the same answer, itself included; 0 if unreadable."""
+    """Return, for each sample, the number of its question's samples with the same answer; 0 if unreadable."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
     return alike

@@ -124,7 +124,7 @@ class Price:
         return float(self.of(*(np.array(getattr(cost, kind)) for kind in PRICED_KINDS)))
 
     def unpriced(self, cost: Cost) -> float:
-        """Return the number of tokens in a cost that were written to a cache and, without a price for that, count as uncached."""
+        """Return the number of tokens written to a cache that are charged as uncached because that price is missing."""
         prices = zip((self.written, self.written_1h), WRITTEN_KINDS, strict=True)
         return sum(float(getattr(cost, kind)) for price, kind in prices if price is None)
 
@@ -288,7 +288,7 @@ class PriceFile:
         return self.price.of_cost(cost)
 
     def unpriced(self, cost: Cost) -> float:
-        """Return the number of tokens in a cost that were written to a cache without a price for that, see `Price.unpriced`."""
+        """Return the number of tokens written to a cache without a price for that, see `Price.unpriced`."""
         return self.price.unpriced(cost)
 
     def _read(self) -> Price:
@@ -381,12 +381,12 @@ def currency_note(recording: Recording, prices: Price | Mapping[str, Price] | No
 
 
 def spend_currency(policy: Policy) -> str:
-    """Return the currency in which a policy compares `spend`: dollars, unless it was made for a log in another currency."""
+    """Return the currency in which a policy compares `spend`: that of the log it was made for, by default dollars."""
     return str(policy.depends.get(CURRENCY, DOLLAR)) if SPEND in policy.raw_signals else DOLLAR
 
 
 def check_priced(policy: Policy) -> None:
-    """Raise if a policy compares `spend` in another currency than dollars, which a loop with prices of tokens cannot do.
+    """Raise if a policy compares `spend` in a currency other than dollars, the currency of token prices.
 
     Raises:
         ConfigMismatchError: The policy was made for a log with another currency than dollars, see `policy_for`.

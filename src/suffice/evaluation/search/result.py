@@ -51,7 +51,7 @@ _RULE_MARKS = {
 """Colour and shape of each kind of point; later ones are drawn over earlier ones."""
 
 _MOST_POINTS = 1_000
-"""Points besides the front: of more rules an even selection is drawn."""
+"""Most points drawn besides the front; of more rules, an even selection is drawn."""
 
 _MOST_SHOWN = 12
 """Most rules of the front that a table shows."""
@@ -180,9 +180,9 @@ class SearchResult(Evaluation):
 
     @property
     def shown(self) -> list[int]:
-        """The positions of the front's points to show, by calls; a long front is thinned.
+        """The positions of the front's points to show, in ascending order of calls; a long front is thinned.
 
-        Its ends and the best rule always stay.
+        The ends of the front and the best rule are always shown.
         """
         front = np.flatnonzero(self.front)
         front = front[np.argsort(self.columns["calls"][front], kind="stable")]

@@ -24,7 +24,7 @@ from suffice.policy.rounds import Floats
 Key = TypeVar("Key", bound=Hashable)
 
 _MOST_WEIGHTS = 2**23
-"""Most weights that are kept in memory (64 MiB); more are generated anew for each product, which then is faster."""
+"""Most weights that are kept in memory (64 MiB); larger numbers are generated anew for each product, which is faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Resampling(Inlined):
         weights = weights[weights.any(axis=1)]
         if (
             n == 1 or len(weights) <= 1
-        ):  # one unit or one draw shows no spread: no interval may pretend to have no width
+        ):  # one unit or one draw shows no spread, so intervals are NaN instead of having no width
             return np.full((self.n_resamples, n), np.nan)
         return weights
 

@@ -250,7 +250,7 @@ def missing_note(n: int) -> list[str]:
 
 
 def closed_book(prepared: PreparedRecording) -> Run:
-    """Return the answers of round 0, the model alone."""
+    """Return the run that answers from round 0, by the model alone."""
     view = prepared.view(Policy(start_round=0, max_rounds=prepared.highest))
     return _run_at(prepared, view, np.zeros(len(view.seen), dtype=np.int64), "closed_book", "closed_book")
 
@@ -277,7 +277,7 @@ def oracle_best(prepared: PreparedRecording, metric: Floats, start_round: int = 
         prepared: The recording.
         metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
-        name: The name of the metric, by which the judge's calls are charged; empty if no judge measures it.
+        name: The name of the metric, whose judge's calls are charged; empty if no judge measures it.
     """
     view = prepared.view(Policy(start_round=start_round, max_rounds=prepared.highest))
     known = np.where(view.seen & ~np.isnan(prepared.in_view(metric, view)), prepared.in_view(metric, view), -np.inf)

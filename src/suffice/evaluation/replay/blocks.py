@@ -39,8 +39,8 @@ _SPACE, _ASCII = 32, 126
 class Source:
     """A recording on disk.
 
-    The header is checked when the file is opened, each page when it is read, and each column that was read against its
-    checksum at the end of a pass.  Columns that are not read are not checked.
+    The header is checked when the file is opened, and each page when it is read.  At the end of a pass, each column
+    that was read is compared with its checksum; other columns are not checked.
 
     Raises:
         DataError: There is no such file, it has no rows, or its rounds do not start at 0 or 1.
@@ -66,7 +66,7 @@ class Source:
         return np.arange(int(lowest), int(highest) + 1, dtype=np.int64)
 
     def empty(self, highest: int | None = None) -> RecordingBlock:
-        """Return the recording without its rows, to build a policy for it; `highest` cuts it off after that round."""
+        """Return the recording without its rows, to build a policy for it; with `highest`, also without later rounds."""
         index = self.index if highest is None else self.index[self.index <= highest]
         return RecordingBlock(self.schema.empty_table(), self.header, index, np.zeros(0, dtype=np.int64))
 
@@ -119,7 +119,7 @@ class Source:
         return self._opened.tables(rows, [column])
 
     def check_grouped(self, keys: Sequence[npt.NDArray[np.uint64]], rows: int) -> None:
-        """Raise a `DataError` if the rows of a question do not follow each other.
+        """Raise a `DataError` if the rows of a question are not adjacent.
 
         Args:
             keys: The keys of the questions, in the order of the rows, see `text_keys`.

@@ -90,7 +90,7 @@ class Charging:
 
 
 def loop_masks(table: CostTable, view: Rounds, position: Positions) -> dict[str, Mask]:
-    """Return the rounds that a policy without signals pays for, if it stops at `position`: loop and evidence only."""
+    """Return masks, by component, of the rounds that a policy pays for if it stops at `position` and reads no signal."""
     visited = view.seen & (np.arange(len(view)) <= position[:, None])
     masks = dict.fromkeys(table.loop, visited)
     if table.gated and GENERATOR in masks and view.index[0] == 0:

@@ -45,7 +45,7 @@ _PALEST = 18
 
 
 def cost_title(cost: str, currency: str = DOLLAR) -> str:
-    """Return the title of an axis of costs; money is in its currency.
+    """Return the title of the axis for a cost; for money, it names the currency.
 
     >>> cost_title("money"), cost_title("money", "EUR")
     ('US dollars per question', 'EUR per question')

@@ -68,9 +68,9 @@ def require_whole(recording: Recording, why: str) -> None:
 
 
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
-    """Return a rule as a policy with the recording's rounds, answer position, normalizer, currency and dependencies.
+    """Build a policy from a rule, with the recording's rounds, answer position, normalizer, currency and dependencies.
 
-    For independent samples and panels it returns the answer of the majority.
+    For independent samples and panels, the policy returns the majority answer.
 
     It starts at round 1, or at round 0 if the rule reads a signal that is only known there (`p_known`).
 
@@ -422,7 +422,7 @@ _GUARDABLE = (tasr(), answer_stable())
 
 
 def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
-    """Add a variant that never stops on a refusal after each `tasr` and `answer_stable`."""
+    """Add, after each `tasr` and `answer_stable`, a variant of it that never stops on a refusal."""
     reported: list[Policy] = []
     for policy in policies:
         reported.append(policy)

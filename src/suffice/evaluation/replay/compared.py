@@ -1,4 +1,4 @@
-"""Compare the runs of a replay with their baselines, by differences, tests and margins on the same draws, and build its rows."""
+"""Compare runs with their baselines (differences, tests and margins on shared draws), and build a replay's rows."""
 
 from __future__ import annotations
 

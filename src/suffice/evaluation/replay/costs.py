@@ -49,7 +49,7 @@ class Ledger:
     money: Floats
 
     def total(self, kind: str) -> Floats:
-        """Return one kind over all components, shape ``(n_questions,)``; `tokens` adds the three kinds of tokens.
+        """Return one kind of cost over all components, ``(n_questions,)``; `tokens` sums the three kinds of tokens.
 
         `retrievals` are the calls of the retriever; NaN where these were not recorded.
         """
@@ -351,9 +351,9 @@ class CostTable:
         return calls
 
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
-        """Return how many of the rounds `index` may be requested, up to `highest`; None = all.
+        """Return the number of the rounds `index` that may be requested, those up to `highest`; None = all.
 
-        It is None if each request was for several choices, since the cost of a request for fewer choices is unknown.
+        All may be requested if each request was for several choices, since the cost of fewer choices is unknown.
         """
         return None if highest is None or self._whole else int((index <= highest).sum())
 

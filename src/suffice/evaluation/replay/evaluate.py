@@ -53,8 +53,8 @@ def replay(
     semantic(0.03): target_sentiment 97.1 (-0.7 [-2.8, +1.4] vs fixed_k(3)); 7.37 calls; dominated by fixed_k(2)
 
     Args:
-        recording: Recorded rounds, or their path.  A large file is read in blocks of whole questions, whose rows must
-            follow each other; figures are the same.  A few kilobytes stay in memory for each question.
+        recording: Recorded rounds, or their path.  A large file is read in blocks of whole questions, with the same
+            figures; the rows of a question must be adjacent.  A few kilobytes stay in memory for each question.
         policies: One or several policies; a rule or its text stands for a policy with the recording's own settings.
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.

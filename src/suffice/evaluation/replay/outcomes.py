@@ -144,7 +144,7 @@ class MultipleChoice:
     """Evidence that answers are right as a whole or not at all, as in multiple choice; evidence of other parts can be added.
 
     Attributes:
-        whole: The reason that the import of the recording stored; "" without one.
+        whole: The reason why F1 cannot score the answers, as stored on import; "" without one.
         golds: Number of gold answers where EM was measured.
         letters: Number of gold answers that are single letters.
         wordless: Number of gold answers without any word, as "a" is an article.
@@ -256,7 +256,7 @@ def needed_metric(recording: Recording) -> str | None:
 
 
 def measured_metrics(recording: Recording) -> list[str]:
-    """Return the metrics that some round has; for a recording without rows, those that its header names."""
+    """Return the metrics that were measured in some round; for a recording without rows, those in its header."""
     names = recording.names("metric")
     if not len(recording.question_ids):
         return list(names)

@@ -131,7 +131,7 @@ def order_panel(
     Args:
         recording: Answers of several models to each question, named by a column `member` or `model`.
         by: `accuracy` for the most accurate model first, or `price` for the cheapest first.
-        metric: The metric of accuracy; None = the recording's own.
+        metric: The metric of accuracy; None = the recording's default metric.
         tune_share: Share of the questions that become tune questions, by the hash of their names, in (0, 1).
         prices: Prices by model; needed for `price`.
 

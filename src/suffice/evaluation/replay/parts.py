@@ -123,7 +123,7 @@ class MemoryParts(Parts):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FileParts(Parts):
-    """A recording on disk, read in blocks of whole questions, whose rows must follow each other.
+    """A recording on disk, read in blocks of whole questions; the rows of a question must be adjacent.
 
     Attributes:
         block_rows: Rows that are decided at once.
@@ -182,7 +182,7 @@ class FileParts(Parts):
         return [blocked for results, _ in done for blocked in results]
 
     def prepared(self, block: RecordingBlock) -> PreparedRecording:
-        """Prepare the questions of a block that did not fail, at least one."""
+        """Prepare the questions of a block that did not fail; there must be at least one."""
         n_failed = int(block.failed.sum())
         block = block.up_to(self.highest) if self.highest is not None else block
         metrics = [name for name in self.metrics if has_outcome(block, name) or not self.undecided]
@@ -246,7 +246,7 @@ def opened(path: str | Path, *, in_blocks: bool = False) -> Recording | Source:
 
     Args:
         path: The parquet file, or a folder of parts.
-        in_blocks: Whether to read a small recording in blocks, too, as several processes do.
+        in_blocks: Whether to read a small recording in blocks, too, which several processes require.
     """
 
     def read() -> Recording | Source:

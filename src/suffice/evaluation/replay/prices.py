@@ -255,7 +255,7 @@ def load_prices(path: str | Path) -> dict[str, Price]:
 
 
 class PriceFile:
-    """The price of a model in a file of prices, which is read again whenever the file changes, while loops run.
+    """A model's price from a file of prices; the file is read again whenever it changes, also while loops run.
 
     Args:
         path: The file, see `load_prices`.

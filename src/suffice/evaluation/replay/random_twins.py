@@ -178,7 +178,7 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
 def _most(values: Floats, known: Floats, ran: Mask) -> Floats:
     """Return the largest possible metric of a stop at each round, shape ``(n_questions, n_rounds)``.
 
-    A question with an unknown metric where it may stop counts as 1 wherever it stops.
+    If a question's metric is unknown at a round where it may stop, all of its stops count as 1.
 
     Args:
         values: The metric of a stop at each round, shape ``(n_questions, n_rounds)``; NaN where unknown.

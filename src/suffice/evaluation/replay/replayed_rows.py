@@ -116,7 +116,7 @@ class Row:
 
     @property
     def dominating_mixture(self) -> Mixture | None:
-        """The mixture of two fixed budgets that dominates the row; None if a single policy does, or none."""
+        """The mixture of two fixed budgets that dominates the row; None if a single policy or nothing does."""
         mixture = self.mixture
         return mixture if mixture is not None and mixture.share and mixture.label == self.dominated_by else None
 
@@ -193,7 +193,7 @@ class Replayed(Protocol):
 
     @property
     def n_clusters(self) -> int:
-        """Number of questions, counting rows that repeat one only once."""
+        """Number of questions, where rows that repeat a question count once."""
 
     @property
     def ledger(self) -> str:

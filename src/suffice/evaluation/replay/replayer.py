@@ -1,7 +1,7 @@
 """Replays of one recording, in memory or on disk: everything that does not depend on the policies is computed once.
 
 There are two passes over the questions.  The first collects facts about all questions that the second needs: which
-figures were recorded, and where each policy stops, since a random twin assigns the stops of other questions.
+figures were recorded, and where each policy stops, since a random twin gives a question the stops of others.
 """
 
 from __future__ import annotations
@@ -323,8 +323,8 @@ class ComparedRuns:
         replayer: The settings that all rows share.
         policies: The policies.
         runs: The runs of the policies, in their order, then those of the baselines.
-        references: The run that each is compared with.
-        rivals: For each run, the cheaper fixed_k or random run of at least its quality.
+        references: For each run, the run that it is compared with.
+        rivals: For each run, the cheapest fixed_k or random run of at least its quality.
         selected: Questions that some part was fitted on.
         n_orders: Number of orders over which figures are averaged.
     """

@@ -1,4 +1,4 @@
-"""Stops of rules as bits: bit r of an integer says for each question whether the rule fires at round r.
+"""Fires of rules as bits: for each rule and question an integer, whose bit r is set if the rule fires at round r.
 
 The integer is a byte for up to eight rounds, otherwise wider.
 """

@@ -124,7 +124,7 @@ def search(
         resampling: Settings of intervals; 0 resamples = none, and no estimate of optimism.  Its seed draws folds and split.
         folds: Number of folds of the cross-fitted estimate.
         progress: Called with the number of finished parts and the number of all parts, in each pass over the parts.
-        orders: Number of random orders of each question's independent samples; they form one cluster.  None = 10.
+        orders: Number of random orders of each question's independent samples, which form one cluster; None = 10.
         jobs: Processes that read the parts of a path.
 
     Raises:

@@ -72,7 +72,7 @@ class Section:
     """A family of rules in a space, combined with every patience and highest round.
 
     Attributes:
-        prompt: The prompt whose rounds they read.
+        prompt: The prompt whose rounds the rules read.
         start: The number of the first rule in the space; rules are numbered variant
             by variant.
         variants: Pairs of patience and the last position at which a rule stops.
@@ -176,7 +176,7 @@ class Explorer:
         }
 
     def hash_of(self, prompt: str, places: Places, *, gated: bool = False) -> Hashes:
-        """Return a hash for each rule of a prompt and question, shape ``(n_rules, n_questions)``."""
+        """Return a hash for each rule of a prompt on each question, shape ``(n_rules, n_questions)``."""
         hashes: Hashes = _gather(self.hashes[prompt, gated], places.column)
         trials = self.questions.sides[prompt].of(gated=gated).trials
         if trials is None or places.trials is None:

@@ -123,7 +123,8 @@ class SearchResult(Evaluation):
         baseline: The baseline of differences.
         locked: The thresholds that were chosen on tune questions.
         named: Published rules, which are not counted in the search.
-        best: The position of the naive best within the budget, "selected here"; None if there is none.
+        best: The position of the best rule within the budget on these questions, "selected here"; None if no rule meets
+            the budget.
         chosen: The rule selected on tune questions; None if no rule meets the budget on these.
         optimism: Estimates of how much of the best rule's lead is luck; None without draws, or if no rule meets the
             budget.

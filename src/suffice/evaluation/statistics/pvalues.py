@@ -1,6 +1,6 @@
 """p-values of the hypothesis "the expected loss is at least epsilon": a small value certifies a smaller loss.
 
-Both functions take independent losses of one distribution and guarantee ``P(p <= u) <= u`` if the expected loss is at
+All functions take independent losses of one distribution and guarantee ``P(p <= u) <= u`` if the expected loss is at
 least epsilon, for every n and every distribution on the stated range: without normality, and without a large n.
 """
 
@@ -115,7 +115,7 @@ def p_of_stakes(losses: Floats, stakes: Floats, epsilon: float) -> Floats:
 
 
 def net_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -> Floats:
-    """Return `betting_p_value` for losses in [-1, 1], where gains are negative losses, rescaled to [0, 1].
+    """Return `betting_p_value` of losses in [-1, 1], where gains are negative losses, after rescaling them to [0, 1].
 
     >>> import numpy as np
     >>> gains_and_losses = np.tile([0.0, -1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.0], 50)

@@ -196,8 +196,8 @@ ROUNDING = 1e-12
 def difference(values: Floats, others: Floats) -> Floats:
     """Return the differences of values; 0 where they differ only by rounding.
 
-    Means over orders and those of twins add the same numbers in different orders; without this, equal questions would
-    count as pairs that differ.
+    Means over orders and means of random twins add the same numbers in different orders; without the tolerance, equal
+    questions would count as pairs that differ.
 
     >>> difference(np.array([0.1 + 0.2, 0.5]), np.array([0.3, 0.25])).tolist()
     [0.0, 0.25]

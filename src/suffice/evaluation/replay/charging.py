@@ -165,7 +165,7 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
 def read_from(name: str, policy: Policy, table: CostTable) -> tuple[str, int, int]:
     """Return the component that measures a signal, the signal's first round, and how many rounds the signal looks back."""
     raw, component = component_of(name, policy, table.measured_by)
-    of_own = raw not in SIGNALS and raw not in table.measured_by  # may need an answer
+    of_own = raw not in SIGNALS and raw not in table.measured_by  # it may need an answer
     if TRIAL in table.components and (component in OF_ANSWERS or of_own):
         component = TRIAL  # on a chain of thought, answers and signals of answers come from trial answers
     known = SIGNALS.get(raw)
@@ -221,7 +221,7 @@ def _up_to_the_choice(table: CostTable, metric: str, visited: Mask) -> dict[str,
 
 
 LIVE = Charging(name="live", note="", of_policy=_where_read, of_oracle=_critic_alone)
-"""What the policy, run live, would have paid: calls on demand are lazy, oracles call no component for a signal (SEMANTICS, Costs).
+"""The costs of a live run: calls on demand are lazy, and oracles call no component for a signal (SEMANTICS, Costs).
 
 The next draft reads the critic's reply, so the reply is paid in every visited round except the last; in the last round
 it is paid only where the rule or the selector reads it.

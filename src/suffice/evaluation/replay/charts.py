@@ -38,7 +38,7 @@ _LABEL_LENGTH = 28
 """Most characters of a label in a chart."""
 
 _FEWEST_ANSWERS = 10
-"""Fewest answers in a bin for the line of a reliability diagram to go through it."""
+"""Fewest answers in a bin through which the line of a reliability diagram is drawn."""
 
 _PALEST = 18
 """Percentage of the accent colour for the first stop round; the last round has 100 %."""

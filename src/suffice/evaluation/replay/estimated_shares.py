@@ -82,7 +82,7 @@ class EstimatedShares:
             rows = np.flatnonzero(self.group == g)
             stops = self.stops[rows]
             total = stops.sum(axis=0)
-            mean = np.where(total > 0, sums / total.sum(), 0.0)  # NaN where no question stops
+            mean = np.where(total > 0, sums / total.sum(), 0.0)  # sums may be NaN where no question stops
             added[rows] = (stops / stops.sum(axis=1, keepdims=True) - total / total.sum()) @ mean
         return added
 

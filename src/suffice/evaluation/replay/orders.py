@@ -36,7 +36,7 @@ DEFAULT_ORDERS = 100
 
 _ORDERS_STREAM = 0x0DE5 << 40
 _VALUES = 1 << 18
-"""Size of one column of the orders that are replayed at once; memory is proportional to it."""
+"""Number of values in each column of the orders that are replayed at once; memory is proportional to it."""
 _MOST_CALLS = 1 << 12
 
 Runs = Callable[[PreparedRecording], Sequence[Run]]

@@ -278,9 +278,8 @@ def outcome(recording: Recording, name: str) -> Floats:
         recording: Recorded rounds.
         name: A numeric column; a metric in `METRICS`, computed if it was not recorded; `agreement` (the same as
             `agreement_em`) or `agreement_f1`, which compare each answer with that of the full-budget run and need no
-            gold answers; a threshold on one of these,
-            ``f1 > 0.5``, which is 1 where it holds; or ``abandon(solved)``, for policies that give up runs: the value of `solved`
-            in the last round, and 0 before.
+            gold answers; a threshold on one of these, ``f1 > 0.5``, which is 1 where it holds; or ``abandon(solved)``,
+            for policies that give up runs: the value of `solved` in the last round, and 0 before.
 
     Raises:
         DataError: There is no such column, or its values leave [0, 1].

@@ -203,7 +203,7 @@ class FileParts(Parts):
         names, header = self.source.schema.names, self.source.header
         wanted = {*more, "em", "stop_round"}
         if header.get("fitted") or header.get("state") or any(map(_is_fitted, read)):
-            wanted |= {"question", "cluster"}  # compared with the questions that something was fitted on
+            wanted |= {"question", "cluster"}  # to find questions that some part was fitted on
         if any(name not in names for name in (*self.metrics, "em")):
             wanted.add("golds")  # a metric that was not recorded is computed from these
         if self.head.independent:

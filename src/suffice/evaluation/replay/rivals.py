@@ -108,7 +108,7 @@ class _Budgets:
         return cls(labels=tuple(point.label for point in points), **bounds)
 
     def beside(self, rival: Rival, mine: _Point, cost: str) -> Rival:
-        """Add the best mixture to a rule's rival; the mixture dominates if it surely scores more and no single run dominates."""
+        """Add the best mixture to a rule's rival; it dominates if it surely scores more and no single run dominates."""
         mixture = self._best(self.worst, self.most, mine.least)
         possible = self._best(self.best, self.least, mine.most)
         rival = replace(rival, mixture=mixture)

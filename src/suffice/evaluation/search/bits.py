@@ -1,4 +1,4 @@
-"""Fires of rules as bits: for each rule and question an integer, whose bit r is set if the rule fires at round r.
+"""Rounds at which rules fire, as bits: one integer per rule and question, with bit r set if the rule fires at round r.
 
 The integer is a byte for up to eight rounds, otherwise wider.
 """

@@ -22,7 +22,7 @@ from suffice.evaluation.search.space import Block
 from suffice.policy.rounds import Floats, Positions
 
 ThresholdIntervals = dict[str, tuple[float, float]]
-"""By literal (``p_correct >``): the interval of thresholds with the same stops; infinite if it has no end."""
+"""By literal (``p_correct >``): the interval of thresholds with the same stops; an open end is infinite."""
 
 _MOST = sys.float_info.max
 

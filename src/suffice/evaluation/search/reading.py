@@ -225,5 +225,5 @@ class SearchReading:
         return (numbers % np.uint64(self.folds)).astype(np.int64)
 
     def weights(self, units: Keys) -> Floats:
-        """Return how often each unit is drawn, by draw; if resampling is off, there is a single draw."""
+        """Return the number of times each unit is drawn; if resampling is off, in a single draw."""
         return poisson_weights(units, max(1, self.resampling.n_resamples), seed=self.resampling.seed)

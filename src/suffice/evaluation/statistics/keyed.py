@@ -43,7 +43,7 @@ def keys_of(names: Iterable[str]) -> Keys:
 
 
 def keyed_numbers(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint64]:
-    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``; they do not depend on other keys.
+    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``, independent of the other keys.
 
     SplitMix64 (Steele, Lea and Flood 2014): each number is the hash of a counter that starts from key and seed.
 
@@ -111,7 +111,7 @@ def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
 
 
 def keyed_bits(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint8]:
-    """Return `n` random bits for each key, shape ``(n_keys, n)``; they do not depend on other keys.
+    """Return `n` random bits for each key, shape ``(n_keys, n)``, independent of the other keys.
 
     >>> keyed_bits(keys_of(["a", "b"]), 3, seed=1).shape
     (2, 3)

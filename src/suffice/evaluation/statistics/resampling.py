@@ -84,7 +84,7 @@ class Resampling(Inlined):
         weights = weights[weights.any(axis=1)]
         if (
             n == 1 or len(weights) <= 1
-        ):  # one unit or one draw shows no spread, so intervals are NaN instead of having no width
+        ):  # one unit or one draw shows no spread: NaN weights keep intervals from having zero width
             return np.full((self.n_resamples, n), np.nan)
         return weights
 

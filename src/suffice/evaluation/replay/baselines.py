@@ -167,7 +167,7 @@ def fixed_policy(k: int, like: Policy) -> Policy:
 
 
 def single_policies(models: Sequence[str], like: Policy) -> list[Policy]:
-    """Return one policy for each model of an escalation; it calls that model only.
+    """Return one policy for each model of an escalation, which calls only this model.
 
     Args:
         models: The model of each round, from round 1 on.
@@ -250,7 +250,7 @@ def missing_note(n: int) -> list[str]:
 
 
 def closed_book(prepared: PreparedRecording) -> Run:
-    """Return the run that answers from round 0, by the model alone."""
+    """Return the closed-book run: the answers of round 0, by the model alone."""
     view = prepared.view(Policy(start_round=0, max_rounds=prepared.highest))
     return _run_at(prepared, view, np.zeros(len(view.seen), dtype=np.int64), "closed_book", "closed_book")
 

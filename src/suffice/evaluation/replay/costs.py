@@ -353,7 +353,7 @@ class CostTable:
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
         """Return the number of the rounds `index` that may be requested, those up to `highest`; None = all.
 
-        All may be requested if each request was for several choices, since the cost of fewer choices is unknown.
+        The result is None if each request was for several choices, since the cost of fewer choices is unknown.
         """
         return None if highest is None or self._whole else int((index <= highest).sum())
 

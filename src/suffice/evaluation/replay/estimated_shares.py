@@ -76,7 +76,7 @@ class EstimatedShares:
         )
 
     def influence(self, name: str) -> Floats:
-        """Return each question's influence on the mean of a figure through the shares, ``(n_questions,)``; sum 0."""
+        """Return each question's influence on a figure's mean through the shares, ``(n_questions,)``; it sums to 0."""
         added = np.zeros(len(self.group))
         for g, sums in self.sums[name].items():
             rows = np.flatnonzero(self.group == g)

@@ -372,7 +372,7 @@ def _majority_agreement(recording: Recording) -> Floats:
 
 
 def _samples_alike(recording: Recording) -> Positions:
-    """Return, for each sample, the number of its question's samples with the same answer; 0 if unreadable."""
+    """Return, for each sample, how many samples of its question, itself included, answer the same; 0 if unreadable."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
     return alike

@@ -124,7 +124,7 @@ class Price:
         return float(self.of(*(np.array(getattr(cost, kind)) for kind in PRICED_KINDS)))
 
     def unpriced(self, cost: Cost) -> float:
-        """Return the number of tokens written to a cache that are charged as uncached because that price is missing."""
+        """Return the number of a cost's tokens written to a cache that are charged as uncached for lack of a price."""
         prices = zip((self.written, self.written_1h), WRITTEN_KINDS, strict=True)
         return sum(float(getattr(cost, kind)) for price, kind in prices if price is None)
 
@@ -288,7 +288,7 @@ class PriceFile:
         return self.price.of_cost(cost)
 
     def unpriced(self, cost: Cost) -> float:
-        """Return the number of tokens written to a cache without a price for that, see `Price.unpriced`."""
+        """Return the number of a cost's tokens written to a cache without a price for that, see `Price.unpriced`."""
         return self.price.unpriced(cost)
 
     def _read(self) -> Price:

@@ -105,7 +105,7 @@ class Dealt:
 
 
 def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Positions:
-    """Return the group of each question: stops are exchanged within one order and one number of rounds.
+    """Return each question's group: stops are exchanged among questions of one order with equally many rounds.
 
     Shape ``(n_questions,)``.
     """

@@ -89,8 +89,8 @@ class RowsPass:
 
     Attributes:
         policies, fixed: The policies, and the fixed budgets.
-        selectors, metrics, available, start: See `baseline_runs`; `selectors` None = only fixed budgets. dealt: The
-        stops of each policy on all questions; empty if the pass gets all of them at once.
+        selectors, metrics, available, start: See `baseline_runs`; `selectors` None = only fixed budgets.
+        dealt: The stops of each policy on all questions; empty if the pass gets all of them at once.
     """
 
     policies: tuple[Policy, ...]

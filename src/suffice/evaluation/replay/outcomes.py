@@ -379,7 +379,7 @@ def _samples_alike(recording: Recording) -> Positions:
 
 
 def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
-    """Return the position of the answer that a stop at each position returns, shape ``(n_questions, n_rounds)``.
+    """Return, for a stop at each position, the position of the returned answer, shape ``(n_questions, n_rounds)``.
 
     -1 without an answer.
 
@@ -420,7 +420,7 @@ def _latest(given: Mask) -> Positions:
 
 
 def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
-    """Return the metric of the answer that a stop at each position returns, shape ``(n_questions, n_rounds)``.
+    """Return, for a stop at each position, the metric of the returned answer, shape ``(n_questions, n_rounds)``.
 
     If no seen round has an answer, the metric at the stop itself counts (0 for EM and F1); a question without rounds
     scores 0.

@@ -52,7 +52,7 @@ class Blocked(Generic[Result]):
 
     Attributes:
         result: The result; None if all questions of the block failed.
-        keys: Keys of all questions, see `suffice.recordings.text_keys`; empty in memory.
+        keys: Keys of all questions, see `suffice.recordings.text_keys`; empty for a recording in memory.
     """
 
     result: Result | None

@@ -26,8 +26,8 @@ class Dealt:
         size: Number of questions with each number of rounds in each order, shape ``(n_orders * (n_rounds + 1),)``; a
             question cut by a rule counts as if it had all rounds.
         paid: Number of these questions that stop at each round, shape ``(n_orders * (n_rounds + 1), n_rounds)``.
-        known: Number of these stops that do not need rounds that never ran, same shape.
-        unrun: Number of questions that need such rounds, shape of `size`.
+        known: Number of these stops for which no needed round is missing, same shape.
+        unrun: Number of questions whose stop needs rounds that never ran, shape of `size`.
         rounds: Sum of the stop rounds of all questions in `size`, same shape.
         cut: Whether a rule cut any question.
     """

@@ -29,8 +29,8 @@ class Looked:
     """Facts from the first pass over some questions; facts of other questions can be added.
 
     Attributes:
-        facts: About the questions; empty in memory.
-        dealt: The stops of each policy; empty in memory.
+        facts: Facts about the questions; empty for a recording in memory.
+        dealt: The stops of each policy; empty for a recording in memory.
         definedness: Counts of defined signals, for each policy.
         selected: Questions that some part was fitted on, by block.
     """

@@ -1,4 +1,4 @@
-"""Rivals of a run: fixed budgets, their mixtures, or random stopping with its quality for less, even if rounds never ran."""
+"""Rivals of a run: fixed budgets, their mixtures, or random stopping with its quality for less (rounds may be missing)."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def seen_in(recording: Recording, seen: Seen) -> Mask:
 
 
 def dividing_names(recording: Recording) -> list[str]:
-    """Return the names whose hashes divide questions into tune and others: clusters, joined if they share a text."""
+    """Return the names whose hashes divide questions into tune and others: clusters, with one name per shared text."""
     return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], recording.texts)
 
 

@@ -28,7 +28,7 @@ _MOST = sys.float_info.max
 
 
 def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[ThresholdIntervals]:
-    """Return the interval of each threshold of the rules with sorted `numbers`.
+    """Return, for each rule of the sorted `numbers`, the interval of each of its thresholds.
 
     For ``>`` and ``<=`` the interval includes its lower end and excludes its upper end; for ``>=`` and ``<`` it is the
     other way round.

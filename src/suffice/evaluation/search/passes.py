@@ -81,7 +81,7 @@ def tables_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece
 
 
 def ranges_in(reading: SearchReading, literals: Sequence[tuple[str, Literal]], place: PlacedPiece) -> Floats:
-    """Return the smallest and largest value on tune questions that each literal reads, shape ``(n_literals, 2)``."""
+    """Return the smallest and the largest value that each literal reads on tune questions, shape ``(n_literals, 2)``."""
     ends = np.tile([np.inf, -np.inf], (len(literals), 1))
     for questions in reading.questions(place, tune=True):
         for i, (prompt, literal) in enumerate(literals if questions.sides else ()):

@@ -116,8 +116,8 @@ class SearchResult(Evaluation):
         distinct: One rule for each set of stops.
         columns: Figures by name: `quality`, `calls`, `tokens`; with draws also the differences to the baseline with t
             intervals, `delta`, `low`, `high`, and the same for calls with the prefix `calls_`.
-        front: Mask of the rules on the Pareto front: no other rule has at most their calls and at least their quality,
-            and is better in one.
+        front: Mask of the rules on the Pareto front: no other rule is at least as good in both calls and quality, and
+            better in one of them.
         metric: The quality.
         budget: The largest mean number of calls of a selected rule.
         baseline: The baseline of differences.

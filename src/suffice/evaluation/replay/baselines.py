@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from suffice.evaluation.replay.estimated_shares import EstimatedShares
 
 RECORDED = "recorded"
-"""The label of `recorded_run`: what differences are taken against by default where a rule ended some recordings."""
+"""The label of `recorded_run`, the default baseline of differences if a rule ended some recorded questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +43,14 @@ class Run:
         selector: The name of the selector of its answers, which is part of a baseline's label; "" where no selector is
             used.
         policy: The policy that decided; None for oracles.
-        oracle_seen: Mean metrics by name, if the best seen round were returned.
+        oracle_seen: Mean metrics by name if the best round up to the stop were returned.
         rounds: The round of each stop: the last recorded one where `unrun`, -1 without rounds, and for `random` the
             expected round.
         answer_rounds: The round of each returned answer, -1 without one; None if a question has no single
             answer, as for `random`.
         n_selected: Number of questions that the policy was fitted or selected on; 0 if this was not checked.
-        estimated: For `random`, the stops from which its shares were estimated, by which its differences vary; else None.
+        estimated: For `random`, the stops from which its shares of stops were estimated, to account for the error of
+            that estimate; else None.
     """
 
     label: str
@@ -166,7 +167,7 @@ def fixed_policy(k: int, like: Policy) -> Policy:
 
 
 def single_policies(models: Sequence[str], like: Policy) -> list[Policy]:
-    """Return the policies that ask one model of an escalation, and none before it.
+    """Return one policy for each model of an escalation, which calls only this model.
 
     Args:
         models: The model of each round, from round 1 on.
@@ -213,7 +214,7 @@ def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, sta
 
 
 def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) -> Run:
-    """Return the run that only pays for one recorded answer; a question without that answer counts as wrong.
+    """Return a run that pays for one recorded answer per question; a question without that answer counts as wrong.
 
     Args:
         prepared: The recording.
@@ -249,7 +250,7 @@ def missing_note(n: int) -> list[str]:
 
 
 def closed_book(prepared: PreparedRecording) -> Run:
-    """Return the answers of round 0, the model alone."""
+    """Return the closed-book run: the answers of round 0, by the model alone."""
     view = prepared.view(Policy(start_round=0, max_rounds=prepared.highest))
     return _run_at(prepared, view, np.zeros(len(view.seen), dtype=np.int64), "closed_book", "closed_book")
 
@@ -276,7 +277,7 @@ def oracle_best(prepared: PreparedRecording, metric: Floats, start_round: int = 
         prepared: The recording.
         metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
-        name: The name of the metric, by which the judge's calls are charged; empty if no judge measures it.
+        name: The name of the metric, whose judge's calls are charged; empty if no judge measures it.
     """
     view = prepared.view(Policy(start_round=start_round, max_rounds=prepared.highest))
     known = np.where(view.seen & ~np.isnan(prepared.in_view(metric, view)), prepared.in_view(metric, view), -np.inf)
@@ -300,8 +301,8 @@ def _run_at(
 
     It is charged for the judge of `metric`, if the metric has one.
 
-    For the questions in the mask `unrun`, later rounds are missing: the metric `aim` is then a lower bound of the
-    oracle's value with these rounds, and the other metrics are unknown.
+    The questions in the mask `unrun` lack later rounds: their metric `aim` is a lower bound of the oracle's value with
+    all rounds, and their other metrics are unknown.
     """
     masks = prepared.charging.oracle_masks(prepared.costs, view, position, metric)
     ledger = prepared.costs.charge(masks)

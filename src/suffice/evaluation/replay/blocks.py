@@ -39,8 +39,8 @@ _SPACE, _ASCII = 32, 126
 class Source:
     """A recording on disk.
 
-    The header is checked when the file is opened, each page when it is read, and each column that was read against its
-    checksum at the end of a pass.  Columns that are not read are not checked.
+    The header is checked when the file is opened, and each page when it is read.  At the end of a pass, each column
+    that was read is compared with its checksum; other columns are not checked.
 
     Raises:
         DataError: There is no such file, it has no rows, or its rounds do not start at 0 or 1.
@@ -66,15 +66,15 @@ class Source:
         return np.arange(int(lowest), int(highest) + 1, dtype=np.int64)
 
     def empty(self, highest: int | None = None) -> RecordingBlock:
-        """Return the recording without its rows, to build a policy for it; `highest` cuts it off after that round."""
+        """Return the recording without its rows, to build a policy for it; with `highest`, also without later rounds."""
         index = self.index if highest is None else self.index[self.index <= highest]
         return RecordingBlock(self.schema.empty_table(), self.header, index, np.zeros(0, dtype=np.int64))
 
     def columns(self, signals: set[str], metrics: Sequence[str]) -> list[str]:
         """Return the names of the columns that must be read.
 
-        Clusters are read unless each question is known to be its own cluster.  If texts are read, clusters are too,
-        since both are compared with the questions that some part was fitted on.
+        Clusters are read unless each question is known to be its own cluster, and always if texts are read: both serve
+        to find the questions that a part of the policy was fitted on.
         """
         # The costs of a gate depend on whether its signal was recorded, those of a panel on the model of each round.
         wanted = {
@@ -119,7 +119,7 @@ class Source:
         return self._opened.tables(rows, [column])
 
     def check_grouped(self, keys: Sequence[npt.NDArray[np.uint64]], rows: int) -> None:
-        """Raise a `DataError` if the rows of a question do not follow each other.
+        """Raise a `DataError` if the rows of a question are not adjacent.
 
         Args:
             keys: The keys of the questions, in the order of the rows, see `text_keys`.
@@ -318,8 +318,7 @@ class RecordingBlock(Recording):
         answers = self.table.column("answer")
         ends, content = text_bytes(answers)
         values = ends[1:] > ends[:-1]
-        # A blank text begins with white space, a byte below 33 or above ASCII, so only texts that begin so are
-        # examined.
+        # White space begins with a byte below 33 or above ASCII, so only texts with such a first byte can be blank.
         first = (
             content[np.minimum(ends[:-1], len(content) - 1)] if len(content) else np.zeros(len(values), dtype=np.uint8)
         )

@@ -29,10 +29,10 @@ class Charging:
     Attributes:
         name: Its name in the setting `ledger`.
         note: A note to show with the figures; empty for the default convention.
-        of_policy: Returns the rounds in which a policy pays for calls on demand, by component, each of the view's
-            shape.  A component that it does not name is paid in every visited round if it belongs to the loop, and
+        of_policy: Returns masks of the rounds in which a policy pays for calls on demand, by component, each of the
+            view's shape.  A component without a mask is paid in every visited round if it belongs to the loop,
             otherwise never.
-        of_oracle: Returns such rounds for an oracle, given the positions of its stops and the metric that it maximises.
+        of_oracle: Returns the same for an oracle, given the metric that it maximises and the rounds that it visits.
     """
 
     name: str
@@ -43,9 +43,9 @@ class Charging:
     def policy_masks(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
         """Return masks of the rounds that a policy pays for, by component, each of shape ``(n_questions, n_rounds)``.
 
-        The loop and its evidence are paid in every visited round, and calls on demand as this convention says: under
-        `live`, where the lazily evaluated rule or the selector reads the signal (SEMANTICS, Costs).  At a gated round
-        0, the answer is paid only where it is used.
+        The loop and its evidence are paid in every visited round.  Calls on demand depend on the convention: `live`
+        charges them where the lazily evaluated rule or the selector reads the signal (SEMANTICS, Costs).  At a gated
+        round 0, the answer is paid only where it is used.
 
         Args:
             table: The recorded costs.
@@ -57,9 +57,9 @@ class Charging:
         return masks | self.demanded(table, policy, stopped)
 
     def demanded(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-        """Return the masks of `policy_masks` for the components whose calls depend on more than the stop's round.
+        """Return the masks of `policy_masks` for components whose calls do not follow from the stop round alone.
 
-        A component that it does not name is paid in every visited round if it belongs to the loop, and otherwise never.
+        A component without a mask is paid in every visited round if it belongs to the loop, otherwise never.
         """
         needs = self.of_policy(table, policy, stopped)
         if table.gated and GENERATOR in table.components and stopped.view.index[0] == 0:
@@ -90,7 +90,7 @@ class Charging:
 
 
 def loop_masks(table: CostTable, view: Rounds, position: Positions) -> dict[str, Mask]:
-    """Return the rounds that a policy without signals pays for, if it stops at `position`: loop and evidence only."""
+    """Return masks, by component, of the rounds that a policy pays for if it stops at `position` and reads no signal."""
     visited = view.seen & (np.arange(len(view)) <= position[:, None])
     masks = dict.fromkeys(table.loop, visited)
     if table.gated and GENERATOR in masks and view.index[0] == 0:
@@ -111,10 +111,10 @@ def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
 
 
 def _returned(policy: Policy, stopped: Stops) -> Mask:
-    """Return the checkpoints whose trial answers a live loop asks for to return one of them.
+    """Return a mask of the checkpoints at which a live loop requests a trial answer in order to return one.
 
-    These are the one at the stop and, where it is undefined, those before it, until one has an answer; all of them for a
-    selector that compares answers.
+    These are the stop and, if it has no answer, the checkpoints before it, back to one with an answer.  For a selector
+    that compares answers, they are all visited checkpoints.
     """
     visited = stopped.charged()
     if policy.compares_answers:
@@ -124,10 +124,9 @@ def _returned(policy: Policy, stopped: Stops) -> Mask:
 
 
 def component_of(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:
-    """Return the signal that is measured for `name`, and the component that measures it.
+    """Return the raw signal behind the signal `name`, and the component that measures it.
 
-    For signals that sum up costs, this is the critic, since the cost of a round is only known once the critic has
-    replied.
+    Signals that sum up costs have the critic as component, since the cost of a round is only known once it has replied.
     """
     sources = {} if policy is None else {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
     raw = sources.get(name, CALIBRATED.get(name, name))
@@ -138,7 +137,7 @@ def component_of(name: str, policy: Policy | None, measured_by: Mapping[str, str
 
 
 def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-    """Return masks of the rounds whose calls on demand are read: by the lazy rule, the selector, or the next draft."""
+    """Return masks, by component, of the rounds whose calls on demand the lazy rule, selector or next draft reads."""
     if CRITIC not in table.components and set(table.components) <= set(table.loop):
         return {}
     view, visited = stopped.view, stopped.charged()
@@ -164,11 +163,11 @@ def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, M
 
 
 def read_from(name: str, policy: Policy, table: CostTable) -> tuple[str, int, int]:
-    """Return the component whose call a signal needs, the first round that has it, and how many rounds it looks back."""
+    """Return the component that measures a signal, the signal's first round, and how many rounds the signal looks back."""
     raw, component = component_of(name, policy, table.measured_by)
-    of_own = raw not in SIGNALS and raw not in table.measured_by  # nobody says that it needs no answer
+    of_own = raw not in SIGNALS and raw not in table.measured_by  # it may need an answer
     if TRIAL in table.components and (component in OF_ANSWERS or of_own):
-        component = TRIAL  # the answers of a chain of thought, and what is known of them, come from trials
+        component = TRIAL  # on a chain of thought, answers and signals of answers come from trial answers
     known = SIGNALS.get(raw)
     return component, *((known.first_round, known.lookback) if known else (0, 0))
 
@@ -181,10 +180,10 @@ def _followed(visited: Mask) -> Mask:
 
 
 def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Mask:
-    """Return the questions whose gated round 0 a live loop would answer, shape ``(n_questions,)``.
+    """Return a mask of the questions that a live loop would answer at a gated round 0, shape ``(n_questions,)``.
 
-    It answers if that answer is returned (even a blank one), if the rule reads a signal of the answer, and always if
-    the policy's selector uses all answers.  `suffice.loops.live` does the same live.
+    It does so if this answer is returned (even a blank one), if the rule reads a signal of the answer, and always if
+    the policy's selector uses all answers.  `suffice.loops.live` follows the same condition.
     """
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
@@ -222,7 +221,7 @@ def _up_to_the_choice(table: CostTable, metric: str, visited: Mask) -> dict[str,
 
 
 LIVE = Charging(name="live", note="", of_policy=_where_read, of_oracle=_critic_alone)
-"""What the policy, run live, would have paid: calls on demand are lazy, oracles call no component for a signal (SEMANTICS, Costs).
+"""The costs of a live run: calls on demand are lazy, and oracles call no component for a signal (SEMANTICS, Costs).
 
 The next draft reads the critic's reply, so the reply is paid in every visited round except the last; in the last round
 it is paid only where the rule or the selector reads it.
@@ -241,8 +240,8 @@ PUBLISHED = Charging(
 """The costs as Semantic Early-Stopping counted them, which are not what a live run would have paid.
 
 Its public harness adds up writer, critic and, for a rule that reads a mark, judge over all rounds up to the stop.  Its
-published means agree: where the gain alone runs three rounds more than the whole cascade, tokens rise by about what
-three more judged rounds cost; a lazy judge would besides save the rounds at which the drafts converged.
+published means agree: the rule on the gain alone runs three rounds longer than the whole cascade, and its tokens are
+higher by about the cost of three judged rounds.  A lazy judge would also skip the rounds at which the drafts converged.
 """
 
 LEDGERS: Mapping[str, Charging] = {charging.name: charging for charging in (LIVE, PUBLISHED)}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 _BELOW, _ABOVE = 16, (-14, -30, -46, -62, -78)
-"""Where labels are, pixels from their point."""
+"""Vertical distances of labels from their points, in pixels."""
 
 
 def spread_labels(points: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
@@ -14,7 +14,7 @@ def spread_labels(points: list[dict[str, Any]], value: str) -> list[dict[str, An
 
     Args:
         points: Each with `short` ("" = no label), `kind` ("fixed" for a budget), `cost`, and the figure on the vertical axis.
-        value: The field of that figure; a point without one is not drawn.
+        value: The field of that figure; points where it is None are not drawn.
     """
     drawn = [point for point in points if point[value] is not None]
     width, height = (
@@ -39,7 +39,7 @@ def spread_labels(points: list[dict[str, Any]], value: str) -> list[dict[str, An
 def label_layers(
     points: Iterable[Mapping[str, Any]], x: Mapping[str, Any], y: Mapping[str, Any], limit: int
 ) -> list[dict[str, Any]]:
-    """Return the layers with the labels of points that `spread_labels` placed: one for each distance, at most `limit` pixels wide."""
+    """Return a layer of labels for each distance that `spread_labels` set; labels are at most `limit` pixels wide."""
     return [
         {
             "transform": [{"filter": f"datum.short !== '' && datum.offset === {offset}"}],

@@ -19,7 +19,7 @@ COST_TITLES: Mapping[str, str] = {
     "seconds": "seconds per question",
     "money": "US dollars per question",
 }
-"""What the horizontal axis of the Pareto chart may show, with its title; see `cost_title`."""
+"""Costs that the horizontal axis of the Pareto chart can show, with their titles; see `cost_title`."""
 
 _VEGA_LITE = "https://vega.github.io/schema/vega-lite/v6.json"
 KIND_MARKS: Mapping[str, tuple[str, str, str]] = {
@@ -35,17 +35,17 @@ KIND_MARKS: Mapping[str, tuple[str, str, str]] = {
 _BUDGET = re.compile(r"fixed_k\((?P<k>\d+)\)(?P<selector>.*)")
 
 _LABEL_LENGTH = 28
-"""Letters of a label in a chart."""
+"""Most characters of a label in a chart."""
 
 _FEWEST_ANSWERS = 10
-"""Fewest answers in a bin for the line of a reliability diagram to go through it."""
+"""Fewest answers in a bin through which the line of a reliability diagram is drawn."""
 
 _PALEST = 18
 """Percentage of the accent colour for the first stop round; the last round has 100 %."""
 
 
 def cost_title(cost: str, currency: str = DOLLAR) -> str:
-    """Return the title of an axis of costs; money is in its currency.
+    """Return the title of the axis for a cost; for money, it names the currency.
 
     >>> cost_title("money"), cost_title("money", "EUR")
     ('US dollars per question', 'EUR per question')

@@ -1,4 +1,4 @@
-"""Checks that a policy and a recording belong together, and that its signals were recorded: without them a rule never fires."""
+"""Checks that a policy fits a recording, and that the policy's signals were recorded: without them a rule never fires."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SIGNAL_REMEDIES: Mapping[str, str] = MappingProxyType(
         "verbal_confidence": "record with a prompt that asks for a confidence (`suffice record --prompt NAME`)",
     }
 )
-"""How to get what a signal needs, by the words of `Signal.needs`."""
+"""Remedies for signals that were not recorded, by the entries of `Signal.needs`."""
 
 
 def require_whole(recording: Recording, why: str) -> None:
@@ -68,9 +68,9 @@ def require_whole(recording: Recording, why: str) -> None:
 
 
 def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy:
-    """Return a rule as a policy with the recording's rounds, answer position, normalizer, currency and dependencies.
+    """Build a policy from a rule, with the recording's rounds, answer position, normalizer, currency and dependencies.
 
-    For independent samples and panels it returns the answer of the majority.
+    For independent samples and panels, the policy returns the majority answer.
 
     It starts at round 1, or at round 0 if the rule reads a signal that is only known there (`p_known`).
 
@@ -110,11 +110,11 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
 
 
 _AS_WRITTEN = {"form": ""}
-"""A position of answers that are read as they are written."""
+"""The answer position of recordings whose answers are used as they are written."""
 
 
 def _recorded_position(recording: Recording) -> dict[str, Any]:
-    """Return what a recording says of the position of its answers; the form alone if the log had answers and no replies."""
+    """Return the recorded answer position, empty if unknown; only its form if the log had answers without replies."""
     position = (recording.metadata.get("config") or {}).get("answer_position")
     return dict(position) if isinstance(position, Mapping) else {}
 
@@ -137,7 +137,7 @@ def check_policy(
         policy: The policy.
         recording: Recorded rounds.
         part: Whether `recording` holds only some of the recorded questions, see `check_recorded`.
-        definedness: The definedness of the policy's signals in all questions, if it was summed over parts.
+        definedness: Counts of defined signals over all questions, if they were added up over parts.
 
     Raises:
         ConfigMismatchError: The policy starts or ends outside the recorded rounds, or depends on another model,
@@ -175,7 +175,7 @@ def check_policy(
 
 
 def _check_currency(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Raise if a policy compares `spend` in another currency than the recording's; return a note if it names none."""
+    """Raise if a policy reads `spend` in a currency other than the recording's; return a note if it names none."""
     theirs, own = policy.depends.get(CURRENCY), currency_of(recording, None)
     if SPEND not in policy.raw_signals or theirs == own or (theirs is None and own == DOLLAR):
         return ()
@@ -246,7 +246,7 @@ def check_recorded(
         recording: Recorded rounds.
         part: Whether `recording` holds only some of the questions.  Then only columns are checked, since a signal may
             be defined in other questions; `Definedness` adds up the parts.
-        definedness: The sum over all parts, if `recording` is only their header.
+        definedness: Counts added up over all parts, if `recording` has only the header and no rows.
     """
     _check_columns(policy, recording)
     of_models = _unknown_models(policy, recording) if policy.calibrators else ()
@@ -385,7 +385,7 @@ def _check_columns(policy: Policy, recording: Recording) -> None:
 
 
 def _unknown_models(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Return a note if a calibrator is applied to a recording that may be of another model than it was fitted on."""
+    """Return a note if a calibrator may have been fitted on another model than the recording's."""
     fitted = sorted({calibrator.output for calibrator in policy.calibrators} & set(policy.signals))
     theirs, ours = policy.depends.get("model"), (recording.metadata.get("depends") or {}).get("model")
     if not fitted or (theirs is not None and ours is not None):
@@ -422,7 +422,7 @@ _GUARDABLE = (tasr(), answer_stable())
 
 
 def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
-    """Add a variant that never stops on a refusal after each `tasr` and `answer_stable`."""
+    """Add, after each `tasr` and `answer_stable`, a variant of it that never stops on a refusal."""
     reported: list[Policy] = []
     for policy in policies:
         reported.append(policy)

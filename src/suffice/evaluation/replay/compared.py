@@ -1,4 +1,4 @@
-"""Compare the runs of a replay with their baselines, by differences, tests and margins on the same draws, and build its rows."""
+"""Compare runs with their baselines (differences, tests and margins on shared draws), and build a replay's rows."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def paired_differences(
 
 
 def _of_pairs(result: PairedResult, differences: Floats, units: Units) -> PairedResult:
-    """Return the mean and the number of units that differ without what they add to a twin through its shares.
+    """Replace the mean and the number of differing units by those without the influence terms of a random twin.
 
-    That adds up to 0, but it is seldom exactly 0 in any of them.
+    The terms (see `EstimatedShares.influence`) add up to 0, but are seldom exactly 0 in a single unit.
     """
     sums = units.sums(differences)
     nonzero = int(np.count_nonzero(sums))
@@ -116,7 +116,8 @@ def margin_tests(
 ) -> tuple[MarginTest, ...]:
     """Return non-inferiority and equivalence of the first metric at each margin; empty if the metric is unknown.
 
-    A random twin counts here with its shares of stops as they are: bets need differences in [-1, 1].
+    The shares of stops of a random twin count as known here, without influence terms: the betting test needs
+    differences in [-1, 1].
     """
     if not metrics or run is reference:
         return ()
@@ -145,7 +146,7 @@ def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]
 
 
 def _varying(run: Run) -> dict[str, Floats]:
-    """Return `_figures` as they vary from question to question: a twin's shares of stops vary with its questions, too."""
+    """Return `_figures`; for a random twin, add each question's influence on the twin's estimated shares of stops."""
     figures = _figures(run)
     if run.estimated is None:
         return figures
@@ -167,7 +168,7 @@ def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
 
 
 def marked(run: Run, recording: Recording) -> Run:
-    """Set a run's number of recorded questions that its policy was fitted or selected on."""
+    """Set `n_selected`, the number of recorded questions that the run's policy was fitted or selected on."""
     return run if run.policy is None else replace(run, n_selected=tuned_on(run.policy, recording))
 
 

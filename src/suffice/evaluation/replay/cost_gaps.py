@@ -66,7 +66,7 @@ def price_notes(
     columns: Mapping[str, Mapping[str, Floats]],
     price_of: Callable[[str], Price | None],
 ) -> tuple[str, ...]:
-    """Return notes on what prices leave out, on their date, and on models whose price has another name.
+    """Return notes on tokens without a price, on the dates of prices, and on models whose price has another name.
 
     Args:
         prices: One price for all language models, or prices by component.

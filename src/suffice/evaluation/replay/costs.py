@@ -25,10 +25,10 @@ COSTS = ("calls", "tokens", "seconds", "money", "retrievals")
 TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 GATE, GENERATOR = "gate", "generator"
 DOLLARS = "dollars"
-"""The kind of cost of what a log says was spent, where no prices are given."""
+"""The kind of cost for the money that the log says was spent; used if no prices are given."""
 
 _CENTS = 1e-9
-"""Dollars that rounding may take from a sum."""
+"""Tolerance for rounding errors of sums, in dollars."""
 
 NOT_LANGUAGE_MODELS = frozenset({RETRIEVAL, EMBEDDING, RERANKING, "reranker", "embedder"})
 """Components that are not language models: their requests are not `calls`, and they need not report tokens."""
@@ -49,7 +49,7 @@ class Ledger:
     money: Floats
 
     def total(self, kind: str) -> Floats:
-        """Return one kind over all components, shape ``(n_questions,)``; `tokens` adds the three kinds of tokens.
+        """Return one kind of cost over all components, ``(n_questions,)``; `tokens` sums the three kinds of tokens.
 
         `retrievals` are the calls of the retriever; NaN where these were not recorded.
         """
@@ -122,7 +122,7 @@ class CostTable:
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
         reported_inputs: The uncached and cached tokens that the endpoint reported, by component; `columns` may have
             modelled ones instead.
-        price_notes: Notes on the prices: their date, other names of models, and what they leave out.
+        price_notes: Notes on the prices: their dates, models whose price has another name, and tokens without a price.
         gaps: Costs that are missing or modelled.
         models: The models of a panel, in the order of their first answers; empty for other recordings.
     """
@@ -235,7 +235,7 @@ class CostTable:
     def _kinds(
         self, component: str, recorded: Mapping[tuple[str, str], Floats], gaps: dict[tuple[str, str], int | None]
     ) -> dict[str, Floats]:
-        """Return the costs of a component by kind; a round that says nothing of cache writes made none."""
+        """Return the costs of a component by kind; an unrecorded number of tokens written to a cache counts as 0."""
         kinds = {kind: self._load(component, kind, recorded, gaps) for kind in COST_KINDS}
         written = [kind for kind in WRITTEN_KINDS if (component, kind) in recorded]
         if self.modelled and component == GENERATOR:
@@ -351,9 +351,9 @@ class CostTable:
         return calls
 
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
-        """Return how many of the rounds `index` may be requested, up to `highest`; None = all.
+        """Return the number of the rounds `index` that may be requested, those up to `highest`; None = all.
 
-        It is None if each request was for several choices, since the cost of a request for fewer choices is unknown.
+        The result is None if each request was for several choices, since the cost of fewer choices is unknown.
         """
         return None if highest is None or self._whole else int((index <= highest).sum())
 
@@ -413,7 +413,7 @@ class CostTable:
         return np.where(np.isnan(seconds), share, 1.0)
 
     def _price_of(self, component: str) -> Price | None:
-        """Return the price of a component's tokens; for a panel's model, by its name or as the generator's."""
+        """Return the price of a component's tokens; a panel's model has the price of its name, else the generator's."""
         if self._prices is None or isinstance(self._prices, Price):
             return self._prices
         names = [component]

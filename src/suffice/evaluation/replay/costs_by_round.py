@@ -135,7 +135,7 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
 
 
 def _priced(columns: Mapping[str, Floats], billing: str) -> dict[str, Floats]:
-    """Return the costs from which money follows; what a log says was spent is that of the recorded billing alone."""
+    """Return the costs that money is computed from; the amounts in the log count only for the billing `as recorded`."""
     own = {AS_RECORDED: (*WRITTEN_KINDS, DOLLARS), IN_BATCHES: WRITTEN_KINDS}.get(billing, ())
     kinds = (*TOKEN_KINDS, *own)
     return {kind: columns[kind] for kind in kinds if kind in columns}
@@ -179,7 +179,7 @@ def _mean(values: Floats) -> float:
 def _of_retrieval(table: CostTable) -> dict[str, Floats]:
     """Return the requests to the retriever, and the seconds of retrieval, shape ``(n_questions, n_rounds)``.
 
-    Retrieval is embedding questions, and finding and ordering passages.
+    Retrieval includes embedding questions, finding passages and reranking them.
     """
     if RETRIEVAL not in table.columns:
         return {name: np.full(table.seen.shape, np.nan) for name, _ in _RETRIEVAL_COLUMNS}

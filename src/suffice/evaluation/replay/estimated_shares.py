@@ -1,4 +1,4 @@
-"""The part of a random twin's uncertainty that is due to its shares of stops, which come from the same questions."""
+"""The part of a random twin's uncertainty that is due to its shares of stops, estimated from the same questions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from suffice.policy.rounds import Floats, Positions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedShares:
-    """The stops of each question, and the sums of what a stop at each round gives and costs, behind a random twin.
+    """The stops of each question and the summed figures of a stop at each round, for the uncertainty of a random twin.
 
     A twin gives a question the mean over rounds k of its metric ``m[k]``, weighted by the shares ``p[k]`` with which the rule stops
-    there.  These shares are estimated from the same questions: with another question, not only its own metric comes in,
-    but all others get other shares.  To first order, a question that stops at k adds ``mean(m[k]) - sum(p * mean(m))``
-    to the twin in this way (the influence function of ``sum(p * mean(m))``).  The sum of these over questions is 0.
+    there.  These shares are estimated from the same questions, so a question changes the twin's mean by its own metric
+    and also by changing the shares of all others.  To first order, a question that stops at k adds
+    ``mean(m[k]) - sum(p * mean(m))`` through the shares (the influence function of ``sum(p * mean(m))``).  These terms
+    sum to 0 over questions.
 
     Attributes:
         group: Number of recorded rounds of each question, shape ``(n_questions,)``; only questions of one group
             exchange their stops.
         stops: Number of orders in which each question stops at each round, shape ``(n_questions, n_rounds + 1)``; the
             last column counts stops at rounds that never ran.
-        sums: By figure and group, the sum over the group's questions and orders for a stop at each round, shape
-            ``(n_rounds + 1,)``; what is unknown counts as 1.
+        sums: By figure and group, the figure of a stop at each round, summed over the group's questions and orders,
+            shape ``(n_rounds + 1,)``; an unknown metric counts as 1.
     """
 
     group: Positions
@@ -62,7 +63,7 @@ class EstimatedShares:
         )
 
     def __add__(self, other: EstimatedShares) -> EstimatedShares:
-        """Return the sums over the orders of both, of the same questions."""
+        """Add the stops and sums of further orders of the same questions."""
         return replace(self, stops=self.stops + other.stops, sums=_added([self.sums, other.sums]))
 
     @classmethod
@@ -75,13 +76,13 @@ class EstimatedShares:
         )
 
     def influence(self, name: str) -> Floats:
-        """Return what each question adds to the mean of a figure through the shares, shape ``(n_questions,)``; the sum is 0."""
+        """Return each question's influence on a figure's mean through the shares, ``(n_questions,)``; it sums to 0."""
         added = np.zeros(len(self.group))
         for g, sums in self.sums[name].items():
             rows = np.flatnonzero(self.group == g)
             stops = self.stops[rows]
             total = stops.sum(axis=0)
-            mean = np.where(total > 0, sums / total.sum(), 0.0)  # what never occurs may be unknown
+            mean = np.where(total > 0, sums / total.sum(), 0.0)  # sums may be NaN where no question stops
             added[rows] = (stops / stops.sum(axis=1, keepdims=True) - total / total.sum()) @ mean
         return added
 

@@ -53,13 +53,14 @@ def replay(
     semantic(0.03): target_sentiment 97.1 (-0.7 [-2.8, +1.4] vs fixed_k(3)); 7.37 calls; dominated by fixed_k(2)
 
     Args:
-        recording: Recorded rounds, or their path.  A large file is read in blocks of whole questions, whose rows must
-            follow each other; figures are the same.  A few kilobytes stay in memory for each question.
+        recording: Recorded rounds, or their path.  A large file is read in blocks of whole questions, with the same
+            figures; the rows of a question must be adjacent.  A few kilobytes stay in memory for each question.
         policies: One or several policies; a rule or its text stands for a policy with the recording's own settings.
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.
         baseline: The baseline of differences: the label of a row (`fixed_k(3)`, `closed_book`,
-            `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended some.
+            `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended
+            some questions.
         resampling: Settings of the intervals.
         prices: Prices of all language models, or by component; None = money is what the log says (`spend`), else NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
@@ -76,7 +77,8 @@ def replay(
         on_progress: Called with the number of pieces of a file that were read, and their total over all passes.
 
     Raises:
-        DataError: A metric is missing, a setting is unknown, or rows of a question in a large file are apart.
+        DataError: A metric is missing, a setting is unknown, or the rows of a question in a large file are not
+            adjacent.
         CensoredError: A policy stops where no answer was recorded, or the baseline needs rounds that were not recorded.
         ConfigMismatchError: A policy was made for another model, retriever or prompt.
         UnknownSignalError: A policy reads a signal that was not recorded.

@@ -39,7 +39,7 @@ def fitted_state(recording: Recording, policy: Policy, outcomes: Floats, notes: 
     Args:
         recording: The tune questions.
         policy: The policy.
-        outcomes: What rationales are scored by, shape ``(n_questions, n_rounds)``.
+        outcomes: The outcomes that scores of rationales are fitted to, shape ``(n_questions, n_rounds)``.
         notes: Notes for the summary are added here.
     """
     state: dict[str, FittedState] = {}
@@ -86,7 +86,7 @@ def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Alloc
 
 
 def _rationale_score(recording: Recording, policy: Policy, outcomes: Floats) -> RationaleScore:
-    """Fit how likely a sample is right, by its reasoning and the votes before it, on one random order of the samples."""
+    """Fit the probability of a right sample given its reasoning and earlier votes, on one random order of the samples."""
     if recording.exchangeable:
         (places,) = drawn_orders(recording, 1, _ALLOCATION_SEED)
         rows = np.arange(len(places))[:, None]

@@ -13,11 +13,12 @@ from suffice.policy.rounds import Floats, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """A choice between two policies for each question by a throw of a coin, which needs no signal.
+    """A random choice between two policies for each question, by the toss of a coin, which needs no signal.
 
     Attributes:
         cheap: The cheaper policy.
-        dear: The other one; the same if there is no need for a coin.
+        dear: The more expensive policy, used for a `share` of questions; the same as `cheap` if one policy is best
+            alone.
     """
 
     cheap: str
@@ -92,7 +93,7 @@ def upper_hull(quality: Floats, cost: Floats) -> tuple[int, ...]:
 def pareto_front(quality: Floats, cost: Floats) -> Mask:
     """Return a mask of the points that no other point dominates.
 
-    A point dominates another with at most its cost and at least its quality, if it is better in one of them.
+    A point dominates another if it costs no more, has no lower quality, and is better in one of the two.
 
     >>> pareto_front(np.array([0.5, 0.6, 0.6, 0.55]), np.array([1.0, 2.0, 3.0, 2.5])).tolist()
     [True, True, False, False]

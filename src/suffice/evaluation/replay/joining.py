@@ -112,7 +112,7 @@ def _estimated(parts: Sequence[Run]) -> EstimatedShares | None:
 
 
 def _notes(run: Run) -> tuple[str, ...]:
-    """Return the notes of a run; notes that contain counts are written anew for all questions."""
+    """Return the notes of a run; notes that contain counts are recomputed for all questions."""
     without = 0 if run.rounds is None else int(((run.rounds < 0) & ~run.unrun).sum())
     if run.kind in ("rule", "fixed") and run.policy is not None:
         return run_notes(run.policy, without)

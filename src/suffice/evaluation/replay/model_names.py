@@ -1,4 +1,4 @@
-"""Find the price of a model whose name a provider, a gateway or a date makes longer than the name in a list of prices."""
+"""Find the list price of a model whose name in a log or reply also contains a provider, a gateway or a date."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _LATEST = re.compile(r"[-@]latest$")
 def listed_name(model: str, prices: Mapping[str, Price]) -> str | None:
     """Return the entry of a list of prices that a model's name stands for; None if there is none.
 
-    It is the entry of this very name; else the one that differs by the provider alone (`openai/`, `us.anthropic.`); else the one
-    that also lacks the model's date, or says `latest` instead.  An entry of another date is another model, and so is one of any
-    other name.
+    An entry of exactly this name comes first; then one that differs only in the provider (`openai/`, `us.anthropic.`);
+    then one that also lacks the model's date, or has `latest` instead.  An entry with another date, or any other name,
+    is another model.
 
     >>> listed_name("openai/gpt-4o-2024-08-06", {"gpt-4o": ..., "gpt-4o-2024-05-13": ...})
     'gpt-4o'
@@ -60,7 +60,7 @@ def listed_name(model: str, prices: Mapping[str, Price]) -> str | None:
 
 
 def price_in(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the price that a list has for a model, which says if it is that of another name; None if it has none.
+    """Return a model's price from a list, with `taken` set if the entry has another name; None if no entry fits.
 
     Args:
         prices: The prices by name.

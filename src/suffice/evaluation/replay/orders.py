@@ -1,8 +1,9 @@
 """Replays of independent samples, averaged over random orders, since the stored order has no meaning.
 
-The orders of a question follow from its name.  Several orders are replayed at once, as further questions (`PreparedOrders`), and not
-as sums by stop, so that rules, selectors and ledgers have one engine: for 200 rules of votes on 1,319 questions of 40 samples in 100
-orders that takes 20 processor seconds, and the bare sums take 2.4 (`python -m benchmarks votes`).
+The orders of a question follow from its name.  Several orders are replayed at once, as further questions
+(`PreparedOrders`).  This shares one engine for rules, selectors and ledgers, but is slower than sums by stop: 200 rules
+of votes on 1,319 questions of 40 samples in 100 orders take 20 processor seconds, and the bare sums 2.4
+(`python -m benchmarks votes`).
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ DEFAULT_ORDERS = 100
 
 _ORDERS_STREAM = 0x0DE5 << 40
 _VALUES = 1 << 18
-"""Size of one column of the orders that are replayed at once; memory is proportional to it."""
+"""Number of values in each column of the orders that are replayed at once; memory is proportional to it."""
 _MOST_CALLS = 1 << 12
 
 Runs = Callable[[PreparedRecording], Sequence[Run]]
 
 EachOrders = Callable[[Floats], None]
-"""Takes the first metric of every policy in some orders, shape ``(n_policies, n_orders, n_questions)``; NaN without a metric."""
+"""Receives every policy's first metric in some orders, ``(n_policies, n_orders, n_questions)``; NaN without a metric."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,7 +89,7 @@ class PreparedOrders(PreparedRecording):
 
     def answer_ids(self, normalizer: str) -> Floats:
         """Number the distinct answers of each question, and return the number of each answer."""
-        if isinstance(normalizer_of(normalizer), Grouping):  # which answers are the same depends on their order
+        if isinstance(normalizer_of(normalizer), Grouping):  # the grouping of answers depends on their order
             return self.recording.answer_ids(normalizer)
         return self._spread(self.base.recording.answer_ids(normalizer))
 
@@ -102,9 +103,9 @@ class PreparedOrders(PreparedRecording):
         return np.asarray(self.places + self.places.shape[1] * np.arange(len(self.places))[:, None]).ravel()
 
     def stops(self, policy: Policy) -> Stops:
-        """Return the stops of a policy; the stop stands for the round of its answer, if it has one.
+        """Return the stops of a policy, with the stop itself as the answer's position, or -1 without an answer so far.
 
-        This does not hold behind a gate, where costs depend on the round of the answer.
+        Behind a gate costs depend on the round of the answer, so the answer's true position is returned.
         """
         if self.costs.gated:
             return super().stops(policy)
@@ -256,7 +257,7 @@ def run_all(
 
 
 def dealt_in_orders(prepared: PreparedRecording, policy: Policy, n: int, seed: int) -> Dealt:
-    """Return the stops of a policy in every order."""
+    """Count the stops of a policy in every order."""
     from suffice.evaluation.replay.random_twins import Dealt
 
     blocks = in_blocks(prepared, n, seed)

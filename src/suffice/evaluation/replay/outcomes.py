@@ -30,13 +30,13 @@ _PAIRS = 1 << 23
 """Pairs of rounds of one question that are compared at once; memory is proportional to it."""
 
 WHOLE = "whole_answers"
-"""The metadata that says why an answer with some words of the gold answer is not half right."""
+"""The metadata key of the reason why F1's partial credit does not suit the answers."""
 
 PARTIAL = "partial_credit"
-"""The metadata that says to how many answers F1 gives part of a point."""
+"""The metadata key of the note on the number of answers with partial credit from F1."""
 
 SECOND = "second_judge"
-"""The key of a recording's metadata with notes on scores of the log's own that judge nothing, beside gold answers that do."""
+"""The metadata key of notes on the log's own scores that are not used, because gold answers judge the answers."""
 
 _LETTER = re.compile(r"[\W_]*[A-Za-z][\W_]*")
 
@@ -47,7 +47,7 @@ def is_agreement(name: str) -> bool:
 
 
 def abandoned(metric: str) -> str:
-    """Return the success that a metric loses where a run is given up: `solved` of ``abandon(solved)``; "" for another metric."""
+    """Return the name inside an `abandon` metric, such as `solved` in ``abandon(solved)``; "" for another metric."""
     known = _ABANDON.fullmatch(metric)
     return "" if known is None else known["name"]
 
@@ -144,7 +144,7 @@ class MultipleChoice:
     """Evidence that answers are right as a whole or not at all, as in multiple choice; evidence of other parts can be added.
 
     Attributes:
-        whole: The reason that the import of the recording stored; "" without one.
+        whole: The reason why F1 cannot score the answers, as stored on import; "" without one.
         golds: Number of gold answers where EM was measured.
         letters: Number of gold answers that are single letters.
         wordless: Number of gold answers without any word, as "a" is an article.
@@ -216,7 +216,7 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return the note on multiple choice if EM, F1 or a threshold on one of them is among the metrics, and on parts of a point if F1 leads them."""
+    """Return the note on multiple choice if a metric uses EM or F1, and that on partial credit if F1 is the first."""
     names = [name.split(">", maxsplit=1)[0].strip() for name in metrics]
     scored = any(name in ("em", "f1") for name in names)
     note = (choice or MultipleChoice.of(recording)).note if scored else None
@@ -236,7 +236,7 @@ def measured_quality(recording: Recording) -> str:
 
 
 def measured_qualities(recording: Recording) -> list[str]:
-    """Return the only metric that says how good answers are if they can be scored; else those of the log's own that may."""
+    """Return only the default quality if answers can be scored; else the log's own metrics that may judge answers."""
     for name in default_metrics(recording):
         if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
             return [name]
@@ -245,7 +245,7 @@ def measured_qualities(recording: Recording) -> list[str]:
 
 
 def own_judges(metrics: Iterable[str]) -> list[str]:
-    """Return the metrics of the log's own that may each judge answers: those that compare with gold answers, and parts of others, are left out."""
+    """Return the log's own metrics that may judge answers: no comparisons to gold answers, no parts of other metrics."""
     return without_parts(name for name in metrics if name not in (*METRICS, MATCH))
 
 
@@ -256,7 +256,7 @@ def needed_metric(recording: Recording) -> str | None:
 
 
 def measured_metrics(recording: Recording) -> list[str]:
-    """Return the metrics that some round has; for a recording without rows, those that its header names."""
+    """Return the metrics that were measured in some round; for a recording without rows, those in its header."""
     names = recording.names("metric")
     if not len(recording.question_ids):
         return list(names)
@@ -276,9 +276,10 @@ def outcome(recording: Recording, name: str) -> Floats:
 
     Args:
         recording: Recorded rounds.
-        name: A numeric column, or a metric in `METRICS`, which is computed where it was not recorded; `agreement` (the same as `agreement_em`) or `agreement_f1`, which compare each answer
-            with that of the full-budget run and need no gold answers; or a threshold on one of these, ``f1 > 0.5``,
-            which is 1 where it holds; or ``abandon(solved)``, for policies that give a run up: what a run was at its end, and 0 before.
+        name: A numeric column; a metric in `METRICS`, computed if it was not recorded; `agreement` (the same as
+            `agreement_em`) or `agreement_f1`, which compare each answer with that of the full-budget run and need no
+            gold answers; a threshold on one of these, ``f1 > 0.5``, which is 1 where it holds; or ``abandon(solved)``,
+            for policies that give up runs: the value of `solved` in the last round, and 0 before.
 
     Raises:
         DataError: There is no such column, or its values leave [0, 1].
@@ -310,7 +311,7 @@ def outcome(recording: Recording, name: str) -> Floats:
 
 
 def _at_the_end(recording: Recording, name: str) -> Floats:
-    """Return a metric in the last round of each question, and 0 in rounds before it: a run that is given up has no success."""
+    """Return a metric in the last round of each question, and 0 in earlier rounds, where giving up means no success."""
     last = np.arange(recording.shape[1]) == recording.seen.sum(axis=1, keepdims=True) - 1
     values = np.where(last, outcome(recording, name), np.where(recording.seen, 0.0, np.nan))
     if "answer" in recording.table.column_names:
@@ -364,21 +365,21 @@ def _agreement(recording: Recording, *, tokens: bool) -> Floats:
 
 
 def _majority_agreement(recording: Recording) -> Floats:
-    """Return whether each sample gives the most frequent answer (or one of several) of its question."""
+    """Return 1 for each sample with its question's most frequent answer (any of them if several tie), else 0."""
     counts = _samples_alike(recording)
     most = counts.max(axis=1, keepdims=True)
     return np.where(recording.seen, counts == most, np.nan)
 
 
 def _samples_alike(recording: Recording) -> Positions:
-    """Return the number of samples of the question that give the answer of each, itself included; 0 for one that cannot be read."""
+    """Return, for each sample, how many samples of its question, itself included, answer the same; 0 if unreadable."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
     return alike
 
 
 def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
-    """Return the position of the answer that a stop at each position returns, shape ``(n_questions, n_rounds)``.
+    """Return, for a stop at each position, the position of the returned answer, shape ``(n_questions, n_rounds)``.
 
     -1 without an answer.
 
@@ -419,7 +420,7 @@ def _latest(given: Mask) -> Positions:
 
 
 def values_by_stop(answers: Positions, seen: Mask, metric: Floats) -> Floats:
-    """Return the metric of the answer that a stop at each position returns, shape ``(n_questions, n_rounds)``.
+    """Return, for a stop at each position, the metric of the returned answer, shape ``(n_questions, n_rounds)``.
 
     If no seen round has an answer, the metric at the stop itself counts (0 for EM and F1); a question without rounds
     scores 0.

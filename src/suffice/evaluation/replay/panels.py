@@ -110,7 +110,7 @@ def _members_of(columns: Mapping[str, Names]) -> Names | None:
 
 
 def panel_columns(recording: Recording, metrics: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns that `best_single_note_of` reads: each answer's model and metrics; empty unless samples."""
+    """Return the columns that `best_single_note_of` reads, each answer's model and metrics; empty without samples."""
     listed = member_columns(recording.table.column_names)
     if not recording.independent or not listed:
         return {}
@@ -131,7 +131,7 @@ def order_panel(
     Args:
         recording: Answers of several models to each question, named by a column `member` or `model`.
         by: `accuracy` for the most accurate model first, or `price` for the cheapest first.
-        metric: The metric of accuracy; None = the recording's own.
+        metric: The metric of accuracy; None = the recording's default metric.
         tune_share: Share of the questions that become tune questions, by the hash of their names, in (0, 1).
         prices: Prices by model; needed for `price`.
 
@@ -200,7 +200,7 @@ def _prices_of(
 ) -> tuple[dict[str, float], str]:
     """Return the price of each model's answers on tune questions, and the unit of the prices.
 
-    From recorded tokens, else the price of tokens.
+    Without recorded tokens, it is the price of a million generated tokens.
     """
     tokens = {kind: _all_tokens(recording, kind) for kind in PRICED_KINDS}
     unknown = all(np.isnan(column[tune]).all() for column in tokens.values())

@@ -52,7 +52,7 @@ class Blocked(Generic[Result]):
 
     Attributes:
         result: The result; None if all questions of the block failed.
-        keys: Keys of all questions, see `suffice.recordings.text_keys`; empty in memory.
+        keys: Keys of all questions, see `suffice.recordings.text_keys`; empty for a recording in memory.
     """
 
     result: Result | None
@@ -123,7 +123,7 @@ class MemoryParts(Parts):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FileParts(Parts):
-    """A recording on disk, read in blocks of whole questions, whose rows must follow each other.
+    """A recording on disk, read in blocks of whole questions; the rows of a question must be adjacent.
 
     Attributes:
         block_rows: Rows that are decided at once.
@@ -182,7 +182,7 @@ class FileParts(Parts):
         return [blocked for results, _ in done for blocked in results]
 
     def prepared(self, block: RecordingBlock) -> PreparedRecording:
-        """Prepare the questions of a block that did not fail, at least one."""
+        """Prepare the questions of a block that did not fail; there must be at least one."""
         n_failed = int(block.failed.sum())
         block = block.up_to(self.highest) if self.highest is not None else block
         metrics = [name for name in self.metrics if has_outcome(block, name) or not self.undecided]
@@ -203,7 +203,7 @@ class FileParts(Parts):
         names, header = self.source.schema.names, self.source.header
         wanted = {*more, "em", "stop_round"}
         if header.get("fitted") or header.get("state") or any(map(_is_fitted, read)):
-            wanted |= {"question", "cluster"}  # compared with the questions that something was fitted on
+            wanted |= {"question", "cluster"}  # to find questions that some part was fitted on
         if any(name not in names for name in (*self.metrics, "em")):
             wanted.add("golds")  # a metric that was not recorded is computed from these
         if self.head.independent:
@@ -246,7 +246,7 @@ def opened(path: str | Path, *, in_blocks: bool = False) -> Recording | Source:
 
     Args:
         path: The parquet file, or a folder of parts.
-        in_blocks: Whether to read a small recording in blocks, too, as several processes do.
+        in_blocks: Whether to read a small recording in blocks, too, which several processes require.
     """
 
     def read() -> Recording | Source:
@@ -257,7 +257,7 @@ def opened(path: str | Path, *, in_blocks: bool = False) -> Recording | Source:
 
 
 def usable_jobs(jobs: int | None, source: Source) -> int:
-    """Return how many processes read a recording."""
+    """Return the number of processes that read a recording."""
     if jobs is None:
         jobs = min(usable_processors(), source.n_rows // PIECE_ROWS + 1)
     return jobs if source.is_on_disk else 1

@@ -175,7 +175,8 @@ class PreparedRecording:
             wave: Number of samples requested at once; None = as recorded.
 
         Raises:
-            DataError: All questions failed, an unknown ledger, or independent samples where `samples` is not set.
+            DataError: All questions failed, the ledger is unknown, or rounds are independent samples and `samples` is
+                False.
         """
         if recording.exchangeable and not samples:
             raise DataError(

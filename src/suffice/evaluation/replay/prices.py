@@ -57,7 +57,7 @@ class Price:
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
         written: Input tokens that are written to a cache, USD per million; None = unknown, and they are charged as uncached.
-        written_1h: Those that are written to a cache for an hour; None likewise.
+        written_1h: Input tokens that are written to a cache for an hour, USD per million; None as for `written`.
         as_of: The date of a bundled list price; empty for the user's own.
         batch: Price of batched requests, as a share of these prices.
         taken: The entry of a list and the model that it was taken for, where their names differ, see `listed_name`.
@@ -107,7 +107,7 @@ class Price:
         3.6
 
         Args:
-            uncached_tokens: Input tokens that were processed, with those that were written to a cache.
+            uncached_tokens: Input tokens that were processed, including those that were written to a cache.
             cached_tokens: Input tokens read from a cache.
             output_tokens: Generated tokens.
             written_tokens: The uncached tokens that were written to a cache.
@@ -124,7 +124,7 @@ class Price:
         return float(self.of(*(np.array(getattr(cost, kind)) for kind in PRICED_KINDS)))
 
     def unpriced(self, cost: Cost) -> float:
-        """Return how many tokens of a cost were written to a cache without a price for that, so that they are charged as uncached."""
+        """Return the number of a cost's tokens written to a cache that are charged as uncached for lack of a price."""
         prices = zip((self.written, self.written_1h), WRITTEN_KINDS, strict=True)
         return sum(float(getattr(cost, kind)) for price, kind in prices if price is None)
 
@@ -168,7 +168,7 @@ def list_prices() -> Mapping[str, ListPrice]:
 
 
 def list_price(model: str) -> ListPrice:
-    """Return the bundled list price of a model, whose name may have a provider or a date more, see `listed_name`.
+    """Return the bundled list price of a model, whose name may also contain a provider or a date, see `listed_name`.
 
     >>> list_price("gpt-4o-2024-08-06").price.taken
     "'gpt-4o' for 'gpt-4o-2024-08-06'"
@@ -206,7 +206,7 @@ def price_table(prices: Iterable[ListPrice]) -> Table:
 
 
 def taken_notes(prices: Iterable[Price | None]) -> list[str]:
-    """Return a note on the prices that are those of other names in their list."""
+    """Return a note on prices that were taken from an entry with another name; empty if there are none."""
     taken = sorted({price.taken for price in prices if price and price.taken})
     return [f"prices without provider or date of a model's name: that of {', '.join(taken)}"] if taken else []
 
@@ -215,8 +215,8 @@ def load_prices(path: str | Path) -> dict[str, Price]:
     """Read prices by model (or component) from JSON or TOML.
 
     The file is a table of tables, each with `uncached`, `cached` and `output`, in USD per million tokens, and optionally
-    `written` and `written_1h` for what is written to a cache, and `batch`, the share of these prices that requests in batches cost
-    (0.5 if it is left out)::
+    `written` and `written_1h` for tokens written to a cache, and `batch`, the price of batched requests as a share of
+    these prices (0.5 if it is left out)::
 
         ["my-model"]
         uncached = 0.15
@@ -255,7 +255,7 @@ def load_prices(path: str | Path) -> dict[str, Price]:
 
 
 class PriceFile:
-    """The price of a model in a file of prices, which is read again whenever the file changes, while loops run.
+    """A model's price from a file of prices; the file is read again whenever it changes, also while loops run.
 
     Args:
         path: The file, see `load_prices`.
@@ -273,7 +273,7 @@ class PriceFile:
 
     @property
     def price(self) -> Price:
-        """The price of now; if the changed file cannot be read, the last one, and a warning says so."""
+        """The current price; if the changed file cannot be read, the last known price, with a warning."""
         stamp = self._stamp()
         if stamp != self._seen:
             self._seen = stamp
@@ -288,7 +288,7 @@ class PriceFile:
         return self.price.of_cost(cost)
 
     def unpriced(self, cost: Cost) -> float:
-        """Return how many tokens of a cost were written to a cache without a price for that, see `Price.unpriced`."""
+        """Return the number of a cost's tokens written to a cache without a price for that, see `Price.unpriced`."""
         return self.price.unpriced(cost)
 
     def _read(self) -> Price:
@@ -330,7 +330,7 @@ def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, P
 def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price] | None:
     """Return the prices of the recorded components; a component whose model is not recorded is looked up by its own name.
 
-    The model of an imported log is the only one that its runs name.
+    The model of an imported log is the one that all of its runs name.
 
     Args:
         path: The file, see `load_prices`; None = no prices.
@@ -369,24 +369,24 @@ def _logged_model(recording: Recording) -> str:
 
 
 def currency_of(recording: Recording, prices: Price | Mapping[str, Price] | None) -> str:
-    """Return the currency of money: that of the recording's log, but of prices dollars."""
+    """Return the currency of money: dollars if prices are given, else the currency of the recording's log."""
     return DOLLAR if prices is not None else str(recording.metadata.get(CURRENCY) or DOLLAR)
 
 
 def currency_note(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[str, ...]:
-    """Return a note if money and the signal `spend` are in two currencies, since prices are dollars and the log has another."""
+    """Return a note if money, in dollars because of prices, and the signal `spend` of the log are in two currencies."""
     log, money = currency_of(recording, None), currency_of(recording, prices)
     said = f"money is in {money}, at the prices given; 'spend', and rules on it, are in {log}, as the log says"
     return () if log == money else (said,)
 
 
 def spend_currency(policy: Policy) -> str:
-    """Return the currency in which a policy compares `spend`: dollars, unless the log that it was made for has another."""
+    """Return the currency in which a policy compares `spend`: that of the log it was made for, by default dollars."""
     return str(policy.depends.get(CURRENCY, DOLLAR)) if SPEND in policy.raw_signals else DOLLAR
 
 
 def check_priced(policy: Policy) -> None:
-    """Raise if a loop whose money follows from prices of tokens cannot decide by a policy's rules on `spend`.
+    """Raise if a policy compares `spend` in a currency other than dollars, the currency of token prices.
 
     Raises:
         ConfigMismatchError: The policy was made for a log with another currency than dollars, see `policy_for`.
@@ -400,13 +400,13 @@ def check_priced(policy: Policy) -> None:
 
 
 def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] | None) -> Recording:
-    """Return a recording whose signal `spend` is computed from prices in the trajectories of which the log does not say what all steps cost.
+    """Compute the signal `spend` from prices in each trajectory for which the log lacks the cost of some step.
 
-    The others keep what the log says, so that a trajectory has the same money in any part of a recording.
+    Other trajectories keep the amounts of the log, so that a trajectory has the same money in any part of a recording.
 
     Args:
-        recording: The recording; one without that signal, with all of its values, or with amounts in another currency than
-            dollars, is returned as it is.
+        recording: The recording; it is returned unchanged if it lacks the signal, has all of its values, or has amounts
+            in another currency than dollars.
         prices: One price for all language models, or prices by component; None = unknown.
     """
     price = prices.get("generator") if isinstance(prices, Mapping) else prices

@@ -26,9 +26,9 @@ class Dealt:
         size: Number of questions with each number of rounds in each order, shape ``(n_orders * (n_rounds + 1),)``; a
             question cut by a rule counts as if it had all rounds.
         paid: Number of these questions that stop at each round, shape ``(n_orders * (n_rounds + 1), n_rounds)``.
-        known: Number of these stops that do not need rounds that never ran, same shape.
-        unrun: Number of questions that need such rounds, shape of `size`.
-        rounds: The sum of their stop rounds, same shape.
+        known: Number of these stops for which no needed round is missing, same shape.
+        unrun: Number of questions whose stop needs rounds that never ran, shape of `size`.
+        rounds: Sum of the stop rounds of all questions in `size`, same shape.
         cut: Whether a rule cut any question.
     """
 
@@ -105,7 +105,7 @@ class Dealt:
 
 
 def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Positions:
-    """Number the groups whose stops are exchanged: questions of one order with equally many rounds.
+    """Return each question's group: stops are exchanged among questions of one order with equally many rounds.
 
     Shape ``(n_questions,)``.
     """
@@ -178,7 +178,7 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
 def _most(values: Floats, known: Floats, ran: Mask) -> Floats:
     """Return the largest possible metric of a stop at each round, shape ``(n_questions, n_rounds)``.
 
-    A question with an unknown metric where it may stop counts as 1 wherever it stops.
+    If a question's metric is unknown at a round where it may stop, all of its stops count as 1.
 
     Args:
         values: The metric of a stop at each round, shape ``(n_questions, n_rounds)``; NaN where unknown.
@@ -213,7 +213,7 @@ def twin_notes(sizes: Positions, *, cut: bool) -> tuple[str, ...]:
 def _blind_masks(
     prepared: PreparedRecording, policy: Policy, view: Rounds, paid: Floats
 ) -> tuple[dict[str, Floats], Floats, Floats]:
-    """Return the expected rounds with calls on demand, for stops that only read the selector's signals.
+    """Return the expected calls on demand of stops at random, which read only the selector's signals.
 
     Args:
         prepared: The recording.

@@ -32,11 +32,11 @@ from suffice.recordings.runs import ALONE, attempts_of
 _DEFAULT = "fixed_k(3)"
 
 RunOf = Callable[[Policy, str], Run]
-"""Replays a policy that has no run yet, or refuses it; the text is the kind of its run."""
+"""Function that replays a policy without a run yet, or raises; the text is the kind of the run."""
 
 
 class Questions(Protocol):
-    """Protocol of the facts about all questions that baselines need, as `suffice.evaluation.replay.whole.Whole` has."""
+    """Protocol of the facts about all questions that baselines need; `suffice.evaluation.replay.whole.Whole` has them."""
 
     @property
     def recording(self) -> Recording:
@@ -96,7 +96,7 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
 
 
 def fixed_policies(whole: Questions, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
-    """Return every fixed budget with every selector, and each model of an escalation alone, with the name of its selector."""
+    """Return, for every selector, its name with each fixed budget and with each single model of an escalation."""
     budgets, models = range(1, whole.highest + 1), attempts_of(whole.recording)
     return [
         (name, policy)
@@ -156,8 +156,8 @@ def with_references(
     """Add the baseline to the runs if it is missing; return all runs, and the run that each is compared with.
 
     A rule as a baseline (`fixed_k(3)`, `full`) uses the selector of the run that is compared with it, see
-    `baseline_policy`.  A policy, or the label of one, is the same for all.  `run_of` replays a baseline that has no run
-    yet.
+    `baseline_policy`.  A baseline that is a policy, or the label of one, is the same for all runs.  `run_of` replays a
+    baseline that has no run yet.
 
     Raises:
         CensoredError: The baseline needs rounds that were not recorded.

@@ -29,8 +29,8 @@ class Looked:
     """Facts from the first pass over some questions; facts of other questions can be added.
 
     Attributes:
-        facts: About the questions; empty in memory.
-        dealt: The stops of each policy; empty in memory.
+        facts: Facts about the questions; empty for a recording in memory.
+        dealt: The stops of each policy; empty for a recording in memory.
         definedness: Counts of defined signals, for each policy.
         selected: Questions that some part was fitted on, by block.
     """
@@ -89,7 +89,7 @@ class RowsPass:
 
     Attributes:
         policies, fixed: The policies, and the fixed budgets.
-        selectors, metrics, available, start: See `baseline_runs`; None = no other baselines.
+        selectors, metrics, available, start: See `baseline_runs`; `selectors` None = only fixed budgets.
         dealt: The stops of each policy on all questions; empty if the pass gets all of them at once.
     """
 
@@ -139,7 +139,7 @@ class BaselinePass:
     seed: int
 
     def __call__(self, prepared: PreparedRecording) -> tuple[Run, Definedness]:
-        """Return the baseline's run on some questions, and the definedness of its signals."""
+        """Return the baseline's run on some questions, and the counts of its defined signals."""
         definedness = Definedness(self.policy)
         definedness.add(prepared.view(self.policy))
         runs, _ = run_all(prepared, [self.policy], self.n_orders, self.seed, kinds=[self.kind])

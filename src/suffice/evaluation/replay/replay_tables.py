@@ -117,7 +117,7 @@ def differences_table(result: Replayed) -> Table:
 
 
 def mixtures_table(result: Replayed) -> Table:
-    """Return the table of rules beside the best mixture of two fixed budgets that costs no more."""
+    """Return the table that compares each rule with the best mixture of two fixed budgets that costs no more."""
     metric = result.metrics[0]
     rules = [row for row in result.rows if row.kind == "rule"]
     return Table(
@@ -204,7 +204,7 @@ def margin_tests_table(result: Replayed) -> Table:
                 "non-inferior" if test.kind == "non_inferiority" else "equivalent",
                 test.margin,
                 test.delta,
-                # Differences without variance give a bound of no width, which would not be a bound.
+                # Without variance the interval has no width, so its end would not be a valid bound.
                 test.low if math.isfinite(test.d_z) else None,
                 test.low_bootstrap if math.isfinite(test.d_z) else None,
                 test.level,

@@ -22,7 +22,7 @@ _SPENT = {
 """The words for each of `COSTS` in a sentence; the unit of money is its currency."""
 
 Bounded = float | tuple[float, float]
-"""A figure as a table shows it: alone, or as its bounds."""
+"""A figure in a table: one value, or its lower and upper bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Row:
         n_failed: Questions that failed while recording; every row leaves them out.
         n_censored: Questions for which the policy needed rounds that are missing because a rule had ended the
             recording; its answer to these is unknown.
-        oracle_seen: Means by metric if the best seen round were returned, as by a perfect selector.
+        oracle_seen: Means by metric if the best round up to the stop were returned, as by a perfect selector.
         cheapest_match: The cheapest fixed_k or random policy with at least the same quality (first metric).
         dominated_by: The policy of `cheapest_match` if it is also strictly better in quality or cost; for a rule otherwise
             the label of `mixture`, if that scores more; else None.
@@ -116,7 +116,7 @@ class Row:
 
     @property
     def dominating_mixture(self) -> Mixture | None:
-        """The mixture of two fixed budgets that dominates the row; None if a single policy does, or none."""
+        """The mixture of two fixed budgets that dominates the row; None if a single policy or nothing does."""
         mixture = self.mixture
         return mixture if mixture is not None and mixture.share and mixture.label == self.dominated_by else None
 
@@ -127,7 +127,7 @@ class Row:
 
     @property
     def verdict(self) -> str:
-        """A short note on a baseline that does as well for a lower cost; empty without one."""
+        """The column `verdict`: the dominating baseline if there is one, else a note on rules and oracles, or ""."""
         if self.dominated_by is not None:
             return f"dominated by {self.dominated_by}"
         if self.kind == "rule":
@@ -193,7 +193,7 @@ class Replayed(Protocol):
 
     @property
     def n_clusters(self) -> int:
-        """Number of questions, counting rows that repeat one only once."""
+        """Number of questions, where rows that repeat a question count once."""
 
     @property
     def ledger(self) -> str:

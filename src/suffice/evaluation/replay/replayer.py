@@ -1,7 +1,7 @@
 """Replays of one recording, in memory or on disk: everything that does not depend on the policies is computed once.
 
 There are two passes over the questions.  The first collects facts about all questions that the second needs: which
-figures were recorded, and where each policy stops, since a random twin assigns the stops of other questions.
+figures were recorded, and where each policy stops, since a random twin gives a question the stops of others.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from suffice.recordings.recording import Recording
 __all__ = ["ComparedRuns", "Replayer"]
 
 _LOOKED_AT = ("question", "cluster", "golds", "em", "f1")
-"""Columns behind the notes on all questions, whatever the policies and metrics read."""
+"""Columns that notes on all questions need, besides those that policies and metrics read."""
 
 Policies = Policy | Rule | str | Sequence[Policy | Rule | str]
 
@@ -250,7 +250,7 @@ class Replayer:
             return self._looked(policies)
         models = tuple(dict.fromkeys(chain.from_iterable(part.models for part in looked.facts)))
         if parts.models is None and any(set(part.models) != {*models} for part in looked.facts):
-            # Costs are by model wherever the whole recording has several models, and some blocks do not have all.
+            # Costs are split by model if the whole recording has several models, but some blocks lack some of them.
             self._parts = replace(parts, models=models)
             return self._looked(policies)
         parts.source.check_grouped([each.keys for each in done], parts.block_rows)
@@ -323,8 +323,8 @@ class ComparedRuns:
         replayer: The settings that all rows share.
         policies: The policies.
         runs: The runs of the policies, in their order, then those of the baselines.
-        references: The run that each is compared with.
-        rivals: For each run, the cheaper fixed_k or random run of at least its quality.
+        references: For each run, the run that it is compared with.
+        rivals: For each run, the cheapest fixed_k or random run of at least its quality.
         selected: Questions that some part was fitted on.
         n_orders: Number of orders over which figures are averaged.
     """

@@ -1,4 +1,4 @@
-"""Rivals: fixed budgets, mixtures of two, or random stopping with at least the same quality for less, even if some rounds never ran."""
+"""Rivals of a run: fixed budgets, their mixtures, or random stopping with its quality for less (rounds may be missing)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Rival:
 
     Attributes:
         mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
-        mixed: A note if no single run dominates a rule, and this mixture does; `dominating` is then its label.
+        mixed: A note if the mixture dominates the rule and no single run does; `dominating` is then the mixture's
+            label.
     """
 
     match: str | None = None
@@ -50,9 +51,9 @@ class _Point:
         return cls(run.label, worst, best, spent, spent if run.exact else math.inf)
 
     def dominates(self, other: _Point, *, surely: bool) -> bool:
-        """Return whether this run dominates another: in every case (`surely`), or in some case.
+        """Return whether this run dominates another, for all values within the bounds (`surely`) or for some.
 
-        It does if it costs no more, is no worse, and is better in one of the two.
+        A run dominates another if it costs no more, has no lower quality, and is better in one of the two.
         """
         quality, its_quality = (self.worst, other.best) if surely else (self.best, other.worst)
         spent, its_cost = (self.most, other.least) if surely else (self.least, other.most)
@@ -65,7 +66,7 @@ def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str
     """Return, for each of `those` runs, the cheapest fixed_k or random run with at least its quality, and whether one dominates it.
 
     Args:
-        those: The runs.
+        those: The runs whose rivals are sought.
         runs: All runs.
         metrics: The first is the quality; without metrics there is no rival.
         cost: One of `suffice.evaluation.replay.costs.COSTS`.
@@ -85,7 +86,7 @@ def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Budgets:
-    """The fixed budgets whose mixtures stand beside every rule.
+    """The fixed budgets whose mixtures are compared with every rule.
 
     Attributes:
         worst, best: Bounds of their quality, shape ``(n_budgets,)``.
@@ -107,7 +108,7 @@ class _Budgets:
         return cls(labels=tuple(point.label for point in points), **bounds)
 
     def beside(self, rival: Rival, mine: _Point, cost: str) -> Rival:
-        """Add the best mixture to the rival of a rule; it dominates if no single run does and it surely scores more."""
+        """Add the best mixture to a rule's rival; it dominates if it surely scores more and no single run dominates."""
         mixture = self._best(self.worst, self.most, mine.least)
         possible = self._best(self.best, self.least, mine.most)
         rival = replace(rival, mixture=mixture)

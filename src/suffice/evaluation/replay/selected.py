@@ -18,7 +18,7 @@ from suffice.policy.signals import GATE, SIGNALS, Idf, state_from_dict
 from suffice.recordings.recording import Recording
 
 THE_POLICY = "the policy"
-"""The part that contains calibrators, thresholds and the choice of rule and selector."""
+"""Name of the part with the calibrators, the thresholds and the choice of rule and selector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def seen_in(recording: Recording, seen: Seen) -> Mask:
 
 
 def dividing_names(recording: Recording) -> list[str]:
-    """Return the names whose hashes divide questions into tune and others: clusters, joined if they share a text."""
+    """Return the names whose hashes divide questions into tune and others: clusters, with one name per shared text."""
     return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], recording.texts)
 
 

@@ -48,7 +48,7 @@ class Facts:
         only_closed_book: Whether a rule ended some of the questions at their first round.
         recorded: Mean costs of all recorded rounds, see `cost_means`.
         gaps: Costs that are unknown.
-        choice: Evidence of multiple choice.
+        choice: Evidence on whether the questions are multiple choice.
         agreement: Counts of the answers that agreement compares with; None if it is not measured.
         measured: For each metric, whether it was measured in some round, and whether in some round before the last.
         panel: For a panel, the columns that name the model of each answer, and the metrics; else empty.

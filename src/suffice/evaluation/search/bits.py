@@ -1,4 +1,4 @@
-"""Stops of rules as bits: bit r of an integer says for each question whether the rule fires at round r.
+"""Rounds at which rules fire, as bits: one integer per rule and question, with bit r set if the rule fires at round r.
 
 The integer is a byte for up to eight rounds, otherwise wider.
 """
@@ -113,7 +113,7 @@ class LiteralBits:
 
 
 def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
-    """Return a function from a family's rules to the bits of their fires, shape ``(n_rules, n_questions)``.
+    """Return a function that maps a family's rules to the rounds where they fire, as bits, ``(n_rules, n_questions)``.
 
     Args:
         family: The family.
@@ -132,7 +132,7 @@ def evaluator(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], Bits]:
 
 
 def reader(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], list[Bits]]:
-    """Return a function from rules to the rounds at which they read each literal, as bits.
+    """Return a function that maps rules to the rounds at which they read each literal, as bits.
 
     As in `Rule.reads`, literals are evaluated in order and skipped once the outcome of the round is settled.
 

@@ -1,4 +1,4 @@
-"""Determine the space of a search, and choose the rule by tune questions."""
+"""Determine the space of a search, and choose a rule on tune questions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Goal:
 
 
 def compared_labels(space: Space | str) -> tuple[str, ...]:
-    """Return the label whose values a space compares: the prompt, if it has rules for several prompts."""
+    """Return the label column whose values a space compares: `prompt_id` if a block names its prompt, else none."""
     spec = space if isinstance(space, Space) else PRESETS.get(space)
     return ("prompt_id",) if spec is not None and any(block.prompt for block in spec.blocks) else ()
 
@@ -122,7 +122,7 @@ def chosen_policy(
 
 
 def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
-    """Return a note on signals that `available` omits although the column that they could be fitted on was recorded."""
+    """Return a note on a signal that `available` omits although the column to fit it on was recorded."""
     there = next(iter(defined.values()))
     if there.same_score and "top_score_z" not in there.columns:
         return ["top_score_z is not searched: top_score is the same in all tune questions"]

@@ -46,7 +46,7 @@ class Side:
         policy: A policy with the fitted state that rules need.
         view: The signals, shape ``(n_questions, n_rounds)``.
         tables: The outcomes of a stop at each round, by name in `OUTCOMES`, same shape; a stop past the end counts as
-            one at the last round.  Tokens are NaN where unknown.  From round 0 on the table has a second half, for
+            one at the last round.  Tokens are NaN where unknown.  If rounds start at 0, a table has a second half, for
             rules that pay for the closed-book answer without returning it: shape ``(n_questions, 2 * n_rounds)``.
         last: Position of the last round, shape ``(n_questions,)``; -1 without rounds.
         baseline: The outcomes of the baseline by name in `OUTCOMES`, shape ``(n_questions,)``.
@@ -247,7 +247,7 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
 
 
 def refuse_shared(shared: int, n: int) -> None:
-    """Raise if tune questions are also searched: `shared` of the `n` searched ones."""
+    """Raise if some of the `n` searched questions, `shared` of them, are also tune questions."""
     if shared:
         raise ConfigMismatchError(
             f"{shared} of {n} questions are among the tune questions: what is selected on a "
@@ -355,7 +355,7 @@ def _stop_tables(
 
 
 def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
-    """Yield a component's columns of calls and tokens, ``(n_questions, n_rounds)``, each with its unit."""
+    """Yield a component's columns of calls and tokens, ``(n_questions, n_rounds)``, each after "calls" or "tokens"."""
     if component in costs.call_columns:
         yield "calls", costs.call_columns[component]
     for kind in TOKEN_KINDS:

@@ -123,12 +123,13 @@ def search(
         target: The outcome that calibrators predict; None = `em`, or `metric` if that needs no gold answers.
         resampling: Settings of intervals; 0 resamples = none, and no estimate of optimism.  Its seed draws folds and split.
         folds: Number of folds of the cross-fitted estimate.
-        progress: Called with parts done and parts in all, in each pass over them.
-        orders: Number of random orders of each question's independent samples, as rows of one cluster; None = 10.
+        progress: Called with the number of finished parts and the number of all parts, in each pass over the parts.
+        orders: Number of random orders of each question's independent samples, which form one cluster; None = 10.
         jobs: Processes that read the parts of a path.
 
     Raises:
-        DataError: The space has no rules or too many, the metric is missing, or rows of a path repeat questions.
+        DataError: The space has no rules or too many, the metric is missing, or the rows of a question in a file are
+            not adjacent.
         CensoredError: A rule ended questions before the recording's highest round.
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.

@@ -22,13 +22,13 @@ from suffice.evaluation.search.space import Block
 from suffice.policy.rounds import Floats, Positions
 
 ThresholdIntervals = dict[str, tuple[float, float]]
-"""By literal (``p_correct >``): the interval of thresholds with the same stops; infinite if it has no end."""
+"""By literal (``p_correct >``): the interval of thresholds with the same stops; an open end is infinite."""
 
 _MOST = sys.float_info.max
 
 
 def equivalent_intervals(explorer: Explorer, numbers: Positions) -> list[ThresholdIntervals]:
-    """Return the interval of each threshold of the rules with sorted `numbers`.
+    """Return, for each rule of the sorted `numbers`, the interval of each of its thresholds.
 
     For ``>`` and ``<=`` the interval includes its lower end and excludes its upper end; for ``>=`` and ``<`` it is the
     other way round.

@@ -173,7 +173,7 @@ class Estimates:
         )
 
     def named(self, trials: Trials) -> tuple[Named, ...]:
-        """Return `tasr` for every prompt that has its signals."""
+        """Return the figures of `tasr` for every prompt that has its signals."""
         names, n = self.comparisons.names, self.sums.deltas.counts.rows
         return tuple(
             Named(

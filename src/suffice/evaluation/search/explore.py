@@ -21,7 +21,7 @@ from suffice.policy.rounds import Floats, Mask
 from suffice.policy.rules import Patience, Rule
 
 SearchProgress = Callable[[int, int], None]
-"""Called with the number of parts done and the number of all, anew in each pass over them."""
+"""Called with the number of finished parts and the number of all parts; counts restart in each pass over the parts."""
 
 _RULE_BATCH = 600_000
 """Rules times questions handled at once, so that they fit into the processor's cache."""
@@ -37,7 +37,7 @@ Hashes = npt.NDArray[np.uint64]
 class Distinct:
     """The distinct sets of stops, one row for each; every array has shape ``(n_distinct,)``.
 
-    On chains of thought, rules with the same stops are distinct if they pay for other trial answers.
+    On chains of thought, rules with the same stops are distinct if they pay for different trial answers.
 
     Attributes:
         number: The rule with the shortest text, by its number in the space; rows are in this order.
@@ -56,7 +56,7 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The outcomes of rules on questions; every array has shape ``(n_rules, n_questions)``.
+    """The places of the rules' outcomes on questions; every array has shape ``(n_rules, n_questions)``.
 
     Attributes:
         column: Columns in the side's tables.
@@ -72,7 +72,7 @@ class Section:
     """A family of rules in a space, combined with every patience and highest round.
 
     Attributes:
-        prompt: The prompt whose rounds they read.
+        prompt: The prompt whose rounds the rules read.
         start: The number of the first rule in the space; rules are numbered variant
             by variant.
         variants: Pairs of patience and the last position at which a rule stops.
@@ -99,7 +99,7 @@ class Section:
         return stopped
 
     def places(self, codes: RuleCodes) -> Callable[[Numbers], Places]:
-        """Return a function from stops of rules, shape ``(n_rules, n_questions)``, to their outcomes."""
+        """Return a function that maps stops of rules, ``(n_rules, n_questions)``, to the places of their outcomes."""
         if self.reads is not None and self.side.trials is not None:
             signals = [literal.signal for literal in self.family.block.literals]
             reads, trials = [*zip(signals, self.reads(codes), strict=True)], self.side.trials
@@ -176,7 +176,7 @@ class Explorer:
         }
 
     def hash_of(self, prompt: str, places: Places, *, gated: bool = False) -> Hashes:
-        """Return a hash for each rule of a prompt and question, shape ``(n_rules, n_questions)``."""
+        """Return a hash for each rule of a prompt on each question, shape ``(n_rules, n_questions)``."""
         hashes: Hashes = _gather(self.hashes[prompt, gated], places.column)
         trials = self.questions.sides[prompt].of(gated=gated).trials
         if trials is None or places.trials is None:
@@ -259,7 +259,7 @@ class Explorer:
         return prompts, highest
 
     def of_rule(self, rule: Rule, prompt: str) -> tuple[Places, int]:
-        """Return the outcomes of a rule without a gate, shape ``(1, n_questions)``, and the hash of its stops."""
+        """Return the places of the outcomes of a rule without a gate, ``(1, n_questions)``, and the hash of its stops."""
         side = self.questions.sides[prompt]
         position = first_bit(pack_bits(rule.fires(side.view) & side.view.seen), len(side.view) - 1)[None]
         trials = None
@@ -281,7 +281,7 @@ def _check_highest(space: Space, side: Side) -> None:
 
 
 def _closed_book_reader(family: FormFamily, side: Side) -> Callable[[RuleCodes], Mask] | None:
-    """Return a function from rules to the questions whose closed-book answer they pay for; None if no rule does."""
+    """Return a function that maps rules to the questions whose closed-book answer they pay for; None if no rule does."""
     if side.paid is None or side.paid.all():
         return None
     literals = family.block.literals

@@ -66,7 +66,7 @@ class Facts:
     Attributes:
         units: Keys of the names of the questions' units, see `unit_names`.
         texts: Keys of the questions' normalised texts, 0 where one is missing.
-        choice: Evidence of multiple choice.
+        choice: Evidence on whether the questions are multiple choice.
         digest: Hash of identities, answers and metrics; independent of the order of the questions.
         failed: Keys of the questions that failed while recording; prompts, choice and digest leave them out.
     """
@@ -139,7 +139,7 @@ class Facts:
         return same
 
     def refuse_repeated(self) -> None:
-        """Raise a `DataError` if a question occurs twice, which a single part cannot show."""
+        """Raise a `DataError` if a question occurs twice; only facts of all parts can show this."""
         if len(np.unique(self.keys)) < len(self.keys):
             raise DataError(
                 "the rows of some questions do not follow each other: sort the parts by question_id and round"
@@ -208,7 +208,7 @@ def questions_with_texts(block: RecordingBlock, texts: Keys) -> list[tuple[str, 
 
 
 def linked_names(questions: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Map units that share a text to a common name, whose hash divides them."""
+    """Map units that share a text to a common name, whose hash assigns all of them to the same side."""
     pairs = [*questions]
     names = [name for name, _ in pairs]
     return dict(zip(names, one_name_per_text(names, [text for _, text in pairs]), strict=True))

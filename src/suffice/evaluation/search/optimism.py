@@ -42,8 +42,8 @@ class Optimism:
         n_distinct: Number of distinct sets of stops among them.
         n_within: Number of these sets within the budget, among which the best was selected.
         p_raw: One-sided bootstrap p-value of the naive best's lead, as if it had been the only rule.
-        p_corrected: The p-value corrected for choosing the best: against the largest lead statistic of all rules within
-            the budget.  NaN if there are too many rules to test together.
+        p_corrected: The p-value corrected for the selection of the best rule: the lead is compared with the largest
+            lead statistic of all rules within the budget.  NaN if there are too many rules to test together.
     """
 
     estimates: tuple[RuleEstimate, ...]

@@ -55,7 +55,7 @@ def names_in(reading: SearchReading, texts: Keys, place: PlacedPiece) -> list[tu
 def rows_in(
     reading: SearchReading, columns: Sequence[str], keys: Mapping[int, Keys], place: PlacedPiece
 ) -> list[pa.Table]:
-    """Return the rows of some of a piece's questions, given by the keys for each recording."""
+    """Return the rows of those questions of a piece whose keys are in `keys`, which lists keys by recording."""
     tables = []
     for block in reading.stored(place, columns):
         mine = np.isin(keys_of(block.question_ids), keys.get(place.recording, []))
@@ -81,7 +81,7 @@ def tables_in(reading: SearchReading, columns: Sequence[str], place: PlacedPiece
 
 
 def ranges_in(reading: SearchReading, literals: Sequence[tuple[str, Literal]], place: PlacedPiece) -> Floats:
-    """Return the smallest and largest value on tune questions that each literal reads, shape ``(n_literals, 2)``."""
+    """Return the smallest and the largest value that each literal reads on tune questions, shape ``(n_literals, 2)``."""
     ends = np.tile([np.inf, -np.inf], (len(literals), 1))
     for questions in reading.questions(place, tune=True):
         for i, (prompt, literal) in enumerate(literals if questions.sides else ()):
@@ -102,7 +102,7 @@ def sums_alone_in(reading: SearchReading, spaces: Sequence[Space], place: Placed
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Checks:
-    """Checks of some questions, and notes on them; those of other parts can be added.
+    """Checks of some questions, and notes on them; checks of other parts can be added.
 
     Attributes:
         definedness: Counts of defined signals, by prompt and start round.
@@ -252,7 +252,7 @@ def _comparison_sums(
         for name in ("quality", "calls"):
             every[name].append(outcome_at(side, outcomes, name)[0])
         every["delta"].append(every["quality"][-1] - side.baseline["quality"])
-    quality, calls, deltas = (np.array(values).reshape(-1, len(rows)) for values in every.values())  # or nothing
+    quality, calls, deltas = (np.array(values).reshape(-1, len(rows)) for values in every.values())  # may be empty
     return ComparisonSums(
         quality=quality.sum(axis=1),
         calls=calls.sum(axis=1),
@@ -287,7 +287,7 @@ def intervals_in(
 
 
 def narrowed(first: Sequence[ThresholdIntervals], second: Sequence[ThresholdIntervals]) -> list[ThresholdIntervals]:
-    """Intersect two lists of intervals rule by rule; a list without questions leaves the other unchanged."""
+    """Intersect two lists of intervals rule by rule; an empty list, from no questions, leaves the other unchanged."""
     if not first or not second:
         return [*(first or second)]
     return [

@@ -38,7 +38,7 @@ def ordered_metadata(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 def in_orders(recording: Recording, n: int, seed: int) -> RecordingBlock:
-    """Return each question in `n` orders of its samples, as rows of one cluster, so that it is drawn as a whole."""
+    """Return each question in `n` orders of its samples; its orders form one cluster, which is drawn as a whole."""
     units = np.array([str(unit) for unit in recording.clusters.tolist()], dtype=object)[recording.row_question]
     tables = []
     for number, places in enumerate(drawn_orders(recording, n, seed), 1):
@@ -225,5 +225,5 @@ class SearchReading:
         return (numbers % np.uint64(self.folds)).astype(np.int64)
 
     def weights(self, units: Keys) -> Floats:
-        """Return the draws of units; if resampling is off, a single draw."""
+        """Return the number of times each unit is drawn; if resampling is off, in a single draw."""
         return poisson_weights(units, max(1, self.resampling.n_resamples), seed=self.resampling.seed)

@@ -51,7 +51,7 @@ _RULE_MARKS = {
 """Colour and shape of each kind of point; later ones are drawn over earlier ones."""
 
 _MOST_POINTS = 1_000
-"""Points besides the front: of more rules an even selection is drawn."""
+"""Most points drawn besides the front; of more rules, an even selection is drawn."""
 
 _MOST_SHOWN = 12
 """Most rules of the front that a table shows."""
@@ -116,14 +116,15 @@ class SearchResult(Evaluation):
         distinct: One rule for each set of stops.
         columns: Figures by name: `quality`, `calls`, `tokens`; with draws also the differences to the baseline with t
             intervals, `delta`, `low`, `high`, and the same for calls with the prefix `calls_`.
-        front: Mask of the rules on the Pareto front: no other rule has at most their calls and at least their quality,
-            and is better in one.
+        front: Mask of the rules on the Pareto front: no other rule is at least as good in both calls and quality, and
+            better in one of them.
         metric: The quality.
         budget: The largest mean number of calls of a selected rule.
         baseline: The baseline of differences.
         locked: The thresholds that were chosen on tune questions.
         named: Published rules, which are not counted in the search.
-        best: The position of the naive best within the budget, "selected here"; None if there is none.
+        best: The position of the best rule within the budget on these questions, "selected here"; None if no rule meets
+            the budget.
         chosen: The rule selected on tune questions; None if no rule meets the budget on these.
         optimism: Estimates of how much of the best rule's lead is luck; None without draws, or if no rule meets the
             budget.
@@ -180,9 +181,9 @@ class SearchResult(Evaluation):
 
     @property
     def shown(self) -> list[int]:
-        """The positions of the front's points to show, by calls; a long front is thinned.
+        """The positions of the front's points to show, in ascending order of calls; a long front is thinned.
 
-        Its ends and the best rule always stay.
+        The ends of the front and the best rule are always shown.
         """
         front = np.flatnonzero(self.front)
         front = front[np.argsort(self.columns["calls"][front], kind="stable")]

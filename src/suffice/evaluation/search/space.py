@@ -31,8 +31,8 @@ class Literal:
         thresholds: The values, in the signal's unit; empty = choose them on tune questions.
         grid: If `thresholds` is empty: the number of evenly spaced values between the signal's extremes on tune to try;
             0 = a single value, the best one for a rule of this literal alone, locked before the search.
-        low: If `thresholds` is empty: lower end of those values if the signal's smallest value on tune is higher; None
-            = they start at the smallest value.
+        low: If `thresholds` is empty: lower end of these values if it is below the signal's smallest value on tune;
+            None = that smallest value.
     """
 
     signal: str
@@ -103,8 +103,8 @@ class Block:
     def count(self) -> int:
         """The number of rules, computed by formula.
 
-        With e_m the sum over all subsets of m literals of the product of their numbers of thresholds: the sum over m of
-        e_m for `or` and `and`, of Bell(m) * e_m for `dnf`, of m * e_m for `k_of_n`.
+        Let e_m be the sum, over all subsets of m literals, of the product of their numbers of thresholds.  The count is
+        the sum over m of e_m for `or` and `and`, of Bell(m) * e_m for `dnf`, and of m * e_m for `k_of_n`.
 
         >>> six = tuple(Literal(signal=name, thresholds=(0.5,)) for name in "abcdef")
         >>> [Block(form=form, literals=six).count for form in FORMS]
@@ -209,7 +209,7 @@ def read_space(path: str | Path) -> Space:
 
 
 def space_from_dict(data: Mapping[str, Any]) -> Space:
-    """Return the space that nested values describe.
+    """Build a space from nested dictionaries and lists.
 
     >>> literals = [{"signal": "p_correct", "grid": 20}, {"signal": "answer_stable", "thresholds": [1], "comparison": ">="}]
     >>> space_from_dict({"name": "mine", "patience": [1, 2], "blocks": [{"form": "dnf", "literals": literals}]}).count
@@ -271,7 +271,7 @@ def _fields_of(kind: type, data: Mapping[str, Any], owner: str) -> dict[str, Any
 
 
 CONFIDENCE_PROMPT = "confidence_first"
-"""The prompt of the second block of `tasr-381`: the confidence is asked for before the answer."""
+"""The prompt of the second block of `tasr-381`, which asks for the confidence before the answer."""
 
 _WITHOUT_MARGIN = (
     *("answer_stable", "calibrated_confidence", "overlap", "top_score_z_pool", "score_gap"),
@@ -345,7 +345,7 @@ def votes() -> Space:
 
 
 def thoughts(columns: Collection[str]) -> Space:
-    """Return the space for chains of thought: length, hesitation, and what trial answers say, alone and combined.
+    """Return the space for chains of thought: length, hesitation, and signals of trial answers, alone and combined.
 
     Signals of the chain come first, so that trials are only paid for where these hold.
 

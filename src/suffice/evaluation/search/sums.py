@@ -17,7 +17,7 @@ from suffice.evaluation.statistics import ROUNDING, DrawnSums, Keys, PairedResul
 from suffice.policy.rounds import Floats, Positions
 
 FOLDED = ("quality", "calls")
-"""Outcomes that are summed by fold, because rules are selected by them."""
+"""Outcomes that are summed by fold, because they are used to select rules."""
 
 _SQUARES = ("quality_squares", "calls_squares")
 """Sums of the squares of each unit's difference to the baseline, from which errors follow."""
@@ -56,15 +56,15 @@ class UnitCounts:
         self.squares += other.squares
 
     def errors(self, sums: Floats, squares: Floats, products: Floats) -> Floats:
-        """Return the standard errors of means over rows, as ratios of sums; 0 without variance, NaN from one unit.
+        """Return the standard errors of means over rows, as ratios of sums; 0 without variance, NaN for a single unit.
 
         Cochran (1977), section 6.3; `suffice.evaluation.statistics.units.standard_errors` computes the same from all
         rows at once.
 
         Args:
             sums: Sums over all rows.
-            squares: The sums of the squares of each unit's sum.
-            products: The sums of each unit's sum times its number of rows.
+            squares: Sums over units of the squared sum of each unit.
+            products: Sums over units of each unit's sum times its number of rows.
         """
         if self.units < 2:  # noqa: PLR2004
             return np.full(len(sums), np.nan)
@@ -81,7 +81,7 @@ class UnitSums:
 
     Attributes:
         drawn: Sums over each unit's rows, in total and in every draw.
-        products: The sums of each unit's sum times its number of rows, shape ``(n_differences,)``.
+        products: Sums over units of each unit's sum times its number of rows, shape ``(n_differences,)``.
     """
 
     drawn: DrawnSums
@@ -136,9 +136,9 @@ class RuleSums:
     Attributes:
         hashes: A hash of each rule's stops, shape ``(n_rules,)``: a sum of random numbers modulo 2**64.
         folds: Sums over the questions of each fold, by name in `FOLDED`, shape ``(n_folds, n_rules)``.
-        more: Further sums by name, shape ``(n_rules,)``; empty if they are only needed to choose a rule.
-        repeats: Sums of each unit's difference times its number of rows beyond the first, by name in `FOLDED`; empty if
-            no unit has several rows.
+        more: Further sums by name, shape ``(n_rules,)``; empty if the sums only serve to choose a rule.
+        repeats: Sums over units of each unit's difference times its number of rows beyond the first, by name in
+            `FOLDED`; empty if no unit has several rows.
         sizes: Number of questions in each fold, shape ``(n_folds,)``.
         baseline: The sums of the baseline over all questions, by prompt and name in `FOLDED`.
     """
@@ -234,7 +234,7 @@ class RuleSums:
         size = sizes[place.reshape(-1)]
         at_once = max(_SLICE, _PAIRS // max(1, space.count))
         for number in np.unique(of).tolist():
-            # Tables of stops have no place for trial answers, so those questions are added as units of one row.
+            # Look-up tables of stops cannot include trial answers, so questions with trials are added unit by unit.
             thinks = any(side.trials is not None for side in questions.sides.values())
             alone = (size == 1) & (not thinks)
             for rows in slices(np.flatnonzero((of == number) & alone), at_once):
@@ -299,7 +299,7 @@ def whole_units(rows: Positions, units: Keys, size: int) -> Iterator[Positions]:
 
 
 def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Places]]:
-    """Yield the rules of a section in parts: their numbers in the space, and their outcomes on its questions."""
+    """Yield the rules of a section in parts: their numbers in the space, and the places of their outcomes."""
     for start in range(0, section.family.count, step):
         numbers = np.arange(start, min(start + step, section.family.count))
         codes = section.family.decode(numbers)

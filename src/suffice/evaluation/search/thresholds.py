@@ -95,9 +95,9 @@ def with_thresholds(
     """Fill in all thresholds of a space; also return the locked ones.
 
     For a literal without thresholds, 40 evenly spaced values between the smallest and the largest on tune are tried.
-    It gets the value of best quality within the budget; among ties, the one with the fewest calls, then the lowest.  If
-    no value meets the budget, it gets the one with the fewest calls, and `Locked.within_budget` is False.  A grid keeps
-    all of its values.
+    The value with the best quality within the budget is locked; among ties, the one with the fewest calls, then the
+    lowest.  If no value meets the budget, the one with the fewest calls is locked, and `Locked.within_budget` is False.
+    A grid keeps all of its values.
 
     Args:
         space: The space.

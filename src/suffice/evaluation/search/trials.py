@@ -1,4 +1,4 @@
-"""Trial answers of chains of thought in a search: those that each rule pays for, which its stops alone do not tell."""
+"""Trial answers of chains of thought in a search: rules with the same stops may pay for different ones."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class TrialCosts:
 
     Attributes:
         costs: Calls and tokens of each trial, by name, shape ``(n_questions, n_rounds)``.
-        returned: Bits of the trials that a stop at each round pays to return an answer, same shape.
+        returned: Bits of the trials that a stop at each round pays for in order to return an answer, same shape.
         seen: Bits of the rounds of each question, shape ``(n_questions,)``.
         index: The index of each round.
-        needed: The first round, and how many rounds are looked back, of each signal that a trial measures.
+        needed: For each signal that a trial measures, its first round and the number of rounds that it looks back.
     """
 
     costs: Mapping[str, Floats]

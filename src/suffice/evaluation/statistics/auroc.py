@@ -116,8 +116,8 @@ def area_under_roc(
     undefined = Area(value=math.nan, low=math.nan, high=math.nan, level=level, n=n_right + n_wrong, n_positive=n_right)
     if not n_right or not n_wrong:
         return undefined
-    beaten = (np.cumsum(below) - below / 2) / n_wrong  # by a right row of each value: share of wrong rows
-    beating = 1 - (np.cumsum(above) - above / 2) / n_right  # a wrong row of each value: share of right rows
+    beaten = (np.cumsum(below) - below / 2) / n_wrong  # share of wrong rows that a right row of each value beats
+    beating = 1 - (np.cumsum(above) - above / 2) / n_right  # share of right rows that beat a wrong row of each value
     area = (
         float((above * beaten).sum()) / n_right
     )  # no BLAS here, since starting its threads takes longer than such short sums

@@ -18,7 +18,7 @@ from suffice.evaluation.statistics.units import Units
 from suffice.policy.rounds import Floats
 
 Weights = Floats | KeyedWeights
-"""How often each unit is drawn, shape ``(n_resamples, n_units)``: a matrix, or an object that generates it in pieces."""
+"""Number of times each unit is drawn, ``(n_resamples, n_units)``: a matrix, or an object that generates it in pieces."""
 
 _LARGEST_BLOCK = 2**23
 """Resampled means held at once, a bound on memory (64 MiB)."""

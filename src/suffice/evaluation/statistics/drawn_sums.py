@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 _TIE = 1e-9
-"""Tolerance in standard errors for a draw to reach a mean; sums in another order differ by less."""
+"""Tolerance, in standard errors, for a draw to count as reaching a mean; sums in another order differ by less."""
 
 _STREAMED_INTERVALS = ("expanded", "percentile")
 

@@ -64,7 +64,7 @@ def permutation_tests(
             on the order of the rows.  None = signs depend on the positions of the units.
 
     Raises:
-        DataError: No rows, NaN or infinite differences, no resamples, or keys beside a generator.
+        DataError: No rows, NaN or infinite differences, no resamples, or keys together with a generator.
     """
     deltas, units = paired_rows(deltas, clusters)
     if n_resamples < 1:
@@ -100,7 +100,7 @@ def _exact(row: Floats) -> SignFlip | None:
 
 
 Signed = Callable[[Floats, int], Iterator[Floats]]
-"""Yields the sums of rows under blocks of random signs, shape ``(n_rules, n_resamples_in_block)``."""
+"""Function that yields the sums of rows with random signs, in blocks of shape ``(n_rules, n_resamples_in_block)``."""
 
 
 def _random_signs(sums: Floats, n_resamples: int, signed: Signed) -> list[float]:

@@ -185,7 +185,7 @@ INTERVALS: Mapping[str, Callable[[Resampled, float], tuple[Floats, Floats]]] = M
 """Methods of `paired_bootstrap`: each takes a block of resampled means and the share of each tail."""
 
 DEFAULT_INTERVAL = "expanded"
-"""It reaches its nominal coverage from 60 normal or 100 sparse differences on (docs/results/coverage.md)."""
+"""The default method; it has nominal coverage from 60 normal or 100 sparse differences on (docs/results/coverage.md)."""
 
 
 def paired_bootstrap(

@@ -43,9 +43,9 @@ def keys_of(names: Iterable[str]) -> Keys:
 
 
 def keyed_numbers(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint64]:
-    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``; those of a key do not depend on other keys.
+    """Return `n` random 64-bit numbers for each key, shape ``(n_keys, n)``, independent of the other keys.
 
-    SplitMix64 (Steele, Lea and Flood 2014): the numbers are a counter, mixed.
+    SplitMix64 (Steele, Lea and Flood 2014): each number is the hash of a counter that starts from key and seed.
 
     >>> a, b = keys_of(["a", "b"])
     >>> numbers = keyed_numbers(np.array([a, b]), 2, seed=1)
@@ -65,7 +65,7 @@ def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _poisson_ends() -> npt.NDArray[np.uint16]:
-    """Return the 16-bit numbers from which a Poisson(1) count is at least 1, 2, ...: inversion, exact to 2**-17."""
+    """Return the 16-bit thresholds at which a Poisson(1) count reaches 1, 2, ... (inversion, exact to 2**-17)."""
     probabilities = np.array([math.exp(-1) / math.factorial(k) for k in range(12)])
     ends = np.rint(np.cumsum(probabilities) * 2**16)
     return np.asarray(ends[ends < 2**16], dtype=np.uint16)
@@ -111,7 +111,7 @@ def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
 
 
 def keyed_bits(keys: Keys, n: int, *, seed: int) -> npt.NDArray[np.uint8]:
-    """Return `n` random bits for each key, shape ``(n_keys, n)``; those of a key do not depend on other keys.
+    """Return `n` random bits for each key, shape ``(n_keys, n)``, independent of the other keys.
 
     >>> keyed_bits(keys_of(["a", "b"]), 3, seed=1).shape
     (2, 3)

@@ -90,10 +90,10 @@ def both_margin_tests(
     level: float = 0.95,
     order: npt.NDArray[np.int64] | None = None,
 ) -> tuple[tuple[MarginTest, MarginTest], ...]:
-    """Test at each margin that a rule loses less, and that it differs by less, by paired t, bootstrap and betting.
+    """Test non-inferiority and equivalence at each margin, by paired t, bootstrap and betting.
 
-    Non-inferiority compares one lower bound with ``-margin``: what TASR publishes as "TOST" is this one-sided test, by
-    paired t.  Equivalence is the two one-sided tests of Schuirmann (1987).
+    Non-inferiority compares one lower bound with ``-margin``; by paired t, it is the test that TASR publishes as
+    "TOST".  Equivalence is the two one-sided tests of Schuirmann (1987).
 
     >>> from suffice.evaluation.statistics import Resampling
     >>> [(test, _)] = both_margin_tests([0.0, 0.0, 0.0], [0.02], weights=Resampling().draws("abc").weights)
@@ -145,7 +145,7 @@ class _Betting:
     Attributes:
         losses: Mean losses of the units and, below, mean gains, both rescaled to [0, 1], shape ``(2, n_units)``; empty
             if a difference lies outside [-1, 1], so that nothing can be shown.
-        stakes: The stakes on each of them, see `stakes_on`.
+        stakes: The stakes on `losses`, same shape, see `stakes_on`.
         shown_above: The smallest margins of non-inferiority and equivalence; +inf if there is none.
     """
 

@@ -15,7 +15,7 @@ from suffice.evaluation.statistics.units import Clusters, Units
 from suffice.policy.rounds import Floats
 
 FEW_NONZERO = 20
-"""With fewer non-zero pairs than this, intervals may under-cover, above all of skewed differences, and an exact test is given."""
+"""With fewer non-zero pairs, intervals may under-cover, above all for skewed differences, so an exact test is added."""
 
 
 ONE_UNIT = "one question (or one cluster of them) shows no spread, so its intervals are not defined (n/a)"
@@ -48,8 +48,8 @@ class PairedResult:
         n_nonzero: Number of units whose difference is not zero.
         n_resamples: Number of draws.
         interval: Method of the interval, see `paired_bootstrap`.
-        p_exact: Two-sided p-value of the exact sign-flip test; NaN if there are so many non-zero pairs that it is not
-            needed.
+        p_exact: Two-sided p-value of the exact sign-flip test; NaN from `FEW_NONZERO` non-zero pairs on, where it is
+            not needed.
         p: Two-sided p-value of `test`; NaN without a test.
         p_holm: `p`, adjusted by Holm over a family of rules; NaN outside a family.
         test: The test behind `p`, see `SignFlip`; empty without a test.

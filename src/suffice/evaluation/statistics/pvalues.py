@@ -1,6 +1,6 @@
 """p-values of the hypothesis "the expected loss is at least epsilon": a small value certifies a smaller loss.
 
-Both functions take independent losses of one distribution and guarantee ``P(p <= u) <= u`` if the expected loss is at
+All functions take independent losses of one distribution and guarantee ``P(p <= u) <= u`` if the expected loss is at
 least epsilon, for every n and every distribution on the stated range: without normality, and without a large n.
 """
 
@@ -16,7 +16,7 @@ _SUM_ERROR = 1e-9
 """Tolerance for rounding errors in sums of losses, because Bentkus' bound rounds the sum up to a whole number."""
 
 _LARGEST_BET = 0.99
-"""Largest stake, as a share of the stake that a single loss of 1 would ruin."""
+"""Largest stake, as a share of the stake at which a single loss of 1 would take the whole capital."""
 
 
 def hoeffding_bentkus_p_value(
@@ -59,7 +59,7 @@ def hoeffding_bentkus_p_value(
 def betting_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -> Floats:
     """Return p-values of ``E[L] >= epsilon`` for losses in [0, 1], by betting against this hypothesis.
 
-    A gambler starts with 1 and before each loss stakes part of the capital on its being below epsilon; where the
+    A gambler starts with a capital of 1 and bets part of it, before each loss, that the loss is below epsilon.  If the
     hypothesis is true, the capital is a non-negative supermartingale, so by Ville's inequality it ever reaches 1/u with
     probability at most u.  The p-value is 1 over the largest capital at any time (Waudby-Smith and Ramdas 2024,
     "Estimating means of bounded random variables by betting", section 4; Bates et al. 2021, section 3.1).
@@ -95,7 +95,7 @@ def betting_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.0
 
 
 def stakes_on(losses: Floats, level: float) -> Floats:
-    """Return the stakes of `betting_p_value` before their cap, which alone depends on epsilon; same shape as the losses."""
+    """Return the stakes of `betting_p_value` before the cap, shape of the losses; only the cap depends on epsilon."""
     n = losses.shape[-1]
     count = np.arange(1, n + 1) + 1
     # Running mean and variance, shrunk towards 1/2 and 1/4 as if one such loss had come before.  The stake on loss i may
@@ -115,7 +115,7 @@ def p_of_stakes(losses: Floats, stakes: Floats, epsilon: float) -> Floats:
 
 
 def net_p_value(losses: npt.ArrayLike, epsilon: float, *, level: float = 0.05) -> Floats:
-    """Return `betting_p_value` for losses in [-1, 1], where gains are negative losses, rescaled to [0, 1].
+    """Return `betting_p_value` of losses in [-1, 1], where gains are negative losses, after rescaling them to [0, 1].
 
     >>> import numpy as np
     >>> gains_and_losses = np.tile([0.0, -1.0, 0.0, 1.0, 0.0, -1.0, 0.0, 0.0], 50)

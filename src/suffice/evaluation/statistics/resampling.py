@@ -24,7 +24,7 @@ from suffice.policy.rounds import Floats
 Key = TypeVar("Key", bound=Hashable)
 
 _MOST_WEIGHTS = 2**23
-"""Most weights that are kept in memory (64 MiB); more are generated anew for each product, which then is faster."""
+"""Most weights that are kept in memory (64 MiB); more are generated anew for each product, which is then faster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Resampling(Inlined):
         weights = weights[weights.any(axis=1)]
         if (
             n == 1 or len(weights) <= 1
-        ):  # one unit or one draw shows no spread: no interval may pretend to have no width
+        ):  # one unit or one draw shows no spread: NaN weights keep intervals from having zero width
             return np.full((self.n_resamples, n), np.nan)
         return weights
 
@@ -139,7 +139,7 @@ class Draws:
         return paired_bootstrap(deltas, self.weights, clusters=self.clusters, level=how.level, method=how.interval)
 
     def paired(self, delta: Floats) -> PairedResult:
-        """Return the mean of one paired difference, shape ``(n_rows,)``, no NaN."""
+        """Return the mean of one paired difference with its interval; `delta` has shape ``(n_rows,)`` and no NaN."""
         return self._results(delta)[0]
 
     def _results(self, deltas: Floats) -> list[PairedResult]:
@@ -149,7 +149,7 @@ class Draws:
     def compare(
         self, deltas: Mapping[Key, Floats], *, family: Collection[Key] | None = None
     ) -> dict[Key, PairedResult]:
-        """Return the mean of each paired difference; differences with an unknown value (NaN) are left out.
+        """Return the mean of each paired difference with its interval; differences with NaN values are left out.
 
         Args:
             deltas: The paired differences by name, shape ``(n_rows,)``.
@@ -192,7 +192,7 @@ class Draws:
         )
 
     def anticipate(self, deltas: Sequence[Floats]) -> None:
-        """Compute the draws of the differences that are compared next in one pass, if weights are not stored."""
+        """Compute the draws of all differences that are compared next in one pass; do nothing if weights are stored."""
         if isinstance(self.weights, KeyedWeights) and deltas:
             self.weights.sums(np.vstack([self.units.sizes, self.units.sums(np.stack(deltas))]))
 
@@ -207,7 +207,8 @@ class Draws:
             above: The numerator, shape ``(n_rows,)``.
             below: The denominator, same shape; the ratio is NaN if its mean is not above 0, and such draws are left
                 out.
-            per: Same shape: the ratio is also divided by its mean; NaN if that is 0 or unknown.
+            per: A further divisor, same shape: the ratio is divided by its mean, too, and NaN if that mean is 0 or
+                unknown.
         """
         mean = 1.0 if per is None else float(per.mean())
         if not (below.sum() > 0 and mean > 0):

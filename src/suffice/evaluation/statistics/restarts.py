@@ -1,6 +1,6 @@
-"""An alarm that can run forever: bets that a mean loss has passed its bound, begun anew after every audit.
+"""An alarm that can run forever: bets that a mean loss has passed its bound, with new bets after every audit.
 
-Their shares, and those of windows and looks, divide a total of 1 into infinitely many parts.
+The function `share` divides a total of 1 into infinitely many parts, for these bets, and for windows and looks.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def share_left(number: npt.ArrayLike, even: float = 1.0) -> Floats:
 
 _STAKES_EACH = 10
 EVEN = 100
-"""Number of first beginnings with about equal shares, since no change is noticed after fewer audits anyway."""
+"""Number of first starting points with about equal shares; no change can be noticed after fewer audits anyway."""
 _NEAR_RUIN = 0.99
-"""Share of the stake that the best possible observation would ruin."""
+"""Largest stake, as a share of the stake at which the smallest possible loss would take the whole capital."""
 _SMALL_EXCESS = 0.005
-"""The smallest stake is about right for a loss half a point above the bound."""
+"""Excess of the loss over the bound, half a point, for which the smallest stake is about right."""
 _VALUES_AT_ONCE = 1 << 19
 """A bound on memory."""
 
@@ -74,13 +74,13 @@ class Alarm:
     longer in proportion to the age.
 
     *Which losses.*  If the rate of audits does not depend on the question (it may change over time), only audited
-    questions bet; the draw tells nothing about the loss, so ``E[1 + k A (L - epsilon)] = 1 + k pi E[L - epsilon] <=
-    1``.  If it does depend on the question, these would be a biased sample.  Then give the smallest rate, `least_rate`,
-    and every question bets on ``Z = A L / pi`` with stake ``least_rate * k``: the factor ``1 + k least_rate (Z -
-    epsilon)`` has the same bound, and an unaudited question costs a little.  That is valid in either case, and slower
-    where rates are mostly larger than the smallest.  Before using a smaller rate, lower `least_rate` in the present
-    alarm, ``dataclasses.replace(alarm, least_rate=...)``: a stake may depend on the past, and the capital that was won
-    stays.
+    questions bet; the draw tells nothing about the loss, so
+    ``E[1 + k A (L - epsilon)] = 1 + k pi E[L - epsilon] <= 1``.  If the rate depends on the question, the audited
+    questions are a biased sample.  Then give the smallest rate, `least_rate`, and every question bets on
+    ``Z = A L / pi`` with stake ``least_rate * k``: the factor ``1 + k least_rate (Z - epsilon)`` has the same bound,
+    and an unaudited question costs a little.  That is valid in either case, and slower where rates are mostly larger
+    than the smallest.  Before using a smaller rate, lower `least_rate` in the present alarm,
+    ``dataclasses.replace(alarm, least_rate=...)``: a stake may depend on the past, and the capital that was won stays.
 
     *Repeated questions.*  If audits are drawn by the question's id, all repetitions of a question are audited or none;
     their losses are then known beforehand, so the hypothesis would be false without any change.  Count each question
@@ -224,7 +224,8 @@ class Alarm:
             places = begun[..., None] + np.cumsum(starts, axis=-1)
             entries = np.where(starts, np.log(share(np.maximum(places, 1), EVEN)), -np.inf)
             left = np.log(share_left(places + 1, EVEN))
-            # One axis for the stakes. A sum over beginnings is taken in units of the capital of one who began with the block.
+            # One axis for the stakes. Sums over starting points are relative to the capital of a gambler who began with
+            # the block.
             growth = np.cumsum(np.log1p(self.stakes[:, None] * gain[..., None, :]), axis=-1)
             before = np.concatenate([np.zeros((*growth.shape[:-1], 1)), growth[..., :-1]], axis=-1)
             sums = np.concatenate([capital[..., None], entries[..., None, :] - before], axis=-1)

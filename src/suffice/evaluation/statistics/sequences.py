@@ -33,8 +33,9 @@ class ConfidenceSequence:
     This is the empirical-Bernstein sequence (Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric,
     nonasymptotic confidence sequences", theorem 4) with the gamma-exponential mixture (proposition 9) for each end at
     alpha / 2.  Each observation is compared with a prediction, the mean of those before it (and one in the middle of
-    `predictions`).  The scale of an end is how far an observation can fall on its side of a prediction: the range, as in
-    the theorem, or less if predictions are confined, since its proof (lemma 4.1 of Fan et al. 2015) needs only one side.
+    `predictions`).  The scale of an end is the largest distance of an observation from its prediction on that side: the
+    range, as in the theorem, or less if predictions are confined, since the proof (lemma 4.1 of Fan et al. 2015) needs
+    only one side.
 
     >>> import numpy as np
     >>> losses = np.tile([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0], 100)
@@ -145,7 +146,7 @@ class ConfidenceSequence:
                 f"observations must lie in [{self.low:g}, {self.high:g}] and be defined: what is unknown counts at its worst"
             )
         n = self.n + np.arange(1, observations.shape[-1] + 1)
-        # One axis for the carried sums, so that a split changes no rounding.
+        # Earlier sums come first in each cumulated sum, so that splitting the observations changes no rounding.
         totals = np.cumsum(np.concatenate([self.total[..., None], observations], axis=-1), axis=-1)
         before = np.clip((sum(self.predictions) / 2 + totals[..., :-1]) / n, *self.predictions)
         errors = (observations - before) ** 2
@@ -226,8 +227,8 @@ def rho_of(squares: float, alpha: float) -> float:
 def mixture_bound(squares: Floats, alpha: float, rho: float, scale: float) -> Floats:
     """Return the bound that the gamma-exponential mixture ever exceeds with probability at most alpha.
 
-    The root of `log_mixture` = log(1 / alpha).  The function is convex and increasing, so Newton's method from above
-    the root approaches it from above: an early result is too wide, never too narrow.
+    It is the root of `log_mixture` = log(1 / alpha).  The function is convex and increasing, so Newton's method from
+    above the root approaches it from above: an early result is too wide, never too narrow.
 
     Args:
         squares: Sums of squares so far, any shape.

@@ -1,6 +1,6 @@
 """Units of resampling: the question, or the cluster of rows that repeat it, divided and ordered by the hashes of names.
 
-Also the rounding within which figures are equal.
+Also the tolerance within which figures count as equal.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Units:
 
 
 def hash_places(names: Sequence[object], *, salt: str = "") -> npt.NDArray[np.float64]:
-    """Return a number in [0, 1) for each name, uniform over names; a set consists of the names below a share.
+    """Return a number in [0, 1) for each name, uniform over names; a share of the names has numbers below that share.
 
     >>> hash_places(["q1", "q2"]).round(3).tolist()
     [0.779, 0.746]
@@ -196,8 +196,8 @@ ROUNDING = 1e-12
 def difference(values: Floats, others: Floats) -> Floats:
     """Return the differences of values; 0 where they differ only by rounding.
 
-    Means over orders and those of twins add the same numbers in different orders; without this, equal questions would
-    count as pairs that differ.
+    Means over orders and means of random twins add the same numbers in different orders; without the tolerance, equal
+    questions would count as pairs that differ.
 
     >>> difference(np.array([0.1 + 0.2, 0.5]), np.array([0.3, 0.25])).tolist()
     [0.0, 0.25]

@@ -181,7 +181,8 @@ class DraftEmbedder:
     """An enricher of a loop that embeds the draft of every round, for the signals `semantic_distance` and `semantic_novelty`.
 
     Use it as `RetrievalLoop(..., enrichers=(DraftEmbedder(MiniLM()),))`.  A missing draft (None) has no embedding, and
-    an empty draft has the zero vector.  In a `ThinkingLoop` it embeds the thinking since the previous checkpoint.  Calls are charged to the component `embedder`.
+    an empty draft has the zero vector.  In a `ThinkingLoop` it embeds the thinking since the previous checkpoint.
+    Calls are charged to the component `embedder`.
 
     Args:
         embedder: The model for the embeddings.

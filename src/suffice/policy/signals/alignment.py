@@ -155,7 +155,7 @@ def _spellings(token: Token) -> set[tuple[bytes, ...]]:
 
 
 def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield every position at which a token that starts at `start` may end, and the end of a text that was cut."""
+    """Yield every position at which a token that starts at `start` may end, or the end of a text that cuts it off."""
     if len(spelling) == 1 and len(target) - start < len(spelling[0]):
         if spelling[0].startswith(target[start:]):
             yield len(target)

@@ -194,7 +194,7 @@ class _Drawing:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         draw = self.random.choice
-        self.kind, self.shape, self.judge = draw([*_KINDS]), draw(SHAPES), draw(JUDGES)
+        self.kind, self.shape, self.judge = draw([*KINDS]), draw(SHAPES), draw(JUDGES)
         self.frame = draw(FRAMES)
         self.n, self.longest = draw((40, 60, 90)), draw((2, 3, 4, 5, 6))
         self.stops_early, self.first = self.random.random() < 0.3, draw((0, 1, 1))
@@ -271,7 +271,7 @@ class _Drawing:
     def _questions(self) -> Iterator[tuple[dict[str, Any], int, str, list[_Step]]]:
         """Yield the columns of a question, its number, its gold answer, and the steps of one run."""
         for q in range(self.n):
-            gold, wrong = _KINDS[self.kind](self.random)
+            gold, wrong = KINDS[self.kind](self.random)
             columns: dict[str, Any] = {self.id: f"q{q}"} if self.id else {}
             columns |= {self.text: f"{self._prose(6)} {q}?"} if self.text else {}
             columns |= {name: make() for name, make in self.above.items()}
@@ -386,7 +386,7 @@ def _query(draw: random.Random) -> tuple[str, list[str]]:
     return f"SELECT count(*) FROM {table} WHERE k = {k}", [f"SELECT count(*) FROM {table} WHERE k > {k}"]
 
 
-_KINDS: dict[str, Callable[[random.Random], tuple[str, list[str]]]] = {
+KINDS: dict[str, Callable[[random.Random], tuple[str, list[str]]]] = {
     "name": _one_of(CITIES),
     "phrase": _one_of(_PHRASES),
     "label": _one_of(_LABELS),

@@ -183,9 +183,7 @@ class _Reading:
             return first % _SECTOR != 0  # a sector of zeros would also lack the end of the record before
         prefix = _PREFIX.match(begun[:_PREFIX_SIZE] + _LARGEST_PREFIX[len(begun) :])
         largest = _PREFIX_SIZE + int(prefix[1], 16) + 1 if prefix and len(begun) >= _LENGTH_SIZE - 1 else 0
-        return (
-            first % _SECTOR == 0 and len(written) <= largest
-        )  # if longer, the zeros may have replaced further records
+        return first % _SECTOR == 0 and len(written) <= largest  # if longer, zeros may have replaced further records
 
 
 def _old(path: Any) -> SchemaError:

@@ -322,7 +322,7 @@ def _number(value: Any) -> Any:
 
 
 def unsure_runs(recording: RecordedColumns) -> list[str]:
-    """Return a note on a proxy's runs that may lack rounds or contain those of other runs, by its column `key`, if any."""
+    """Return a note if the column `key` of a proxy marks runs that may lack rounds or contain those of others; else none."""
     why = Counter(map(_in_turn, label_values(recording, "key")))
     sure = {name: why.pop(name, 0) for name in _SURE}
     if not why.total():

@@ -403,7 +403,7 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
                 f"{len(apart):,} of {len(pairs):,} pairs of answers, such as {first!r:.40} and {second!r:.40}, are the same or not "
                 f"depending on whether answers are compared as {name!r} or as {rival.name!r}",
                 (name, rival.name),
-                rival.name if is_told else "",  # every answer says its unit
+                rival.name if is_told else "",  # every answer names its unit
             )
 
 

@@ -38,7 +38,7 @@ class Embedder(Protocol):
 
     @property
     def pooling(self) -> str:
-        """The method that combines the vectors of tokens, and those of the pieces of a long text."""
+        """The method that combines the vectors of tokens, and the vectors of the pieces of a long text."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:

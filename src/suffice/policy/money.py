@@ -80,7 +80,7 @@ def in_one_form(text: str) -> str:
 
 
 def without_currency(text: str) -> str:
-    """Return a text with its amounts of money as numbers alone.
+    """Remove the currencies from the amounts of money in a text.
 
     >>> without_currency("€42.50"), without_currency("5k USD a night"), without_currency("5 km")
     ('42.50', '5 thousand a night', '5 km')

@@ -337,7 +337,7 @@ class LockedJournal:
         Args:
             values: The values of the records.
             sync: Whether to wait for the disk.
-            reserve: Whether to reserve space for further records, with which a sync takes a fraction of the time.
+            reserve: Whether to reserve space for further records, which makes a sync much faster.
         """
         place, befores, data = self.place, list[Place](), b""
         if place == BEGINNING:
@@ -411,7 +411,7 @@ class LockedJournal:
         """Release the lock."""
         if not self._file.closed:
             with suppress(OSError):
-                unlock(self._file)  # closing alone leaves the lock to a child that was forked meanwhile
+                unlock(self._file)  # without this, a child forked meanwhile would keep the lock
             self._file.close()
 
     def __enter__(self) -> Self:

@@ -219,7 +219,7 @@ def refuse_several_loops(
     Args:
         recording: The questions of the verdict.
         tune: Tune questions, which must come from the same loop.
-        apart: Labels whose values are judged apart, such as prompts that a search compares.
+        apart: Labels whose values get separate verdicts, such as prompts that a search compares.
     """
     for part, what in ((recording, "the recording holds"), (tune, "the tune questions hold")):
         several = {} if part is None else {n: found for n, found in loops_by_label(part).items() if n not in apart}

@@ -255,7 +255,7 @@ def _bound_terms(value: Any) -> None:
 
 
 def _point(name: str, place: int) -> Any:
-    """Return the value of a variable at one of the fixed points: a fraction in (-2, 2), from the variable's name.
+    """Return a variable's value at one of the fixed points, a fraction in (-2, 2) that depends on the variable's name.
 
     At the last point all values are negative.
     """
@@ -310,7 +310,7 @@ def set_timer(seconds: float) -> None:
     if hasattr(signal, "setitimer"):
         signal.setitimer(
             signal.ITIMER_PROF, seconds
-        )  # the timer's signal ends the process by default, whatever it computes
+        )  # by default, the timer's signal ends the process even during a computation
 
 
 def main() -> None:

@@ -73,7 +73,7 @@ def total(values: Floats) -> Floats:
 
 
 class Selector(ABC):
-    """Base class of selectors, which choose one of the rounds up to the stop; the text of one specifies it as in `Rule`."""
+    """Base class of selectors, which choose one of the rounds up to the stop; `str` gives their text, as for `Rule`."""
 
     __slots__ = ()
 

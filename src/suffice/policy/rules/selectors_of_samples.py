@@ -77,7 +77,7 @@ class MajorityOfSamples(Selector):
         return means if begun.all() else np.where(begun, means, otherwise())
 
     def _votes(self, rounds: Rounds, candidates: Mask) -> tuple[Floats, Mask, Floats]:
-        """Return the answers' numbers, a mask of those that vote, and their weights, each of shape ``(..., n_rounds)``."""
+        """Return the answers' numbers, a mask of the voting answers, and their weights, each of shape ``(..., n_rounds)``."""
         ids = np.broadcast_to(rounds[ANSWER_ID], candidates.shape)
         voting = candidates & ~np.isnan(ids)
         if self.weight is None:
@@ -211,7 +211,7 @@ def weighted_majority_of_samples(weight: str | int = _USUAL_WEIGHT, seed: int = 
     weighted_majority_of_samples(verifier_score) weighted_majority_of_samples(7)
 
     Args:
-        weight: A signal that is not negative, or the seed alone.
+        weight: A signal that is not negative; a number is taken as the seed, and the signal is `p_correct`.
         seed: Seed of the choice among ties.
     """
     if isinstance(weight, str):

@@ -1,4 +1,4 @@
-"""Compute the columns that a rule reads: measured ones, and those that a policy derives from them and from answers."""
+"""Compute the columns that a rule reads: measured columns, and columns derived from them and from the answers."""
 
 from __future__ import annotations
 

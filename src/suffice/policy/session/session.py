@@ -59,7 +59,7 @@ class Session:
     Attributes:
         policy: The policy.
         rounds: The rounds so far, including those of an audit.
-        draw: Whether the audit drew this question, and with which probability; None without an audit.
+        draw: The audit's draw of this question, with its probability; None without an audit.
 
     Raises:
         DataError: An unknown value of `missing`, the policy file cannot be read, there is an audit and no `question_id`, or
@@ -409,7 +409,7 @@ class Session:
         warnings.warn(str(error), stacklevel=3)
 
     def _view(self, n: int) -> Rounds:
-        """Return the view of the first `n` rounds; only the last one is computed, the others and the votes are cached."""
+        """Return the view of the first `n` rounds; only the last round is computed, earlier rounds and votes are cached."""
         if n:
             last = slice(0 if self.policy.answer_column else n - 1, n)
             columns = {name: column[last] for name, column in self._columns.items()}

@@ -154,11 +154,11 @@ def _spaced(words: Sequence[str]) -> str:
 
 
 def _matches(words: str, parts: Sequence[str]) -> bool:
-    """Return whether a text consists of these parts with anything between them, in linear time."""
+    """Return whether a text consists of these parts, in order, with anything between them; takes linear time."""
     first, *middle, last = parts
     if not words.startswith(first):
         return False
-    end = len(first) - 1  # the space after a part is also the one before the next
+    end = len(first) - 1  # neighbouring parts share the space between them
     for part in middle:
         at = words.find(part, end)
         if at < 0:

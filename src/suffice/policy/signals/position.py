@@ -54,7 +54,7 @@ def boxed(text: str, start: int) -> Span | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the position of the brace that closes the one before `start`; -1 if none does."""
+    """Return the position of the brace that closes the brace before `start`; -1 if it is not closed."""
     depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)

@@ -235,7 +235,7 @@ class Allocation(FittedState):
             needed: For each question, the number of samples after which its vote was decided.
             window: Number of samples in a window.
             judged: Number of consecutive questions that must agree.
-            similar: Number of easier questions whose needs determine that of a question.
+            similar: Number of next easier questions whose `needed` numbers determine a question's number of samples.
 
         Raises:
             DataError: There are no questions, or their numbers differ.

@@ -1,4 +1,4 @@
-"""Signals of an agent's steps, and of loops with a check: what changed, what checks say, and what was spent.
+"""Signals of an agent's steps, and of loops with a check: changes of the result, outcomes of checks, and spending.
 
 A round of such a loop is a step, and its `answer` identifies the state of the result after the step: a digest of the
 changed files or of the patch.  Steps before the first such state have no answer.
@@ -70,7 +70,7 @@ class StepSignals:
         """Return the signals of the next step, for `Round.signals`.
 
         Args:
-            command: The tool's call as text, or those of several tools; None if the step called no tool.
+            command: The tool's call as text, or the calls of several tools; None if the step called no tool.
             failed: Whether the tool failed, or each of several; None if unknown.
             dollars: The price of the step's own calls of models, USD; NaN if unknown, and then `spend` is unknown from
                 this step on.
@@ -97,7 +97,7 @@ class StepSignals:
         }
 
     def _is_check(self, text: str) -> bool:
-        """Return whether a command runs a check whose outcome is that of the whole command."""
+        """Return whether a command runs a check that determines the outcome of the whole command."""
         from suffice.common.shell import shell_commands
 
         decides = True

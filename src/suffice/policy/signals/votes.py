@@ -215,7 +215,7 @@ def _window_agreement(ids: Floats, size: int) -> Floats:
 
 
 def _repeats(ids: Floats) -> Floats:
-    """Return 1 where an answer equals the one before, else 0; NaN where it cannot be read."""
+    """Return 1 where an answer equals the previous answer, else 0; NaN where it cannot be read."""
     before = np.concatenate([np.full_like(ids[:, :1], np.nan), ids[:, :-1]], axis=1)
     return np.where(np.isnan(ids), np.nan, (ids == before).astype(np.float64))
 

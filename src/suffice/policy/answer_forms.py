@@ -1,4 +1,4 @@
-"""Forms in which answers are written, and the functions that read them: decimal commas, thousands, dates and currencies."""
+"""Forms of written answers, with a function that reads each: decimal commas, thousands, dates and currencies."""
 
 from __future__ import annotations
 

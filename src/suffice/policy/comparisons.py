@@ -1,4 +1,4 @@
-"""Choose the normalizer of a recording from its gold answers and answers, with the reason; ask where two would differ."""
+"""Choose the normalizer that compares a recording's answers, with the reason; ask if two normalizers would disagree."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ _LONG_SENTENCE = re.compile(rf"(?:\S+\s+){{{LONG - 1}}}\S+")
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The comparison of the answers of a recording.
+    """The normalizer that compares a recording's answers, with the reason for the choice.
 
     Attributes:
-        normalizer: Its name.
-        why: The reason, to follow "answers are compared as NAME, ".
+        normalizer: Name of the normalizer.
+        why: The reason, to be appended to "answers are compared as NAME, ".
     """
 
     normalizer: str
@@ -85,7 +85,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Rival:
-    """Another normalizer that may be meant, where texts look so: both of a pair, or one."""
+    """Another normalizer that may be meant if one text of a pair, or each if `both`, matches the pattern `looks`."""
 
     name: str
     looks: re.Pattern[str]
@@ -110,23 +110,23 @@ _RIVALS: dict[str, tuple[_Rival, ...]] = {
 
 
 def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: Pairs = ()) -> Comparison:
-    r"""Return the normalizer that fits these gold answers, the most specific one that reads all of them, and why.
+    r"""Return the most specific normalizer that reads all gold answers, with the reason.
 
     >>> chosen_normalizer(["18.0", "1,200"])
     Comparison(normalizer='number', why='which reads all gold answers')
     >>> chosen_normalizer(["Oslo", "7"], pairs=[("7", "7.0"), ("-7", "7")]).why
     "since 1 of 2 pairs differ in a sign, a decimal point or a bracket alone, which 'qa' would ignore"
 
-    Expressions in LaTeX are `math` where the extra of that name is installed, and compared as they are written elsewhere.
+    LaTeX expressions are compared by `math` if the extra of that name is installed, else as they are written (`exact`).
 
     Args:
         golds: The gold answers.
-        answers: Where there are no gold answers, what the model said: mostly numbers alone, or mostly code.
-        pairs: Answers that are compared with one another, to see whether two normalizers would differ.
+        answers: The model's answers, from which the normalizer is chosen if there are no gold answers.
+        pairs: Answers to compare with one another, to see whether two normalizers would disagree.
 
     Raises:
-        UnsettledError: Another one reads the gold answers as well, and they differ for more than 1 % of the pairs; or the
-            gold answers have decimal commas.
+        UnsettledError: Another normalizer reads the gold answers as well, and the two disagree on more than 1 % of the
+            pairs; or the gold answers have decimal commas.
     """
     texts = golds if isinstance(golds, Collection) else [*golds]
     try:
@@ -176,9 +176,9 @@ def _chosen(texts: Collection[str], answers: Iterable[str], pairs: Pairs) -> Com
 
 
 def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
-    """Raise if sentences of mostly other words have the same only number, which then does not make them the same answer.
+    """Raise if sentences with mostly different words contain the same single number, which would make them equal.
 
-    If gold answers are sentences themselves, as of summaries, any other word counts.
+    If most gold answers are long sentences themselves, as in summaries, any different word is enough.
     """
     words = [[{*_WORD.findall(text.lower())} for text in pair] for pair in pairs]
     least = _PHRASE if are_golds else _SENTENCE
@@ -196,9 +196,9 @@ def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
 
 
 def _ask_about_words(pairs: Pairs) -> None:
-    """Raise if texts with the same number have other words beside it, such as LX 200 and BA 200, or another currency.
+    """Raise if texts with the same number differ in their other words, such as LX 200 and BA 200, or in the currency.
 
-    Where the words of one are among those of the other, it only says more.
+    Each text must have a word that the other lacks: a text that only adds words is not another answer.
     """
     key_of = NORMALIZERS["number"]
     same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
@@ -212,7 +212,7 @@ def _ask_about_words(pairs: Pairs) -> None:
 
 
 def _have_other_words(first: str, second: str) -> bool:
-    """Return whether each of two texts has words, but for currencies, that the other lacks."""
+    """Return whether each text has a word that the other lacks; currencies and words such as "the" do not count."""
     own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", without_currency(text).lower()))} for text in (first, second))
     return bool(own - other and other - own)
 
@@ -223,7 +223,7 @@ def _have_other_currencies(first: str, second: str) -> bool:
 
 
 def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:
-    """Raise if some texts, such as 1.234,5 kg, have a decimal comma after points, and equal others only if it is read so."""
+    """Raise if texts with a comma after points, such as 1.234,5 kg, equal others only if it is the decimal point."""
     key_of = NORMALIZERS[name]
     written = [pair for pair in pairs if any(map(_COMMA_AFTER_POINTS.search, pair))]
     apart = [pair for pair in written if comma_number(pair[0]) == comma_number(pair[1]) is not None]
@@ -235,7 +235,7 @@ def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:
 
 
 def _ask_about_order(name: str, pairs: Pairs) -> None:
-    """Raise if some texts, such as "red; blue", list the items of another in another order."""
+    """Raise if pairs such as "red; blue" and "blue; red" list the same items in a different order."""
     items = [tuple(map(tuple, map(listed_items, pair))) for pair in pairs if pair[0] != pair[1]]
     several = [pair for pair in items if min(map(len, pair)) > 1]
     apart = [
@@ -249,9 +249,9 @@ def _ask_about_order(name: str, pairs: Pairs) -> None:
 
 
 def _ask_about_thousands(name: str, pairs: Pairs) -> None:
-    """Raise if texts such as 5.141 and 5141 are equal only where a point separates thousands, and hardly any has a decimal point.
+    """Raise if texts such as 5.141 and 5141 are equal only if points separate thousands, and hardly any point is decimal.
 
-    Names may be among them: they are no numbers.
+    Texts that are not numbers, such as names, are ignored.
     """
     number, comma = NORMALIZERS["number"], comma_number
     apart = [pair for pair in pairs if "." in pair[0] + pair[1] and number(pair[0]) != number(pair[1])]
@@ -267,7 +267,10 @@ def _ask_about_thousands(name: str, pairs: Pairs) -> None:
 
 
 def _by_percent(pairs: Pairs) -> Comparison | None:
-    """Return the comparison in which 39 % is 0.39, if that makes percentages equal to fractions; ask if others equal their number."""
+    """Return `percent` (39 % is 0.39) if it makes percentages equal fractions, else None.
+
+    Raise if it does so for some pairs, but others are equal only without it (39 % is 39).
+    """
     apart = [pair for pair in pairs if "%" in pair[0] + pair[1] and differ("number", "percent", *pair)]
     alike = [pair for pair in apart if len({*map(NORMALIZERS["percent"], pair)}) == 1]
     if len(alike) <= FEW * len(pairs):
@@ -285,7 +288,7 @@ def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | No
     why = "which reads all gold answers"
     if any(map(_QUOTED.fullmatch, texts)) and _share(is_code, texts) >= MOST:
         return Comparison("literal", why)
-    if _share(is_structured, texts) >= MOST:  # a query with one number is not this number
+    if _share(is_structured, texts) >= MOST:  # a query is more than the one number in it
         return Comparison("literal", why)
     name = next((name for name in _SPECIFIC if _reads_all(name, texts)), None)
     if name == "date" and _reads_all("date_day_first", texts):
@@ -298,7 +301,7 @@ def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | No
 
 
 def _reads_none(name: str, answers: Iterable[str]) -> bool:
-    """Return whether a normalizer reads none of the answers, of which there are some."""
+    """Return whether there are answers and the normalizer reads none of them."""
     first = next(iter(texts := iter(answers)), None)
     return first is not None and all(NORMALIZERS[name](text) is None for text in chain([first], texts))
 
@@ -312,7 +315,7 @@ def _is_number(text: str) -> bool:
 
 
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
-    r"""Return the name of the normalizer that fits, without pairs that could show that another one differs.
+    r"""Return the name of the normalizer that fits; no pairs are checked for another one that would disagree.
 
     >>> guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"]), guess_normalizer(["True", "False"])
     ('letter', 'date', 'qa')
@@ -327,7 +330,7 @@ def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
 
 
 def merged_by_words(pairs: Pairs) -> int:
-    """Return the number of pairs that are the same in question answering, though their signs, points or brackets differ."""
+    """Count the pairs that `qa` treats as equal although their signs, decimal points or brackets differ."""
     key_of = NORMALIZERS[DEFAULT_NORMALIZER]
     return sum(
         key_of(first) == key_of(second) and differ(DEFAULT_NORMALIZER, "mixed", first, second)
@@ -337,7 +340,7 @@ def merged_by_words(pairs: Pairs) -> int:
 
 
 def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
-    """Choose by answers without gold answers; a number within prose is not an answer."""
+    """Choose the normalizer from answers, without gold answers; prose that contains a number is not read as a number."""
     texts = answers if isinstance(answers, Collection) else [*answers]
     why = "since there are no golds, and it reads nearly all answers"
     if _share(is_number_alone, texts) >= MOST:
@@ -376,18 +379,18 @@ def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison
 
 
 def _is_half_right(first: str, second: str) -> bool:
-    """Return whether two different quantities have a unit in common, for which F1 would count."""
+    """Return whether two texts are different quantities, to which F1 would give points for a common unit."""
     both = first != second and is_quantity(first) and is_quantity(second)
     return both and NORMALIZERS["mixed"](first) != NORMALIZERS["mixed"](second)
 
 
 def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> None:
-    """Raise if another normalizer may be meant by these texts, and differs from the named one for more than 1 % of the pairs."""
+    """Raise if these texts may need another normalizer that disagrees with `name` on more than 1 % of the pairs."""
     if name == "letter" and (all(map(str.isupper, texts)) or all(map(str.islower, texts))):
         return
     for rival in _RIVALS.get(name, ()):
         if rival.looks is _LEADING_ZERO and _share(_LEADING_ZERO.fullmatch, texts) <= FEW:
-            continue  # zeros that only the model writes are no part of an id
+            continue  # leading zeros that only the model writes are not part of an id
         if rival.looks is _VERSION and not (_share(_VERSION.fullmatch, texts) >= MOST and _are_versions(texts)):
             continue
         if not _reads_all(rival.name, texts):
@@ -400,15 +403,15 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
                 f"{len(apart):,} of {len(pairs):,} pairs of answers, such as {first!r:.40} and {second!r:.40}, are the same or not "
                 f"depending on whether answers are compared as {name!r} or as {rival.name!r}",
                 (name, rival.name),
-                rival.name if is_told else "",  # every answer says its unit
+                rival.name if is_told else "",  # every answer names its unit
             )
 
 
 def _are_versions(texts: Iterable[str]) -> bool:
-    """Return whether decimals such as 3.10 and 3.9 look counted, not measured.
+    """Return whether decimals such as 3.9 and 3.10 look like versions, not like measured numbers.
 
-    Numbers of one precision end in all digits, and others have no zeros at their ends but those that pad them, as in 78.50: few
-    versions get as far as that.
+    Measured numbers of one precision end in any digit, and others end in a zero only if it pads them, as in 78.50, which
+    few version numbers reach.
     """
     known = [text.strip().partition(".")[2] for text in texts if _VERSION.fullmatch(text)]
     ended = [decimals for decimals in known if decimals.endswith("0") and decimals.strip("0")]

@@ -1,4 +1,4 @@
-"""Questions about the comparison of answers: the meaning of each normalizer, and the error that offers some of them."""
+"""Ask which normalizer compares answers: the meaning of each normalizer, and the error that offers a choice of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> Unsett
     Args:
         message: The reason to ask.
         names: The normalizers that may be meant.
-        confirmed: The one that the texts themselves show; "" without one.
+        confirmed: The normalizer that the texts clearly point to; "" if there is none.
     """
     return UnsettledError(
         f"{message}: how are answers compared?",
@@ -60,14 +60,14 @@ def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> Unsett
 
 
 def with_exact(error: UnsettledError) -> UnsettledError:
-    """Return a question on how answers are compared that first offers to compare them as they are written."""
+    """Return the error with `exact`, which compares answers as they are written, as the first choice."""
     meaning = "as they are written: a code with another digit or letter is another one"
     choices = {"--set normalizer=exact": ("exact", meaning), **error.choices}
     return UnsettledError(error.question, error.parameter, choices, error.confirmed)
 
 
 def are_codes(texts: Collection[str]) -> bool:
-    """Return whether nearly all texts are codes: letters with digits after them in few forms, or whole numbers with zeros before them.
+    """Return whether nearly all texts are codes: letters followed by digits in a few forms, or numbers with leading zeros.
 
     >>> are_codes(["H04L 9/32", "G06F 3/01"]), are_codes(["007", "118"]), are_codes(["5 km", "12 kg"]), are_codes(["EUR42", "EUR9"])
     (True, True, False, False)
@@ -87,14 +87,15 @@ def are_prose(texts: Collection[str]) -> bool:
 
 
 def say_more_than_numbers(texts: Collection[str], pairs: Pairs) -> bool:
-    """Return whether gold answers that all have a number are prose, as answers are, or names such as Terminal 2."""
+    """Return whether gold answers that contain a number are names such as Terminal 2, or prose like the answers."""
     return (are_prose(texts) and are_prose([own for own, _ in pairs])) or _are_numbered_names(texts, pairs)
 
 
 def _are_numbered_names(texts: Collection[str], pairs: Pairs) -> bool:
-    """Return whether gold answers are names with a number, such as Terminal 2, of which the numbers alone make no more answers the same.
+    """Return whether gold answers are names with a number, such as Terminal 2, and should be compared as names.
 
-    An answer without one number, such as another name, would be no answer at all if it was read as a number.
+    They should if more than a few answers (such as other names) cannot be read as a number, and reading the others as
+    numbers makes at most a few more pairs equal.
     """
     named = [match[1].lower() for text in texts if (match := _NUMBERED.match(without_currency(text)))]
     if 2 * len(named) <= len(texts) or len({*named}) < _FORMS:
@@ -106,6 +107,6 @@ def _are_numbered_names(texts: Collection[str], pairs: Pairs) -> bool:
 
 
 def differ(name: str, other: str, first: str, second: str) -> bool:
-    """Return whether two answers, which both normalizers read, are the same by one of them alone."""
+    """Return whether both normalizers read both answers, and exactly one treats them as equal."""
     keys = [(key_of(first), key_of(second)) for key_of in (NORMALIZERS[name], NORMALIZERS[other])]
     return all(None not in pair for pair in keys) and len({pair[0] == pair[1] for pair in keys}) > 1

@@ -38,7 +38,7 @@ class Embedder(Protocol):
 
     @property
     def pooling(self) -> str:
-        """The method that combines the vectors of tokens, and those of the pieces of a long text."""
+        """The method that combines the vectors of tokens, and the vectors of the pieces of a long text."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
@@ -181,7 +181,8 @@ class DraftEmbedder:
     """An enricher of a loop that embeds the draft of every round, for the signals `semantic_distance` and `semantic_novelty`.
 
     Use it as `RetrievalLoop(..., enrichers=(DraftEmbedder(MiniLM()),))`.  A missing draft (None) has no embedding, and
-    an empty draft has the zero vector.  In a `ThinkingLoop` it embeds what was thought since the checkpoint before.  Calls are charged to the component `embedder`.
+    an empty draft has the zero vector.  In a `ThinkingLoop` it embeds the thinking since the previous checkpoint.
+    Calls are charged to the component `embedder`.
 
     Args:
         embedder: The model for the embeddings.
@@ -198,7 +199,7 @@ class DraftEmbedder:
         return f"DraftEmbedder({self.embedder!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Id, revision and pooling, on which policies on distances depend."""
+        """Id, revision and pooling; policies that read distances depend on these values."""
         return identity(self.embedder)
 
     async def measure(self, question: str, observed: Round) -> Reply:

@@ -1,4 +1,4 @@
-"""Records in one text, such as "Single, 2026-05-23, 6 nights": their fields, and why an answer with another field is no half of one."""
+"""Records such as "Single, 2026-05-23, 6 nights": their fields, and the reason why one wrong field makes an answer wrong."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LABELS, _EACH = 20, 4
 
 
 def fields_of(text: str) -> list[str]:
-    """Return the fields of a text, between semicolons, bars or lines, else between commas; none if they are fewer than three.
+    """Split a text at semicolons, bars or line breaks, else at commas; return no fields if there are fewer than three.
 
     >>> fields_of("Single, May 23, 2026, 1,200 EUR"), fields_of("Moss, J.; 34; Oslo"), fields_of("Paris, France")
     (['Single', 'May 23 2026', '1,200 EUR'], ['Moss, J.', '34', 'Oslo'], [])
@@ -41,9 +41,10 @@ def fields_of(text: str) -> list[str]:
 
 
 def reason_of_records(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:
-    """Return why answers are compared as 'mixed', if gold answers are records of as many fields, and F1 would count others as half right.
+    """Return the reason to compare answers as 'mixed', "" if there is none: F1 would count wrong records as half right.
 
-    Numbers stand in one field of nearly all, or each field has labels of its own: others are lists or prose, of which a part counts.
+    Gold answers are records if they have the same number of fields, and one field contains a number in nearly all of them,
+    or each field has its own labels.  Other texts with fields are lists or prose, where a partly right answer counts.
 
     >>> golds = ["Oslo, 3 May, 2 guests", "Rome, 4 May, 1 guest"]
     >>> reason_of_records(golds, [("Oslo, 3 May, 1 guest", golds[0])]).partition(": ")[0]
@@ -77,7 +78,7 @@ def _has_numbers(column: Sequence[str]) -> bool:
 
 
 def _are_labels(columns: Sequence[Sequence[str]]) -> bool:
-    """Return whether each field is one of a few labels, which no other field has, as the items of a list do."""
+    """Return whether each field has a few labels of its own; the fields of a list would share their labels."""
     labels = [{*map(str.lower, column)} for column in columns]
     are_few = all(len(own) <= _LABELS and _EACH * len(own) <= len(columns[0]) for own in labels)
     return are_few and sum(map(len, labels)) == len(set().union(*labels))

@@ -174,7 +174,7 @@ def information_score(marks: Mapping[str, float], weights: Mapping[str, float] =
 
 
 def without_parts(names: Iterable[str]) -> list[str]:
-    """Return metrics without the precision and the recall of which another one is the F1: neither says alone how good an answer is.
+    """Leave out precision and recall metrics whose F1 is also listed: neither alone says how good an answer is.
 
     >>> without_parts(["bertscore_precision", "bertscore_recall", "bertscore_f1", "rouge1"])
     ['bertscore_f1', 'rouge1']
@@ -187,6 +187,6 @@ def without_parts(names: Iterable[str]) -> list[str]:
 
 
 def _stem(word: re.Pattern[str], name: str) -> str:
-    """Return a name without a word; "" if it does not have it."""
+    """Return a name, in snake case, without the match of `word`; "" if there is no match."""
     plain = f"_{re.sub(r'(?<=[a-z])(?=[A-Z])', '_', name).lower()}_"
     return word.sub("", plain, count=1) if word.search(plain) else ""

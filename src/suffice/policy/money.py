@@ -1,4 +1,4 @@
-"""Amounts of money in one form, wherever the sign, the code or the name of their currency stands."""
+"""Write amounts of money in one form, whether the currency is a sign, a code or a name, before or after the number."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ _OF_CURRENCY = re.compile(rf"(\d(?:\s(?:{_SCALE}))?)\s({_CODE})(?!\w)|(\$)(?=\.?
 
 
 def in_one_form(text: str) -> str:
-    """Return a text with its amounts of money as numbers before the code of a currency; dollars as $5, which is also 5.
+    """Rewrite amounts of money as a number before a currency code (42.50 EUR); dollars become $5, which also equals 5.
 
-    What names no currency, or two, is left as it is, and so are ranges and formulas.
+    Amounts that name no currency or two, ranges and formulas stay unchanged.
 
     >>> in_one_form("€42.50 or EUR 42.50"), in_one_form("-€1.5k a night"), in_one_form("73 500 US dollars")
     ('42.50 EUR or 42.50 EUR', '-1.5 thousand EUR a night', '$73500')
@@ -80,7 +80,7 @@ def in_one_form(text: str) -> str:
 
 
 def without_currency(text: str) -> str:
-    """Return a text with its amounts of money as numbers alone.
+    """Remove the currencies from the amounts of money in a text.
 
     >>> without_currency("€42.50"), without_currency("5k USD a night"), without_currency("5 km")
     ('42.50', '5 thousand a night', '5 km')

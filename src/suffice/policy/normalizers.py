@@ -39,7 +39,7 @@ Normalizer = Callable[[str], str | None]
 
 
 class Grouping(ABC):
-    """A normalizer that compares all answers so far, for answers that have no key of their own.
+    """A normalizer that groups all answers so far by comparing them, since single answers have no key of their own.
 
     Called with a single answer, it returns a key under which only equal texts are the same.
     """
@@ -175,10 +175,10 @@ def _exact_key(answer: str) -> str | None:
 
 @register_normalizer("number")
 def _number_key(answer: str) -> str | None:
-    """The only number of the text, or of what follows its last "=": 1,200.0 is 1200, and .5 is 1/2.
+    """Return the only number of the text, or of the part after its last "=": 1,200.0 is 1200, and .5 is 1/2.
 
-    Sign and decimal point always count.  A unit, a currency and a percent sign do not: of 5, 5 km, $5 and 5 %, a question asks
-    for one, and golds leave out what the question says.  So 5 % is 5, never 0.05.
+    Sign and decimal point always count.  Units, currencies and percent signs are ignored, because gold answers often omit
+    what the question already says: 5, 5 km, $5 and 5 % are equal.  So 5 % is 5, never 0.05.
     """
     value = only_number(answer)
     return None if value is None else str(value)
@@ -186,13 +186,13 @@ def _number_key(answer: str) -> str | None:
 
 @register_normalizer("percent")
 def _percent_key(answer: str) -> str | None:
-    """As `number`, but a percent sign counts: 39 % is 0.39."""
+    """Return the key as `number` does, but apply a percent sign: 39 % is 0.39."""
     value = only_number(answer)
     return None if value is None else str(value / 100 if _PERCENT.search(answer) else value)
 
 
 def comma_number(answer: str) -> str | None:
-    """Return the value of the only number of a text whose comma is the decimal point; None if it has none, or several.
+    """Return the only number of a text, read with a decimal comma; None if there is none, or several.
 
     >>> comma_number("1.234,5 kg"), comma_number("Ja")
     ('2469/2', None)
@@ -201,7 +201,9 @@ def comma_number(answer: str) -> str | None:
 
 
 def with_decimal_point(answer: str) -> str:
-    """Return a text with points for decimal commas, and nothing or a comma between thousands; marks between words stay.
+    """Turn decimal commas into points, points between thousands into commas, and remove blanks between thousands.
+
+    Punctuation between words stays unchanged.
 
     >>> with_decimal_point("1.234,5"), with_decimal_point("1 234,5"), with_decimal_point("2010, 64,91 EUR.")
     ('1,234.5', '1234.5', '2010, 64.91 EUR.')
@@ -212,21 +214,21 @@ def with_decimal_point(answer: str) -> str:
 
 @register_normalizer("decimal_comma")
 def _decimal_comma_key(answer: str) -> str | None:
-    """As `number`, where the comma is the decimal point, and a point or a blank separates thousands: 1.234,5 is 2469/2.
+    """Return the key as `number` does, but read commas as decimal points, and points or blanks as separators of thousands.
 
-    A text without such a number, such as a word or a date among numbers, is read as in `mixed`.
+    So 1.234,5 is 2469/2.  A text that is not such a number, such as a word or a date, is read as in `mixed`.
     """
     return comma_number(answer) or _mixed_key(with_decimal_point(answer))
 
 
 @register_normalizer("mixed")
 def _mixed_key(answer: str) -> str | None:
-    """As in question answering, but numbers count by value, with sign, decimal point and unit, and code and formulas as written.
+    """Return the key as `qa` does, but with the value, sign and unit of numbers, and with code and formulas as written.
 
-    Lengths, masses, volumes and times in other units may be equal: 87 km is 87,000 m.  So may times of day (8:05 and 08:05, 3 pm
-    and 15:00), dates with the name of a month, alone or as a field of a record (Oslo, 3 May 2021, 2 nights), ranges (12-17 and 12 to 17), and amounts of money: EUR 5 is €5, not $5, nor 5, and
-    5 USD is $5, and 5.  Typography does not count but in literals and
-    programs: any dash is a hyphen, and any quote a straight one.
+    Different spellings of one value are equal: lengths, masses, volumes and times in any unit (87 km is 87,000 m), times of
+    day (8:05 and 08:05, 3 pm and 15:00), dates with the name of a month, alone or as a field of a record (Oslo, 3 May 2021,
+    2 nights), ranges (12-17 and 12 to 17), and amounts of money: EUR 5 is €5, but neither $5 nor 5; 5 USD is $5 and also 5.
+    Except in literals and programs, typography is ignored: any dash is a hyphen, and any quote a straight one.
     """
     text = answer.strip()
     if not text.isascii() and not is_structured(text):
@@ -253,7 +255,7 @@ def _mixed_key(answer: str) -> str | None:
 
 @register_normalizer("boolean")
 def _boolean_key(answer: str) -> str | None:
-    """Yes and true are the same, no and false, alone or before a comma or a full stop; 1 and 0 are numbers."""
+    """Return "true" for yes and true, "false" for no and false, alone or before punctuation; 1 and 0 have no key."""
     match = _TRUTH_FIRST.fullmatch(answer[:_LONGEST])
     return _TRUTH[match[1].lower()] if match else None
 
@@ -274,7 +276,7 @@ def _literal_key(answer: str) -> str | None:
 
 @register_normalizer("unordered")
 def _unordered_key(answer: str) -> str | None:
-    """As `literal`, but the order of items does not count, of a list or of words with commas, semicolons or lines between them."""
+    """Return the key as `literal` does, ignoring the order of items in lists and in texts with commas, semicolons or lines."""
     text = answer.strip()
     value = _evaluated(text, text)
     items = listed_items(value) if text and isinstance(value, str) else value
@@ -312,7 +314,7 @@ def _evaluated(text: str, default: object) -> object:
 
 @register_normalizer("math")
 def _math_key(answer: str) -> str | None:
-    r"""A mathematical expression, in LaTeX or not, by its value: \frac{1}{2} and 0.5; it needs the extra `math`."""
+    r"""Return the value of a mathematical expression, in LaTeX or not: \frac{1}{2} is 0.5; this needs the extra `math`."""
     from suffice.policy.expressions import expression_key, is_available
 
     if answer.strip().lower() in _MISSING or _UNCLEAR.search(answer):
@@ -323,13 +325,13 @@ def _math_key(answer: str) -> str | None:
 
 @register_normalizer("date")
 def _date_key(answer: str) -> str | None:
-    """A date, as YYYY-MM-DD; of two numbers before a year the first is the month."""
+    """Return a date as YYYY-MM-DD; of two numbers before a year, the first is the month."""
     return _date(answer, (*_WRITTEN, *_MONTH_FIRST))
 
 
 @register_normalizer("date_day_first")
 def _day_first_key(answer: str) -> str | None:
-    """A date, as YYYY-MM-DD; of two numbers before a year the first is the day."""
+    """Return a date as YYYY-MM-DD; of two numbers before a year, the first is the day."""
     return _date(answer, (*_WRITTEN, *_DAY_FIRST))
 
 
@@ -347,7 +349,7 @@ def _date(answer: str, patterns: Sequence[str]) -> str | None:
 
 
 def normalizer_of(name: str) -> Normalizer:
-    """Return the normalizer of a name."""
+    """Return the normalizer with this name."""
     if name not in _ALL_NORMALIZERS:
         raise NotFoundError(
             f"there is no normalizer {name!r}.{did_you_mean(name, _ALL_NORMALIZERS)} There are: {', '.join(_ALL_NORMALIZERS)}; add your own "
@@ -376,7 +378,7 @@ def is_code(text: str) -> bool:
 
 
 def is_structured(text: str) -> bool:
-    """Return whether a text is a program, or begins and ends as a literal in brackets or quotes does."""
+    """Return whether a text is a program, or a literal in brackets or quotes."""
     text = text.strip()
     is_enclosed = len(text) > 1 and _CLOSING.get(text[0]) == text[-1]
     return _PROGRAM.search(text[:_LONGEST]) is not None or (
@@ -385,11 +387,12 @@ def is_structured(text: str) -> bool:
 
 
 def title(metric: str, others: Collection[str] | None = None) -> str:
-    """Return a metric in the words of screens.
+    """Return the name of a metric as shown on screens.
 
     Args:
         metric: Its name.
-        others: On a first screen, which calls F1 and EM the score: names of other columns, unless one of them has that name.
+        others: On a first screen: the names of the other columns.  F1 and EM are then called the score, unless a column has
+            that name.  None on other screens.
 
     >>> title("f1"), title("f1", ()), title("f1", ["score"]), title("rouge1", ())
     ('score (F1)', 'score', 'score (F1)', 'rouge1')

@@ -63,7 +63,7 @@ _BARE = re.compile(r"[\s$€£¥%.()*]*\0[\s$€£¥%.()*]*")
 
 
 def without_numbers(text: str) -> tuple[tuple[str, ...], tuple[Fraction | str, ...]]:
-    """Return what stands before, between and after the numbers of a text, and their values; the text of one that cannot be read.
+    """Split a text at its numbers; return the pieces around them and their values, or an unreadable number's text.
 
     >>> rest, values = without_numbers("-2.50 of 1,000 or 1.234,5 km")
     >>> rest, [str(value) for value in values]
@@ -86,7 +86,7 @@ def _without_numbers(text: str) -> tuple[tuple[str, ...], tuple[Fraction | str, 
     return tuple(_NUMBER.sub(keep, text).split(_HOLE)), tuple(values)
 
 
-# Every form of an answer that an import tries reads the same texts.
+# Cached, since an import tries several forms of answers on the same texts.
 _short_without_numbers = lru_cache(maxsize=4096)(_without_numbers)
 
 
@@ -109,7 +109,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def only_number(text: str) -> Fraction | None:
-    """Return the only number of a text, or of what follows its last "="; None where there is none, or several.
+    """Return the only number of a text, or of the part after its last "="; None if there is none, or several.
 
     >>> [str(only_number(text)) for text in ("-$5", "1 1/2 km", "1.5 million", "5.5kg", "x = 7", "18 dollars, so 18.0")]
     ['-5', '3/2', '1500000', '11/2', '7', '18']
@@ -131,7 +131,7 @@ def only_number(text: str) -> Fraction | None:
 
 
 def is_number_alone(text: str) -> bool:
-    """Return whether a text is a number and nothing else, but for a currency or a percent sign.
+    """Return whether a text is only a number, possibly with a currency or a percent sign.
 
     >>> [is_number_alone(text) for text in ("-5", "$1,200.50", "12 %", "about 5", "5-6")]
     [True, True, True, False, False]
@@ -183,7 +183,7 @@ _QUANTITY = re.compile(
 
 
 def in_base_units(text: str) -> str:
-    """Return a text with its quantities in metres, grams, litres, seconds, watts and the like; other units and words as they are.
+    """Convert the quantities in a text to metres, grams, litres, seconds, watts and the like; other units and words stay.
 
     >>> in_base_units("about 87,000 m"), in_base_units("87 km"), in_base_units("5 km/h or $5 m")
     ('about 87000 m', '87000 m', '5 km/h or $5 m')

@@ -104,7 +104,7 @@ class Cost:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of cost that are stored: all but cache writes where there are none."""
+        """The kinds of cost that are stored: all kinds, but without cache writes if there are none."""
         return (*COST_KINDS, *(kind for kind in WRITTEN_KINDS if getattr(self, kind)))
 
     @property

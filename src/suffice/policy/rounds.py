@@ -101,7 +101,7 @@ class Reply:
         reply_model: The model named in the endpoint's reply; None if it names none.
         system_fingerprint: The endpoint's fingerprint of its configuration; None if it gives none.
         from_cache: Whether a response cache answered; the costs are then those of the original call.
-        token_ids: The ids of the generated tokens, where a chain of thought is continued from them.
+        token_ids: The ids of the generated tokens, if a chain of thought is continued from them.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
     """
 
@@ -134,8 +134,8 @@ class Round:
         costs: Costs of the round by component (`generator`, `retrieval`, `judge:NAME`, ...).
         finish_reason: The reason for the end of the reply, in the endpoint's words.
         feedback: A critic's reply to the draft.
-        thinking: What the model thought since the round before, where rounds are checkpoints of a chain of thought.
-        thinking_ids: Its token ids; None where the chain is continued as text.
+        thinking: The model's thinking since the previous round, if rounds are checkpoints of a chain of thought.
+        thinking_ids: The token ids of `thinking`; None if the chain is continued as text.
         reply_model: The model named in the endpoint's reply; None if it names none.
         system_fingerprint: The endpoint's fingerprint of its configuration; None if it gives none.
         embedding: The answer's embedding, shape ``(width,)``; None if it was not embedded. Not compared by ``==``.
@@ -353,7 +353,7 @@ class Rounds:
         self.seen = seen
         self._answers = answers
         self.normalizer = normalizer
-        self.answered = answered  # also kept by `suffice.policy.rules.selectors.answered`, which looks at every text
+        self.answered = answered  # also set by `suffice.policy.rules.selectors.answered`, which reads every text
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Hashes of the questions on which a part was fitted, chosen or certified, to mark figures on the same questions."""
+"""Hashes of the questions on which a part was fitted, chosen or certified, to mark results on the same questions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def text_hash(question: str) -> str:
 
 
 def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) -> list[str]:
-    """Return the names that divide questions into sets; questions with the same text share the smallest name.
+    """Return one name for each question, the smallest name among all questions with the same text.
 
     Links are transitive: if two clusters share a text, all of their questions have one name.
 
@@ -123,7 +123,7 @@ class Seen:
         return bool(self.ids or self.texts)
 
     def among(self, ids: Sequence[str], texts: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
-        """Return a mask of the given questions that are among these, by id or text, shape ``(n,)``.
+        """Return a mask of the given questions that this object contains, by id or text, shape ``(n,)``.
 
         Args:
             ids: The questions' ids.

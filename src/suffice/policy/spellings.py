@@ -1,4 +1,4 @@
-"""Answers that words tell apart although they are one answer in two spellings: which comparison suits them, or a question."""
+"""Choose a comparison for answers that are the same in two spellings but differ in words, or ask which one is meant."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _NOTATION = re.compile(r"(?=\S*\d)[^\W\d_]\S*")
 
 
 def reason_of_spellings(pairs: Pairs) -> str:
-    r"""Return why answers are compared as 'mixed', if words would tell apart more than a few that are the same; "" if not.
+    r"""Return the reason to compare answers as 'mixed' if `qa` would tell apart more than a few equal pairs; "" if not.
 
     Raises:
-        UnsettledError: They are the same only if zeros do not count, as in ids and versions.
+        UnsettledError: The pairs are equal only if zeros are ignored, but their numbers may be ids or versions.
 
     >>> reason_of_spellings([("12\u201317 days", "12-17 days"), ("Oslo", "Rome")]).partition("12-17 days', ")[2]
     "differ in dashes, quotes or blanks alone, which 'qa' would tell apart"
@@ -63,7 +63,7 @@ def reason_of_spellings(pairs: Pairs) -> str:
 
 
 def ask_about_initials(pairs: Pairs) -> None:
-    """Raise if short texts with the same first letter have no word in common, as J. Smith and J. Moss, and no "B) Paris", have.
+    """Raise if short texts share only their first letter, as the names J. Smith and J. Moss do, but options (B) do not.
 
     Raises:
         UnsettledError: More than a few pairs do.
@@ -75,10 +75,10 @@ def ask_about_initials(pairs: Pairs) -> None:
 
 
 def ask_about_case(name: str, golds: Collection[str], pairs: Pairs) -> None:
-    """Raise if texts that count as the same differ in case alone, and gold answers use case to tell answers apart.
+    """Raise if pairs that `name` treats as equal differ only in case, and gold answers use case to tell answers apart.
 
-    They do if both spellings are gold answers and answers, or if they are a notation with letters of either case in the same
-    places, as Nf3 and e4 are moves in chess: there, Bxc3 is another move than bxc3.
+    They do if both spellings of a pair occur among the gold answers and among the answers, or if gold answers are a notation
+    in which both forms occur, such as chess moves: Bxc3 is another move than bxc3.
 
     Raises:
         UnsettledError: More than a few pairs do.
@@ -105,7 +105,7 @@ def ask_about_case(name: str, golds: Collection[str], pairs: Pairs) -> None:
 
 
 def _form(text: str) -> str:
-    """Return a text with each row of capitals, of small letters and of digits as one character."""
+    """Replace each run of capitals, of small letters and of digits in a text by one character."""
     return re.sub(r"\d+", "9", re.sub(r"[A-Z]+", "A", re.sub(r"[a-z]+", "a", text)))
 
 
@@ -117,11 +117,11 @@ def _have_one_initial(first: str, second: str) -> bool:
 
 
 def _split(pairs: Pairs) -> list[tuple[str, str]]:
-    """Return the pairs that are one answer to 'mixed', and neither one nor wholly right in question answering.
+    """Return the pairs that 'mixed' treats as equal, but that `qa` tells apart and F1 scores below 1.
 
-    Words in another order, as in dates, are wholly right by F1.
+    Pairs with the same words in another order, as in dates, have an F1 of 1.
     """
-    key_of, words = cache(NORMALIZERS["mixed"]), NORMALIZERS[DEFAULT_NORMALIZER]  # texts are in several pairs each
+    key_of, words = cache(NORMALIZERS["mixed"]), NORMALIZERS[DEFAULT_NORMALIZER]  # each text is in several pairs
     short = [pair for pair in pairs if pair[0] != pair[1] and max(map(len, pair)) <= _LONGEST]
     apart = [pair for pair in short if words(pair[0]) != words(pair[1])]
     alike = [pair for pair in apart if key_of(pair[0]) == key_of(pair[1]) is not None]
@@ -129,7 +129,7 @@ def _split(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def _may_be_another(first: str, second: str) -> bool:
-    """Return whether two texts differ in the zeros of a number that may be an id or a version, and is no date or quantity."""
+    """Return whether two texts differ in the zeros of a number that may be an id or a version, not a date or quantity."""
     if all(map(is_quantity, (first, second))) or None not in map(NORMALIZERS["date"], (first, second)):
         return False
     padded = [sorted(map(int, _PADDED.findall(text))) for text in (first, second)]

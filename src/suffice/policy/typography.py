@@ -29,7 +29,7 @@ _RANGE = re.compile(rf"(?<![\w.,:$€£¥-]){_END}\s*(?:-|\bto\b)\s*{_END}(?!\d|
 
 
 def plain_text(text: str) -> str:
-    r"""Return a text with plain hyphens, quotes, blanks, digits and letters for those that only look different.
+    r"""Replace typographic hyphens, quotes, blanks, digits and letters in a text by their plain forms.
 
     >>> plain_text("12\u201317 days, \u201cRubik\u2019s Cube\u201d, \uff15\u00a0km")
     '12-17 days, "Rubik\'s Cube", 5 km'
@@ -38,9 +38,9 @@ def plain_text(text: str) -> str:
 
 
 def in_one_spelling(text: str) -> str:
-    """Return a text with its times of day in 24 hours, and with "to" in its ranges of numbers.
+    """Rewrite times of day in a text as 24-hour times, and ranges of numbers with "to".
 
-    What may be a difference, an id or a date is left as it is.
+    Text that may be a difference, an id or a date stays unchanged.
 
     >>> in_one_spelling("3 pm"), in_one_spelling("12-17 days"), in_one_spelling("9.30 a.m. - 12 p.m.")
     ('15:00', '12 to 17 days', '9:30 to 12:00')

@@ -41,7 +41,7 @@ def is_computed(name: str) -> bool:
 
 
 def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
-    """Return the columns to read: those that the file has, and the sources of signals that it lacks."""
+    """Return the columns to read for these names, including the sources of computed signals that the file lacks."""
     wanted = set(names)
     if any(is_computed(name) and name not in schema.names for name in names):
         wanted.update((*_TEXTS, EMBEDDING))

@@ -183,9 +183,7 @@ class _Reading:
             return first % _SECTOR != 0  # a sector of zeros would also lack the end of the record before
         prefix = _PREFIX.match(begun[:_PREFIX_SIZE] + _LARGEST_PREFIX[len(begun) :])
         largest = _PREFIX_SIZE + int(prefix[1], 16) + 1 if prefix and len(begun) >= _LENGTH_SIZE - 1 else 0
-        return (
-            first % _SECTOR == 0 and len(written) <= largest
-        )  # if longer, the zeros may have replaced further records
+        return first % _SECTOR == 0 and len(written) <= largest  # if longer, zeros may have replaced further records
 
 
 def _old(path: Any) -> SchemaError:
@@ -339,7 +337,7 @@ class LockedJournal:
         Args:
             values: The values of the records.
             sync: Whether to wait for the disk.
-            reserve: Whether to reserve space for further records, with which a sync takes a fraction of the time.
+            reserve: Whether to reserve space for further records, which makes a sync much faster.
         """
         place, befores, data = self.place, list[Place](), b""
         if place == BEGINNING:
@@ -413,7 +411,7 @@ class LockedJournal:
         """Release the lock."""
         if not self._file.closed:
             with suppress(OSError):
-                unlock(self._file)  # closing alone leaves the lock to a child that was forked meanwhile
+                unlock(self._file)  # without this, a child forked meanwhile would keep the lock
             self._file.close()
 
     def __enter__(self) -> Self:

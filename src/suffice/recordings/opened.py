@@ -407,7 +407,7 @@ def _remote_file(path: Any) -> Any:
 
 def _unreadable_file(path: str | Path, error: Exception) -> DataError:
     path = place(path)
-    # Errors of the system have a number; those of damaged files have none.
+    # The operating system's errors have a number; errors about damaged files have none.
     if is_url(path) and isinstance(error, OSError) and (error.errno is not None or type(error) is not OSError):
         return unreachable(path, error)
     with suppress(OSError), path.open("rb") as file:

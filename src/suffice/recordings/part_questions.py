@@ -163,7 +163,7 @@ class _Identities:
     def questions(
         self, place: int, repeated_runs: npt.NDArray[np.uint64], repeated_clusters: npt.NDArray[np.uint64]
     ) -> list[_Question]:
-        """Return the questions that must be compared with other parts: possible copies, and those to be renamed."""
+        """Return the questions to compare with other parts: possible copies, and questions that may need another name."""
         some = np.isin(self.run_hashes, repeated_runs) | self.numbered()
         if self._has_runs:
             some |= np.isin(self.cluster_hashes, repeated_clusters)

@@ -96,7 +96,7 @@ def compact_recording(folder: str | Path, *, idle_s: float = IDLE_S, large_rows:
 
 
 def has_many_parts(folder: Path) -> bool:
-    """Return whether a folder has so many small parts of this user that its writers join them."""
+    """Return whether a folder has enough small parts of this user for its writers to join them."""
     return sum(not part.name.endswith(_MERGED_SUFFIX) for part in _own_parts(folder)) > _MANY_PARTS
 
 

@@ -44,7 +44,7 @@ def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile 
     Args:
         path: A file or folder, existing or new.
         questions: The largest number of questions in a part.
-        size: The size of a journal, in bytes, at which its part takes no further questions.
+        size: The size of a part's journal, in bytes, from which on the part takes no further questions.
     """
     if is_url(path):
         raise DataError(
@@ -135,7 +135,7 @@ class RecordedFolder:
         self._metadata = metadata
         from suffice.recordings.parts_compaction import has_many_parts
 
-        if has_many_parts(self.path):  # as many short processes leave them
+        if has_many_parts(self.path):  # many short processes leave many small parts
             with self._lock:
                 self._seal_soon()
 

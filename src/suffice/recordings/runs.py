@@ -219,7 +219,7 @@ def refuse_several_loops(
     Args:
         recording: The questions of the verdict.
         tune: Tune questions, which must come from the same loop.
-        apart: Labels whose values are judged apart, such as prompts that a search compares.
+        apart: Labels whose values get separate verdicts, such as prompts that a search compares.
     """
     for part, what in ((recording, "the recording holds"), (tune, "the tune questions hold")):
         several = {} if part is None else {n: found for n, found in loops_by_label(part).items() if n not in apart}
@@ -322,7 +322,7 @@ def _number(value: Any) -> Any:
 
 
 def unsure_runs(recording: RecordedColumns) -> list[str]:
-    """Return a note on a proxy's runs that may lack rounds or contain those of other runs, by its column `key`, if any."""
+    """Return a note if the column `key` of a proxy marks runs that may lack rounds or contain those of others; else none."""
     why = Counter(map(_in_turn, label_values(recording, "key")))
     sure = {name: why.pop(name, 0) for name in _SURE}
     if not why.total():

@@ -33,7 +33,7 @@ def _labels(path: str | Path) -> Recording | None:
 
 
 def refuse_loops_of(*sources: RecordedColumns | str | Path | None, apart: Collection[str] = ()) -> None:
-    """Raise if one of several recordings, in memory or stored, mixes loops; see `refuse_several_loops`."""
+    """Raise if any of these recordings, in memory or stored, mixes several loops; see `refuse_several_loops`."""
     for source in sources:
         # The path of a bucket is neither a `str` nor a `Path`.
         labels: Any = source if source is None or hasattr(source, "table") else read_labels(source)

@@ -242,7 +242,7 @@ class Calibrator:
             counts[group] = int(rows.sum())
             if rows.any():
                 maps[group] = _FITS[self.method](x[rows], y[rows], w[rows])
-            else:  # no signal in the whole round, as overlap at round 1
+            else:  # no signal in the whole round, such as overlap at round 1
                 fallback = labelled & (rounds == group)
                 maps[group] = Constant(float(np.average(y[fallback], weights=w[fallback])))
         return replace(self, maps=maps, rounds_fitted=counts)

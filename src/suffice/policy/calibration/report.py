@@ -43,8 +43,8 @@ class CalibrationReport:
         brier_uninformed: The Brier score of a constant prediction of the mean outcome.
         ece: Expected calibration error over the bins, in [0, 1].
         bins: Reliability bins.
-        ece_if_calibrated: About the mean of `ece` over so many outcomes that have exactly these probabilities: chance alone
-            parts the bins, so that few rows never reach 0.
+        ece_if_calibrated: Approximate mean of `ece` if outcomes had exactly these probabilities: by chance alone it is above
+            0, most of all with few rows.
     """
 
     n: int

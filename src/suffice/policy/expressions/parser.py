@@ -171,7 +171,7 @@ def _parts(opening: str, keys: list[str | None], closing: str) -> str | None:
 
 
 def _condition(value: Any) -> str | None:
-    """Return the key of inequalities; if they have one variable, the key of the set of its values that satisfy them."""
+    """Return the key of inequalities; with a single variable, the key of their solution set."""
     if value in (sympy.true, sympy.false):
         return f"word {str(value).lower()}"
     if len(value.free_symbols) == 1:
@@ -199,7 +199,7 @@ def _set(value: Any) -> str | None:
         return distinct[0] if len(distinct) == 1 else "{" + "; ".join(distinct) + "}"
     if isinstance(value, sympy.Interval):
         ends = [canonical(value.start), canonical(value.end)]
-        # An open interval is written as a point is: (1, 2).
+        # An open interval has the same notation as a point: (1, 2).
         return _parts("[("[bool(value.left_open)], ends, "])"[bool(value.right_open)])
     if isinstance(value, sympy.Union):
         keys = [_set(part) for part in value.args]
@@ -212,7 +212,7 @@ def _values(value: Any, scaled: str = "") -> str | None:
 
     Args:
         value: The expression.
-        scaled: The multiples of the expression that get its key: `any`, `positive` ones only, or "" for none.
+        scaled: The multiples of the expression that share its key: `any`, only `positive` ones, or "" for none.
     """
     value = _exact(value)
     names = sorted(value.free_symbols, key=str)
@@ -255,7 +255,7 @@ def _bound_terms(value: Any) -> None:
 
 
 def _point(name: str, place: int) -> Any:
-    """Return the value of a variable at one of the fixed points: a fraction in (-2, 2), from the variable's name.
+    """Return a variable's value at one of the fixed points, a fraction in (-2, 2) that depends on the variable's name.
 
     At the last point all values are negative.
     """
@@ -310,7 +310,7 @@ def set_timer(seconds: float) -> None:
     if hasattr(signal, "setitimer"):
         signal.setitimer(
             signal.ITIMER_PROF, seconds
-        )  # the timer's signal ends the process by default, whatever it computes
+        )  # by default, the timer's signal ends the process even during a computation
 
 
 def main() -> None:

@@ -101,7 +101,7 @@ def signal(name: str) -> Linear:
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Rule):
-    """A rule that fires where a signal compares with a number; never where the signal is NaN."""
+    """A rule that fires where a comparison of a signal with a number holds; never where the signal is NaN."""
 
     name: str
     comparison: str
@@ -127,7 +127,7 @@ class Threshold(Rule):
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum(Rule):
-    """A rule that fires where a weighted sum of signals compares with a number.
+    """A rule that fires where a comparison of a weighted sum of signals with a number holds.
 
     An undefined term with a non-zero weight makes the sum undefined; a term with weight zero is ignored.
     """
@@ -244,8 +244,8 @@ class Patience(Rule):
         return fires
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        # A later round looks back on this one even if its outcome is not needed now, and signals cannot be measured
-        # afterwards.
+        # Signals are read even where the outcome is not needed now: later rounds look back at this one, and a signal cannot
+        # be measured afterwards.
         return self.rule.reads(rounds, asked if self.n == 1 else rounds.seen)
 
     def __str__(self) -> str:
@@ -267,7 +267,7 @@ class Times(Rule):
         return (np.cumsum(self.rule.fires(rounds), axis=-1) >= self.n) & rounds.seen
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        return self.rule.reads(rounds, asked if self.n == 1 else rounds.seen)  # counts earlier rounds, as `Patience`
+        return self.rule.reads(rounds, asked if self.n == 1 else rounds.seen)  # counts earlier rounds, like `Patience`
 
     def __str__(self) -> str:
         return f"times(({self.rule}), {self.n})"

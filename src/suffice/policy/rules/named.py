@@ -99,8 +99,8 @@ def sufficient_context(threshold: float | None = None) -> Rule:
     (context_sufficient >= 1) & (p_correct > 0.5)
 
     Args:
-        threshold: The calibrated confidence that is needed besides, a probability; None = none.  The paper combines both
-            in a logistic regression, to answer or to abstain.
+        threshold: The calibrated confidence that is also required, a probability; None = not required.  The paper combines
+            the two in a logistic regression, to answer or to abstain.
     """
     enough = signal("context_sufficient") >= 1
     return enough if threshold is None else enough & margin(threshold)
@@ -116,7 +116,7 @@ _OSCILLATES = 0.95
 
 
 def checked(rounds: float) -> Rule:
-    """Return the rule that stops when a check finds nothing more, or after so many rounds.
+    """Return the rule that stops when a check reports no more errors, or at round `rounds`.
 
     >>> print(checked(3))
     (check_error <= 0) | (round >= 3)
@@ -125,15 +125,15 @@ def checked(rounds: float) -> Rule:
 
 
 def loopgain(target: float | None = None) -> Rule:
-    """Return LoopGain's rule: at the target, or where errors no longer fall; its program then returns the best round.
+    """Return LoopGain's rule: stop at the target error, or when errors no longer fall.
 
-    That is its version 0.1, which its benchmark ran: the selector `min_check_error` returns that round.
+    This is version 0.1, as in its benchmark.  Its program then returns the best round, as the selector `min_check_error` does.
 
     >>> print(loopgain(0.5))
     (check_error <= 0.5) | (error_gain >= 0.95)
 
     Args:
-        target: The error that is good enough; None = none is, as in that version with its default.
+        target: The largest error that is good enough; None = no target, which is that version's default.
     """
     falls = signal("error_gain") >= _OSCILLATES
     return falls if target is None else (signal("check_error") <= target) | falls
@@ -159,8 +159,8 @@ def fixed_k(k: float) -> Rule:
 def adaptive_rag() -> Rule:
     """Return Adaptive-RAG's routes: no retrieval, a single one, or all, by the class of the question (Jeong et al., 2024).
 
-    The class is known at round 0 only, so a rule that fires both there and at round 1, twice in a row, ends the single
-    route.
+    The class is known only at round 0, so the single route ends by a rule that must fire twice in a row: at round 0, by
+    the class, and at round 1.
 
     >>> print(adaptive_rag())
     (complexity < 1) | (patience(((complexity < 2) | ((round >= 1) & (round < 2))), 2))
@@ -211,10 +211,10 @@ def dsc(confidence: float = 0.95) -> Rule:
 
 
 def rasc(threshold: float = 0.5, buffer: float = 5) -> Rule:
-    """Return reasoning-aware self-consistency: stop once `buffer` samples have a score of `threshold` (Wan et al., 2024).
+    """Return reasoning-aware self-consistency: stop once `buffer` samples score at least `threshold` (Wan et al., 2024).
 
     The score of a sample's reasoning, `rationale_score`, is fitted on tune questions (`suffice calibrate`).  The authors
-    answer by these samples alone, weighted by their scores: the selector ``rasc(threshold)``.
+    let only these samples vote, weighted by their scores, as the selector ``rasc(threshold)`` does.
 
     >>> print(rasc())
     times((rationale_score >= 0.5), 5)
@@ -312,7 +312,7 @@ def _overlapping_or_entailed() -> Rule:
 
 @dataclass(frozen=True, slots=True)
 class NamedRule:
-    """A rule that has a name.
+    """A rule that can be written by its name.
 
     Attributes:
         build: Builds the rule from `arity` numbers.
@@ -427,11 +427,11 @@ NAMED_RULES: Mapping[str, NamedRule] = {
 }
 """The rules that text may call by name, with the numbers that they take."""
 
-_UNSPELLED = 7  # a number that every rule takes and that none spells by itself
+_UNSPELLED = 7  # a number that every rule accepts, and that is in no rule's text otherwise
 
 
 def spelled(name: str) -> str:
-    """Return the text of a named rule for listings, with `x` for the number that it must be given.
+    """Return the text of a named rule for listings, with `x` for a required number.
 
     >>> spelled("critic_only"), spelled("fixed_k")
     ('critic_approved >= 1', 'fixed_k(x): round >= x')

@@ -279,7 +279,7 @@ def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
 
 
 def _built(kind: type[_Parsed], name: str, build: Callable[[], Any], text: str) -> _Parsed:
-    """Build the rule or selector that a registered name stands for."""
+    """Build the rule or selector registered under a name; raise if the arguments or the result do not fit."""
     try:
         built = build()
     except (TypeError, ValueError) as error:

@@ -10,9 +10,9 @@ from suffice.policy.rules.rule import Rule
 
 
 def token_budget(tokens: float) -> Rule:
-    """Return the rule that stops thinking at the first checkpoint with so many tokens of thought (s1's budget forcing).
+    """Return the rule that stops thinking at the first checkpoint with at least `tokens` tokens (s1's budget forcing).
 
-    A chain that ends before keeps its own answer, and pays no trial.
+    A chain that ends earlier keeps its own answer, without the cost of a trial answer.
 
     >>> print(token_budget(2000))
     thinking_tokens >= 2000
@@ -36,7 +36,7 @@ def dynasor(trials: float = 3) -> Rule:
 def deer(probability: float = 0.95) -> Rule:
     """Return DEER's rule: the geometric mean of the probabilities of the trial answer's tokens exceeds `probability`.
 
-    Yang et al. (2025) look at words such as "Wait", where checkpoints then have to be.
+    Yang et al. (2025) decide at words such as "Wait"; to reproduce this, the checkpoints must be at these words.
 
     >>> print(deer(0.95))
     answer_logprob_mean > -0.05129329438755058
@@ -65,9 +65,9 @@ def thought_calibrated(probability: float = 0.9) -> Rule:
 
 
 def lynx(probability: float = 0.9) -> Rule:
-    """Return LYNX's rule: a probe on the model's states finds the trial answer right with more than `probability` (Akgül et al., 2025).
+    """Return LYNX's rule: by a probe of the model's states, P(the trial answer is right) > `probability` (Akgül et al., 2025).
 
-    No trial is asked before the stop.  The paper reads the states at words such as "wait", and takes its threshold from conformal
+    No trial answer is requested before the stop.  The paper reads the states at words such as "wait", and takes its threshold from conformal
     prediction; here they are read at checkpoints every few tokens, and `suffice certify --path p_settled` tests thresholds.
 
     >>> print(lynx(0.8))
@@ -91,7 +91,7 @@ def frugalgpt(first: float, later: float | None = None) -> Rule:
 
     Args:
         first: The threshold of the first attempt.
-        later: That of the second, and of any later one; None = the same.
+        later: The threshold of the second attempt and of any later one; None = the same as `first`.
     """
     if later is None:
         return signal("verifier_score") > first
@@ -103,7 +103,7 @@ def automix(share: float = 0.5) -> Rule:
     """Return AutoMix's rule with a threshold: accept if a share of the model's own verifications finds the answer right.
 
     The small model is asked several times whether its answer is right (Aggarwal et al., 2024); the share of yes is
-    `verifier_score`, whose calls a question pays.  The paper's other router, a POMDP over the bins of this share, is not built.
+    `verifier_score`, whose calls a question pays.  The paper's other router, a POMDP over the bins of this share, is not implemented.
 
     >>> print(automix(0.75))
     verifier_score >= 0.75

@@ -101,7 +101,7 @@ def inner_rules(rule: Rule) -> dict[str, tuple[Rule, ...]]:
 
 
 def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
-    """Return the union of several `Rule.reads`; names are in the order in which the last round reads them."""
+    """Return the union of several results of `Rule.reads`; signals are in the order in which the last round reads them."""
     merged: dict[str, Mask] = {}
     for mapping in reads:
         for name, mask in mapping.items():
@@ -115,7 +115,7 @@ def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
 
 
 def check_rules(owner: str, rules: Any, least: int) -> tuple[Rule, ...]:
-    """Return `rules` as a tuple of at least `least` rules."""
+    """Return `rules` as a tuple; raise if one is not a rule, or if there are fewer than `least`."""
     members = tuple(rules)
     if len(members) < least or not all(isinstance(member, Rule) for member in members):
         raise RuleSyntaxError(f"{owner} takes at least {least} rules, not {members!r}")
@@ -134,9 +134,9 @@ class Members(Rule):
 
 
 def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool) -> Mapping[str, Mask]:
-    """Return the signals that members read in order.
+    """Return the rounds at which members read each signal when they are evaluated in order; see `Rule.reads`.
 
-    Once a member evaluates to `settled_by`, the later ones are not read.
+    Where a member evaluates to `settled_by`, the later ones read nothing.
     """
     reads: list[Mapping[str, Mask]] = []
     for member in members:

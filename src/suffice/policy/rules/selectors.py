@@ -58,7 +58,7 @@ _ISSPACE = np.frompyfunc(
 
 
 def same_answers(rounds: Rounds) -> Mask:
-    """Return whether each two rounds give the same answer, shape ``(..., n_rounds, n_rounds)``."""
+    """Return a mask of the pairs of rounds that have the same answer, shape ``(..., n_rounds, n_rounds)``."""
     keys = _keys(rounds)
     return np.asarray(keys[..., :, None] == keys[..., None, :], dtype=np.bool_)
 
@@ -73,7 +73,7 @@ def total(values: Floats) -> Floats:
 
 
 class Selector(ABC):
-    """Chooses among the rounds up to the stop; its text specifies it, by default as in `Rule`."""
+    """Base class of selectors, which choose one of the rounds up to the stop; `str` gives their text, as for `Rule`."""
 
     __slots__ = ()
 
@@ -100,7 +100,7 @@ class Selector(ABC):
         return None
 
     def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats | None:
-        """Return the expected value of the answer that a stop at each round returns.
+        """Return, for a stop at each round, the expected value of the returned answer; same shape as `values`.
 
         None if `shares` returns None, since `select` is then deterministic.
 

@@ -77,7 +77,7 @@ class MajorityOfSamples(Selector):
         return means if begun.all() else np.where(begun, means, otherwise())
 
     def _votes(self, rounds: Rounds, candidates: Mask) -> tuple[Floats, Mask, Floats]:
-        """Return the answers' numbers, a mask of those that vote, and their weights, each of shape ``(..., n_rounds)``."""
+        """Return the answers' numbers, a mask of the voting answers, and their weights, each of shape ``(..., n_rounds)``."""
         ids = np.broadcast_to(rounds[ANSWER_ID], candidates.shape)
         voting = candidates & ~np.isnan(ids)
         if self.weight is None:
@@ -87,7 +87,7 @@ class MajorityOfSamples(Selector):
         return ids, voting, np.where(voting, column, 0.0)
 
     def leading(self, rounds: Rounds, candidates: Mask) -> Mask:
-        """Return a mask of the latest round of each answer with the most votes, shape ``(..., n_rounds)``."""
+        """Return a mask of the leading answers, several if tied, each at its latest round; shape ``(..., n_rounds)``."""
         shape = candidates.shape
         ids, voting, votes = self._votes(rounds, candidates)
         row, place = np.nonzero(voting.reshape(-1, shape[-1]))
@@ -159,9 +159,9 @@ class EscAnswer(MajorityOfSamples):
 
 @dataclass(frozen=True, slots=True)
 class RascAnswer(MajorityOfSamples):
-    """The selector of reasoning-aware self-consistency (RASC): the votes of the samples above a score, weighted by it.
+    """The selector of reasoning-aware self-consistency (RASC): a vote weighted by score among samples of `threshold` or more.
 
-    If no sample has that score, all vote.
+    If no sample reaches the threshold, all vote.
     """
 
     weight: str | None = RATIONALE_SCORE
@@ -169,7 +169,7 @@ class RascAnswer(MajorityOfSamples):
 
     def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats:
         means = np.array(otherwise())
-        for r in range(values.shape[1]):  # who votes depends on the stop, so the totals of one do not begin the next
+        for r in range(values.shape[1]):  # voters depend on the stop, so totals cannot be carried over to the next
             shares = self.shares(rounds, np.full(len(values), r))
             voted = shares.any(axis=1)
             means[voted, r] = np.where(shares > 0, shares * values, 0.0).sum(axis=1)[voted]
@@ -211,7 +211,7 @@ def weighted_majority_of_samples(weight: str | int = _USUAL_WEIGHT, seed: int = 
     weighted_majority_of_samples(verifier_score) weighted_majority_of_samples(7)
 
     Args:
-        weight: A signal that is not negative, or the seed alone.
+        weight: A signal that is not negative; a number is taken as the seed, and the signal is `p_correct`.
         seed: Seed of the choice among ties.
     """
     if isinstance(weight, str):

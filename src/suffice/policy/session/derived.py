@@ -1,4 +1,4 @@
-"""The columns that a rule reads: measured ones, and those that a policy derives from them and from answers."""
+"""Compute the columns that a rule reads: measured columns, and columns derived from them and from the answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffice.policy.signals.votes import VOTES, WEIGHT, RunningVotes, answer_ids
 
 
 class Derivation:
-    """The base class of `Policy` that computes the columns which a policy reads from the recorded columns."""
+    """Base class of `Policy`, which turns raw columns into the columns that the rule and the selector read."""
 
     calibrators: tuple[Calibrator, ...]
     state: Mapping[str, FittedState]
@@ -40,7 +40,7 @@ class Derivation:
 
     @cached_property
     def _sources(self) -> dict[str, tuple[str, Calibrator | ZScore | Allocation]]:
-        """The signals that fitted state computes from a raw column, with this column and the state."""
+        """The raw column and the fitted state from which a signal is computed, by signal."""
         sources: dict[str, tuple[str, Calibrator | ZScore | Allocation]] = {
             calibrator.output: (calibrator.signal, calibrator) for calibrator in self.calibrators
         }
@@ -52,9 +52,9 @@ class Derivation:
         return sources
 
     def raw_of(self, name: str) -> str:
-        """Return the measured signal that fitted state turns into a signal of the rule, or the signal itself.
+        """Return the measured signal from which a fitted signal is computed; for other signals, the signal itself.
 
-        Of several it is the first.
+        If it is computed from several, return the first.
         """
         return self._raws_of(name)[0]
 
@@ -82,17 +82,17 @@ class Derivation:
 
     @property
     def answer_column(self) -> str | None:
-        """The raw column of `answer_ids` by the policy's normalizer, for callers that cache it; None if not read."""
+        """Name of the raw column with `answer_ids` by the policy's normalizer, for callers that cache it; None if not read."""
         return self._shared_column(ANSWER_ID) if self._from_answers - {"abstained"} else None
 
     @property
     def vote_columns(self) -> dict[str, str]:
-        """The signals in `VOTES` that the policy reads, by the raw columns in which a caller may cache them for all policies."""
+        """The unweighted signals in `VOTES` that the policy reads, by the name of the raw column in which to cache them."""
         read = sorted(VOTES & self._from_answers)
         return {self._shared_column(name): name for name in read if not weights_of([name])}
 
     def running_votes(self) -> RunningVotes:
-        """Return the counter of one question's votes, which gives `answer_column` and all signals in `VOTES` round by round."""
+        """Return a counter of one question's votes that computes the signals in `VOTES` and `answer_column` as rounds come."""
         ids = set[str]() if self.answer_column is None else {ANSWER_ID}
         names = {self._shared_column(name): name for name in sorted(VOTES & self._from_answers | ids)}
         return RunningVotes(names, normalizer_of(self.normalizer))
@@ -130,7 +130,7 @@ class Derivation:
         return fitted.predict(column, index=raw.index) if isinstance(fitted, Calibrator) else fitted.apply(column)
 
     def _compared(self, name: str, raw: Rounds) -> Floats:
-        """Compute a signal from the answers with the policy's own settings."""
+        """Compute a signal from the answers, with the policy's normalizer or patterns of refusals."""
         if raw.answers is None:
             raise DataError(f"the policy {self.label!r} reads {name!r}, and these rounds carry no answers: record them")
         if name == "abstained":

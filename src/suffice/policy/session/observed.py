@@ -16,7 +16,7 @@ _UNKNOWN_COST = Cost(**dict.fromkeys(COST_KINDS, math.nan))
 
 
 def check_round(observed: Any) -> None:
-    """Raise if a value is not a round, or has an answer or costs of another type."""
+    """Raise if a value is not a round, or if its answer or costs have the wrong type."""
     if not isinstance(observed, Round):
         raise DataError(f"a session observes a Round, not {observed!r}: give Round(...), or a text as draft=...")
     if not isinstance(observed.answer, str | None):
@@ -28,7 +28,7 @@ def check_round(observed: Any) -> None:
 
 def write_costs(columns: Mapping[str, Floats], observed: Round, position: int) -> None:
     """Write the costs of a round into the columns that a policy reads."""
-    # A host that reports no cost at all has not said that the round was free.
+    # If a host reports no costs at all, they are unknown, not zero.
     known = any(component in observed.costs for component in LOOP_COMPONENTS)
     absent = _FREE if known else _UNKNOWN_COST
     for component in LOOP_COMPONENTS:

@@ -54,7 +54,7 @@ _NOT_DECIDING = ("name", "provenance", "certificate", "format", "version")
 
 @dataclass(frozen=True, kw_only=True)
 class Policy(Derivation, Displayed):
-    """When to stop and which answer to return, with everything that the decision depends on.
+    """A rule for stopping and a selector of the answer, with everything that the decision depends on.
 
     >>> Policy(rule="tasr", selector="max_p_correct").signals
     ('answer_stable', 'p_correct')
@@ -63,8 +63,8 @@ class Policy(Derivation, Displayed):
         rule: The rule, which stops the loop at the first round at which it fires; or its text.
         selector: The selector, which chooses among the seen rounds' answers; or its text.  `best` stands for
             ``max_SIGNAL`` of the only signal of quality that the rule reads or a calibrator computes.
-        start_round: The first round of the loop, at which replays begin: 0 or 1, or a later one of an escalation, whose
-            models before it are not asked.
+        start_round: The first round of the loop and of replays: 0 or 1, or a later one in an escalation that skips the
+            first models.
         max_rounds: The highest round R, 1 to 100,000: the loop never goes past it.
         calibrators: Fitted maps, one for each calibrated signal that is used.
         state: Fitted state of signals that need statistics beyond their own question, by signal.
@@ -120,7 +120,7 @@ class Policy(Derivation, Displayed):
         """The name, or the text of the rule."""
         return self.name or str(self.rule)
 
-    @cached_property  # each logged stop has it
+    @cached_property  # cached, since every logged stop contains it
     def digest(self) -> str:
         """Short hash of all fields that affect decisions: all but the name, the provenance and the certificate.
 
@@ -169,7 +169,7 @@ class Policy(Derivation, Displayed):
 
     @cached_property
     def reads_every_answer(self) -> bool:
-        """True if the policy may read the answer or cost of any earlier round; a gated round 0 is then answered.
+        """True if the policy may read the answer or cost of any earlier round, so that a gated round 0 must be answered.
 
         This is the case with a selector among several answers, with signals that add up costs since the start round,
         and with a signal that looks back to round 0.
@@ -259,7 +259,7 @@ class Policy(Derivation, Displayed):
                 )
 
     def decide(self, rounds: Iterable[Round], *, missing: Missing = "error") -> Decision:
-        """Return the decision of a session after these rounds, which is the stop if one of them stopped it.
+        """Return the decision of a session after these rounds: the stop, if the policy stopped at one of them.
 
         >>> decision = Policy(rule="answer_stable").decide([Round(index=1, answer="Oslo"), Round(index=2, answer="Oslo")])
         >>> decision.stop_round, decision.reason
@@ -284,7 +284,7 @@ class Policy(Derivation, Displayed):
         Raises:
             DataError: The answer position is a Python callable, which has no text.
         """
-        # So that digests stay as they were.
+        # The default is left out, so that digests stay as they were before this field existed.
         normalizer = {} if self.normalizer == DEFAULT_NORMALIZER else {"normalizer": self.normalizer}
         return {
             "format": POLICY_FORMAT,
@@ -374,7 +374,7 @@ class Policy(Derivation, Displayed):
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """Read a policy file; warn if somebody edited it, which suspends its certificate, or if that is suspended.
+        """Read a policy file; warn if it was edited, which suspends its certificate, or if the certificate is suspended.
 
         Raises:
             SchemaError: The file is not a policy that this release reads.

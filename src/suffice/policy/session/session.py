@@ -54,12 +54,12 @@ class Session:
             `Policy.check` checks at once; rounds are then only checked for a host's own signals.  None = unknown.
         audit: The share of questions that continue after the stop; None = no audit.
         shadow: Policies that decide on the same rounds and change nothing, see `shadows`.
-        question_id: Names the question; an audit draws by it.
+        question_id: The id of the question, by which an audit draws.
 
     Attributes:
         policy: The policy.
         rounds: The rounds so far, including those of an audit.
-        draw: Whether the audit drew this question, and with which probability; None without an audit.
+        draw: The audit's draw of this question, with its probability; None without an audit.
 
     Raises:
         DataError: An unknown value of `missing`, the policy file cannot be read, there is an audit and no `question_id`, or
@@ -231,8 +231,8 @@ class Session:
         """Return the measured signals that a decision at `observed` reads, in the order in which it reads them.
 
         The rule's members are evaluated in order, skipped members read nothing, and a signal that the round lacks
-        counts as undefined.  So the first missing signal that is returned will be read whatever its value.  The state
-        of the session does not change.
+        counts as undefined.  So the first missing signal in the result is certain to be read.  The state of the session
+        does not change.
 
         Args:
             observed: The round, as far as it is known; its index must be `next_round`.
@@ -409,7 +409,7 @@ class Session:
         warnings.warn(str(error), stacklevel=3)
 
     def _view(self, n: int) -> Rounds:
-        """Return the view of the first `n` rounds; only the last one is computed, the others and the votes are cached."""
+        """Return the view of the first `n` rounds; only the last round is computed, earlier rounds and votes are cached."""
         if n:
             last = slice(0 if self.policy.answer_column else n - 1, n)
             columns = {name: column[last] for name, column in self._columns.items()}

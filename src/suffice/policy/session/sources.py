@@ -43,13 +43,13 @@ def is_rule(value: PolicySource) -> bool:
     return isinstance(value, Rule) or (isinstance(value, str) and not value.endswith(".json"))
 
 
-_FAR = 10_000  # the last round at which a rule's own cap is sought
+_FAR = 10_000  # a rule's own cap is searched up to this round
 
 
 def capped_policy(value: PolicySource) -> Policy:
-    """Convert a value like `as_policy`, but take the cap of a mere rule from the rule: nothing else has said one.
+    """Convert a value like `as_policy`; a rule alone must contain a cap on the rounds, since nothing else sets one.
 
-    The cap is the round at which the rule fires whatever the other signals are.
+    The cap is the first round at which the rule fires whatever the other signals are.
 
     >>> capped_policy("answer_stable | (round >= 20)").max_rounds
     20
@@ -75,7 +75,7 @@ def capped_policy(value: PolicySource) -> Policy:
 def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Policy) -> dict[str, Policy]:
     """Return the shadow policies that decide beside a deployed policy, by label.
 
-    A mere rule replaces the deployed policy's rule; rounds, calibrators and selector stay those of the deployed policy.
+    If a shadow is only a rule, all its other settings, such as rounds, calibrators and selector, are the deployed policy's.
 
     Raises:
         DataError: Two shadows have one label, or one begins before the loop does.

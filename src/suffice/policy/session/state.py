@@ -14,7 +14,7 @@ from suffice.policy.session.policy import Missing, Policy
 
 STATE_FORMAT = "suffice.session"
 STATE_VERSION = 2
-_PLAIN_VERSION = 1  # of a session without audit and shadows, which older releases read, too
+_PLAIN_VERSION = 1  # for sessions without audit and shadows, so that older releases can read them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class SessionState:
 
     Attributes:
         missing: The reaction to a round that lacks a signal which the policy reads.
-        unproven: The signals that no round has been required to contain so far.
+        unproven: The signals whose presence has not been checked in any round yet.
         decision: The final decision; None while the loop continues.
         draw: Whether an audit drew the question; None without one.
         ended: The reason why the host ended the question, or its audit; None if it did not.
@@ -112,7 +112,7 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
     try:
         check_types(SessionState, state)
         check_types(Draw, state["draw"] or {})
-        passages = dict(enumerate(_listed(state["passages"])))  # so that -1 names none
+        passages = dict(enumerate(_listed(state["passages"])))  # a dict, so that -1 is not an index
         rows = [
             {**row, "passages": [passages[number] for number in _listed(row["passages"])]} for row in state["rounds"]
         ]

@@ -82,7 +82,7 @@ class Stops:
         return Counter({"rule": len(self.position) - len(others)}) + Counter(named.tolist())
 
     def _other_reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> tuple[Positions, npt.NDArray[np.object_]]:
-        """Return the questions that did not stop by the rule with an answer, and the reason of each stop."""
+        """Return the questions that did not stop by the rule or have no answer, and the reason for each stop."""
         others = np.flatnonzero(~self.fired | (self.position < 0) | (self.answer_position < 0))
         position, fired = self.position[others], self.fired[others]
         ended = np.where(self.view.index[position] == max_rounds, "max_rounds", ends[others])

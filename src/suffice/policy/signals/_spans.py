@@ -10,7 +10,7 @@ from suffice.policy.signals.text import CONFIDENCE_LABEL
 
 Span = tuple[int, int]
 
-# No group is repeated possessively: before Python 3.11.4 it would move on past a repetition that fails, over a sign.
+# No group has a possessive quantifier: before Python 3.11.4, a repetition that failed could still consume a character.
 _LEAD = re.compile(r"(?:\s++|```[A-Za-z]*+\n|\*{2,}+|_{2,}+(?=\s)|[*_`•-](?=\s))*")
 _LINE_END = re.compile(r"[\r\n]|<\|[^|<>\s]{1,40}\|>|</s>|<eos>|<end_of_turn>|<turn\|>")
 _WRAPPERS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "`": "`", "*": "*", "_": "_", "<": ">"}  # noqa: RUF001
@@ -116,7 +116,7 @@ def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None
 
 
 def _value_of(text: str, key: str, position: int, *, anywhere: bool) -> int:
-    """Return the position of a key's value in JSON from a brace on, at any depth or directly in that object; -1 without it."""
+    """Return where a key's value begins in JSON after `position`, directly in the next object or `anywhere`; else -1."""
     depth = 0
     part = _PART.search(text, position) if position >= 0 else None
     while part is not None:

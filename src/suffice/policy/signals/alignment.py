@@ -83,7 +83,7 @@ def tokens_of_span(text: str, tokens: Sequence[Token], start: int, end: int) -> 
         run = searched
     first, last = run
     if first > 0 and target[first_byte] >= _NON_ASCII and not spelled[first - 1] and tokens[first - 1].raw is None:
-        return None  # some servers send "" for the first tokens of a character and all of it for the last one
+        return None  # some servers send "" for all tokens of a character but the last, which has the whole character
     return tuple(tokens[first : last + 1])
 
 
@@ -155,7 +155,7 @@ def _spellings(token: Token) -> set[tuple[bytes, ...]]:
 
 
 def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield every position at which a token that starts at `start` may end, and the end of a text that was cut."""
+    """Yield every position at which a token that starts at `start` may end, or the end of a text that cuts it off."""
     if len(spelling) == 1 and len(target) - start < len(spelling[0]):
         if spelling[0].startswith(target[start:]):
             yield len(target)

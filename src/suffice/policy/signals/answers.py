@@ -70,8 +70,8 @@ def answer_stable(rounds: Sequence[Round]) -> float:
 def answer_f1_previous(rounds: Sequence[Round]) -> float:
     """Token F1 of the answer with the previous round's.
 
-    From 0 (no word in common) to 1 (the same words as often, in any order), both normalised as for the metric F1; in
-    linear time, so for long drafts, too.  NaN where `answer_stable` is.
+    From 0 (no word in common) to 1 (the same words equally often, in any order), both normalised as for the metric F1.
+    It takes linear time, so it also suits long drafts.  NaN where `answer_stable` is NaN.
 
     >>> earlier, later = (Round(index=r, answer=text) for r, text in ((1, "It lies in Oslo."), (2, "It lies near Oslo.")))
     >>> answer_f1_previous([earlier, later])
@@ -87,8 +87,8 @@ def answer_f1_previous(rounds: Sequence[Round]) -> float:
 def answer_similarity_previous(rounds: Sequence[Round]) -> float:
     """Similarity of the answer's characters with the previous round's (difflib).
 
-    Of the keys that `answer_stable` compares, the first 1,000 characters (the ratio takes quadratic time); NaN where
-    that is.
+    Only the first 1,000 characters of the keys that `answer_stable` compares are used, since the ratio takes quadratic
+    time.  NaN where `answer_stable` is NaN.
     """
     pair = _last_two_answers(rounds)
     if pair is None:
@@ -154,11 +154,11 @@ def _spaced(words: Sequence[str]) -> str:
 
 
 def _matches(words: str, parts: Sequence[str]) -> bool:
-    """Return whether a text consists of these parts with anything between them, in linear time."""
+    """Return whether a text consists of these parts, in order, with anything between them; takes linear time."""
     first, *middle, last = parts
     if not words.startswith(first):
         return False
-    end = len(first) - 1  # the space after a part is also the one before the next
+    end = len(first) - 1  # neighbouring parts share the space between them
     for part in middle:
         at = words.find(part, end)
         if at < 0:

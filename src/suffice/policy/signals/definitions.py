@@ -44,9 +44,9 @@ class Signal:
         fitted: Whether it needs state fitted on tune questions.
         clip: Whether values out of range, also infinite ones, are clipped to it instead of undefined.
         on_demand: Whether it is computed only where a policy reads it, and never recorded by itself.
-        reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal.  It then has the same value
-            wherever these fields are equal in its last `lookback` + 1 rounds, so an import computes it once for all of them.
-            Empty = it may read anything.
+        reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal.  The signal is
+            then the same wherever these fields are equal in the last `lookback` + 1 rounds, so an import computes it once
+            for all of them.  Empty = it may read anything.
         doc: The meaning of the signal, in one line.
     """
 
@@ -101,7 +101,7 @@ class Signal:
         return clipped if self.allows(numeric) or (self.clip and not math.isnan(numeric)) else math.nan
 
     def allows(self, number: float) -> bool:
-        """Return whether a finite number is in range, but for rounding.
+        """Return whether a finite number is in range, apart from rounding errors.
 
         One minus a cosine in single precision can be -4e-7.
         """
@@ -239,7 +239,7 @@ def _signal_value(name: str, rounds: Sequence[Round], state: Mapping[str, Fitted
 
 
 def _unregistered_value(name: str, rounds: Sequence[Round]) -> float:
-    """Return a host's signal that is not registered."""
+    """Return the value of a host's signal that is not registered."""
     if name in rounds[-1].signals:
         value = as_number(rounds[-1].signals[name])
         return value if math.isfinite(value) else math.nan
@@ -309,7 +309,7 @@ _FIELDS_OF_NEEDS: Mapping[str, str] = MappingProxyType(
 
 
 def lacking(name: str, observed: Round, value: float) -> str | None:
-    """Return which fields a round lacks for a signal, or `value` if that is invalid; None if it is complete.
+    """Return the names of the fields that a round lacks for a signal, or its invalid `value`; None if nothing is wrong.
 
     A value in the round may be undefined, but not out of the signal's range, which indicates an error of the host.
 

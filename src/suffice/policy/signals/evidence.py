@@ -1,4 +1,4 @@
-"""Signals of retriever and evidence, scores of them by judges, cross-encoders and the model itself, and chains that ask for evidence."""
+"""Signals of retrieval and evidence: retrieval scores, scores by judges, cross-encoders and the model, and chains of questions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _retrieved(
 def score_gap(rounds: Sequence[Round]) -> float:
     """The retriever's score of rank 1 minus that of rank 2.
 
-    NaN with fewer than two.
+    NaN with fewer than two scores.
 
     >>> score_gap([Round(index=1, pool_scores=(7.5, 5.0, 1.0))])
     2.5
@@ -69,8 +69,8 @@ def score_gap(rounds: Sequence[Round]) -> float:
 def top_score_z_pool(rounds: Sequence[Round]) -> float:
     """top_score within the question's pool, in standard deviations.
 
-    From the mean; the deviation is that of the population, rank 1 included.  NaN with fewer than two scores, if one is
-    not finite, or if they do not differ.
+    It is measured from the mean, and the standard deviation is that of the population; both include rank 1.  NaN with
+    fewer than two scores, if one is not finite, or if they do not differ.
 
     >>> top_score_z_pool([Round(index=1, pool_scores=(4.0, 2.0, 2.0, 0.0))])
     1.414213562373095
@@ -99,7 +99,7 @@ _retrieved(
 def top_score_z_robust(rounds: Sequence[Round]) -> float:
     """top_score within the question's pool, in interquartile ranges from its median.
 
-    Quartiles are interpolated linearly, rank 1 included.  NaN where `top_score_z_pool` is, or if the quartiles do not
+    Quartiles are interpolated linearly, rank 1 included.  NaN where `top_score_z_pool` is NaN, or if the quartiles do not
     differ (where the authors' code gives 0).
 
     >>> top_score_z_robust([Round(index=1, pool_scores=(9.0, 4.0, 3.0, 2.0, 1.0))])

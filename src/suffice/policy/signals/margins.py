@@ -69,7 +69,7 @@ def _is_blank(token: Token) -> bool:
 def answer_margin(rounds: Sequence[Round]) -> float:
     """Top-1 minus top-2 log-probability at the first token of the answer.
 
-    The first that is not white space; in [0, 30], NaN if unknown.  The paper's `answer_token_margin`.
+    White space is skipped; in [0, 30], NaN if unknown.  The paper calls it `answer_token_margin`.
     """
     for token in rounds[-1].answer_tokens or ():
         if not _is_blank(token):
@@ -146,7 +146,7 @@ def answer_logprob_mean(rounds: Sequence[Round]) -> float:
 _REST = 1e-6
 _MAX_ENTROPY = 20.0
 _LOWEST_SEQUENCE = -1e6
-_FEWEST = 2  # tokens with a known probability
+_FEWEST = 2  # the fewest tokens with a known probability
 
 
 def token_entropy(token: Token) -> float:

@@ -40,7 +40,7 @@ _LEADING = re.compile(rf"[\s(\[*_]*{_OPTIONS}(?:[)\].:*_]|\s*$)")
 
 
 def boxed(text: str, start: int) -> Span | None:
-    r"""Return the span of what the last complete `\boxed{...}` contains, without a command for the font around it."""
+    r"""Return the span of the content of the last complete `\boxed{...}`, without a font command around the content."""
     result = None
     opening = _BOXED.search(text, start)
     while opening is not None:
@@ -54,7 +54,7 @@ def boxed(text: str, start: int) -> Span | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the position of the brace that closes the one before `start`; -1 if none does."""
+    """Return the position of the brace that closes the brace before `start`; -1 if it is not closed."""
     depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -72,9 +72,9 @@ def last_number(text: str, start: int) -> Span | None:
 
 
 def letter(text: str, start: int) -> Span | None:
-    """Return the span of the letter of an option: the last one after "answer" or "option", else in brackets, else the first.
+    """Return the span of an option's letter: the last one after "answer" or "option", else in brackets, else a leading one.
 
-    If several options are named there, "A and C", the span has all of them.
+    If several options are named there, as in "A and C", the span covers all of them.
     """
     for pattern in (_SAID, _BRACKETED):
         spans = [match.span(1) for match in pattern.finditer(text, start)]
@@ -201,7 +201,7 @@ class AnswerPosition:
 
     @classmethod
     def parse(cls, words: str) -> AnswerPosition:
-        """Return the position that an option names: its form if it has one, its kind and its text, with colons between them.
+        """Parse the value of an option: an optional form, the kind, and the text if there is one, separated by colons.
 
         >>> AnswerPosition.parse("json:city").text, str(AnswerPosition.parse("decimal-comma:last-number"))
         ('city', 'decimal-comma:last-number')
@@ -274,7 +274,7 @@ class AnswerPosition:
         if self.kind in _FORMS:
             return _checked_span(_FORMS[self.kind](text, start), text)
         if self.kind == "regex":
-            match = re.search(self.text, text[start:])  # in a text of its own, so that ^ is its beginning
+            match = re.search(self.text, text[start:])  # a slice, so that ^ matches at `start`
             if match is None:
                 return None
             group = next((i for i, said in enumerate(match.groups(), 1) if said is not None), 0)

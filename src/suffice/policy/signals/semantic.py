@@ -28,7 +28,7 @@ EMBEDDER = "embedder"
 JUDGE = "judge:information_score"
 """The component that marks drafts, with all marks of the information score."""
 
-_FROM = 2  # the first round with an earlier one
+_FROM = 2  # the first round that has an earlier one
 _CHANGES = r"change|revision|edit|modif|correction|amend|fix|improve|suggest|condition|reservation|caveat"
 _DEPENDS = (
     r"\?|(?:if|once|after|when|until|provided|providing|assuming|pending|subject\s+to|except|unless|only|conditional)\b"
@@ -100,7 +100,7 @@ def _distance_back(back: int, rounds: Sequence[Round]) -> float:
 
 
 def embedded_text(observed: Round) -> str | None:
-    """Return the text that an embedding is of: the draft, or at a checkpoint of a chain what was thought since the one before.
+    """Return the text to embed: the draft or, at a checkpoint of a chain, the thinking since the previous checkpoint.
 
     >>> embedded_text(Round(index=1, answer="Oslo")), embedded_text(Round(index=1, answer="Oslo", thinking="Norway. Oslo?"))
     ('Oslo', 'Norway. Oslo?')
@@ -133,8 +133,8 @@ def _distance_between(last: Round, earlier: Round) -> float:
 def draft_distance(rounds: Sequence[Round]) -> float:
     """Cosine distance between the embeddings of this draft and the previous one.
 
-    NaN at the first draft and where one is missing.  At checkpoints of a chain of thought the embeddings are of what was
-    thought since the checkpoint before.
+    NaN at the first draft and where an embedding is missing.  At checkpoints of a chain of thought, the thinking since the
+    previous checkpoint is embedded instead of a draft.
 
     >>> drafts = [Round(index=i, answer=str(i), embedding=np.array(e)) for i, e in enumerate(([1, 0], [1, 1]), 1)]
     >>> round(draft_distance(drafts), 3)
@@ -170,8 +170,8 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
 def semantic_novelty(rounds: Sequence[Round]) -> float:
     """Cosine distance from this draft, or stretch of thought, to the most similar earlier one.
 
-    It is low where a model says again what it said at any earlier round.  NaN at the first, without a text, and where one
-    was not embedded.
+    It is low where a model repeats what it said at any earlier round.  NaN at the first round, without a text, and where an
+    embedding is missing.
 
     >>> thoughts = [Round(index=i, thinking="so", embedding=np.array(e)) for i, e in enumerate(([1, 0], [0, 1], [2, 0]), 1)]
     >>> semantic_novelty(thoughts[:2]), semantic_novelty(thoughts)
@@ -194,8 +194,8 @@ def semantic_novelty(rounds: Sequence[Round]) -> float:
 def critic_approved(rounds: Sequence[Round]) -> float:
     """The critic's reply begins with APPROVED.
 
-    1.0 or 0.0, in upper or lower case; NaN without a reply.  A thinking block, white space and markup before the word do not
-    count, and the word must end there.  "APPROVED, with a note" approves; "NOT APPROVED", "Approved?", and approval that depends
+    1.0 or 0.0, regardless of case; NaN without a reply.  A thinking block, white space and markup before the word are
+    ignored, and a longer word does not approve.  "APPROVED, with a note" approves; "NOT APPROVED", "Approved?", and approval that depends
     on changes, as in "APPROVED with changes" or "Approved, but ...", do not.
 
     >>> said = ("Approved.", "**APPROVED** - no changes", "Not approved", "Approved? No.", "APPROVED with minor edits: ...")
@@ -253,7 +253,7 @@ def information_gain(rounds: Sequence[Round]) -> float:
 def draft_tokens(rounds: Sequence[Round]) -> float:
     """Tokens that the writer wrote in this round.
 
-    Or the generator, in a loop without a writer; NaN where unknown.
+    In a loop without a writer, the tokens of the generator; NaN where unknown.
     """
     costs = rounds[-1].costs
     return next((costs[name].output_tokens for name in reversed(WRITERS) if name in costs), math.nan)

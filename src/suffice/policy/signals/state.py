@@ -189,8 +189,8 @@ class Allocation(FittedState):
 
     Difficulty-adaptive self-consistency (Wang et al., 2025) ranks questions by difficulty.  Going down from the
     hardest, it looks for consecutive questions whose first samples agree: these and all easier questions are given one
-    sample.  A harder question is given as many as similar, easier ones needed.  Here both numbers are learned from tune
-    questions, so they do not depend on a question's own samples.
+    sample.  A harder question is given as many samples as slightly easier questions needed.  Here both numbers are learned
+    from tune questions, so they do not depend on a question's own samples.
 
     Attributes:
         difficulties: Difficulties of the tune questions, ascending.
@@ -235,7 +235,7 @@ class Allocation(FittedState):
             needed: For each question, the number of samples after which its vote was decided.
             window: Number of samples in a window.
             judged: Number of consecutive questions that must agree.
-            similar: Number of easier questions whose needs determine that of a question.
+            similar: Number of next easier questions whose `needed` numbers determine a question's number of samples.
 
         Raises:
             DataError: There are no questions, or their numbers differ.
@@ -250,7 +250,7 @@ class Allocation(FittedState):
         order = np.argsort(hardness, kind="stable")
         hardness, agreed, wanted = hardness[order], agreed[order], wanted[order]
         runs = (start for start in range(n - judged, -1, -1) if agreed[start : start + judged].all())
-        hardest = min(next(runs, -n) + judged, n - judged)  # the hardest are never easy
+        hardest = min(next(runs, -n) + judged, n - judged)  # the hardest questions never count as easy
         sizes = [window] * min(similar, n + 1)
         sizes += [max(round(float(wanted[j - similar : j].mean()) / window), 1) * window for j in range(similar, n + 1)]
         easy = float(hardness[hardest - 1]) if hardest > 0 else None

@@ -1,7 +1,7 @@
-"""Signals of an agent's steps, and of loops with a check: what changed, what checks say, and what was spent.
+"""Signals of an agent's steps, and of loops with a check: changes of the result, outcomes of checks, and spending.
 
-A round of such a loop is a step, and its `answer` stands for the state of the result after it: a digest of the changed
-files or of the patch.  A step that nothing has come before has no answer.
+A round of such a loop is a step, and its `answer` identifies the state of the result after the step: a digest of the
+changed files or of the patch.  Steps before the first such state have no answer.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ class StepSignals:
         """Return the signals of the next step, for `Round.signals`.
 
         Args:
-            command: The tool's call as text, or those of several tools; None if the step called no tool.
+            command: The tool's call as text, or the calls of several tools; None if the step called no tool.
             failed: Whether the tool failed, or each of several; None if unknown.
-            dollars: The price of the step's own calls of models, USD; NaN if unknown, and then what is spent is unknown
-                from there on.
+            dollars: The price of the step's own calls of models, USD; NaN if unknown, and then `spend` is unknown from
+                this step on.
             check: Whether the command checks the result; None = by its text.
         """
         commands = [command] if isinstance(command, str) else list(command or ())
@@ -97,7 +97,7 @@ class StepSignals:
         }
 
     def _is_check(self, text: str) -> bool:
-        """Return whether a command runs a check whose outcome is that of the whole command."""
+        """Return whether a command runs a check that determines the outcome of the whole command."""
         from suffice.common.shell import shell_commands
 
         decides = True
@@ -132,8 +132,8 @@ declare("spend", "Dollars of the loop's own calls so far.", "dollars", _COUNT, S
 def since_change(rounds: Sequence[Round]) -> float:
     """Steps since the answer last changed.
 
-    0 where it changed.  Answers are compared as they are, since they stand for states; a round without one, such as a reply
-    that only calls tools, changes nothing.  NaN before the first answer.
+    0 where it changed.  Answers are compared as they are, since they identify states; a round without an answer, such as a
+    reply that only calls tools, changes nothing.  NaN before the first answer.
 
     >>> since_change([Round(index=i, answer=state) for i, state in enumerate([None, "a1", "b2", None, "b2", None], start=1)])
     3.0
@@ -179,7 +179,7 @@ def context_tokens(rounds: Sequence[Round]) -> float:
 
 
 def _same_before(rounds: Sequence[Round]) -> int | None:
-    """Return how many rounds follow the one with which the newest answer came; None without an answer."""
+    """Return the number of rounds since the newest answer first appeared; None without an answer."""
     last, same, without = None, -1, 0
     for observed in reversed(rounds):
         if observed.answer is None:

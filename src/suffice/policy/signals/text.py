@@ -48,7 +48,7 @@ def strip_thinking(text: str) -> tuple[int, str]:
 
 
 def split_thinking(text: str) -> tuple[str, str | None]:
-    """Return what a model thought before its reply, without tags, and the reply; None if the text ends while it thinks.
+    """Split a text into the thinking, without tags, and the reply; the reply is None if the text ends while thinking.
 
     >>> split_thinking("<think>6 times 7</think>42"), split_thinking("<think>6 times"), split_thinking("42")
     (('6 times 7', '42'), ('6 times', None), ('', '42'))

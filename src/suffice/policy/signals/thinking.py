@@ -1,7 +1,7 @@
-"""Signals of thoughts and rationales: how long they are, whether they doubt, and whether they still say anything new.
+"""Signals of chains of thought and of rationales: their length, their doubts, and the novelty of their text.
 
-A round of such a loop is a checkpoint in the chain. Its `thinking` is what the model thought since the checkpoint before,
-and its `answer` is the trial answer: what the model says if it must stop thinking there.
+A round of such a loop is a checkpoint in the chain. Its `thinking` is the text since the previous checkpoint, and its
+`answer` is the trial answer, which the model gives if it must stop thinking there.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _words(text: str) -> list[str]:
 def share_of_words(text: str | None, listed: Collection[str] = HESITATION) -> float:
     """Return the share of a text's words that are in a list, regardless of case; NaN without words.
 
-    A signal with a list of your own calls it:
+    Use it in a signal with your own list of words:
 
     >>> share_of_words("Wait, it is Oslo. Hmm.", {"wait", "hmm"})
     0.4
@@ -152,13 +152,13 @@ _DOUBT = re.compile(r"\b(?:a mistake|an error|not solvable|not enough informatio
 
 
 def _steps(text: str) -> list[str]:
-    """Return the steps of a reasoning: those it numbers, else its sentences and lines."""
+    """Split a rationale into steps: its numbered steps if it has any, else its sentences and lines."""
     parts = _NUMBERED.split(text)[1:] or _SENTENCE_END.split(text)
     return [part for part in parts if part.strip()]
 
 
 def shared_words(first: str, second: str) -> float:
-    """Return the share of two texts' distinct words that both have, in [0, 1]; 0 if neither has any.
+    """Return the share of the distinct words of two texts that occur in both, in [0, 1]; 0 if neither has words.
 
     >>> shared_words("Ann has two apples.", "Two apples are left.")
     0.3333333333333333

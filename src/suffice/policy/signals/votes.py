@@ -132,7 +132,7 @@ def _lead_over_second(tally: _VoteTally) -> Floats:
 def _vote_entropy(tally: _VoteTally) -> Floats:
     shares = tally.counts / np.maximum(tally.total, 1e-300)[:, None]
     logs = np.log(np.where(shares > 0, shares, 1.0))
-    return np.asarray(np.abs((shares * logs).sum(axis=1)), dtype=np.float64)  # of one answer 0, not -0
+    return np.asarray(np.abs((shares * logs).sum(axis=1)), dtype=np.float64)  # 0 for a single answer, not -0
 
 
 def _posterior_beta(tally: _VoteTally) -> Floats:
@@ -154,7 +154,7 @@ def _beta_table(n: int) -> Floats:
     for votes in range(1, n + 1):
         table[votes, 1 : votes + 1] += table[votes - 1, :votes] / 2
         table[votes, :votes] += table[votes - 1, :votes] / 2
-        table[votes, votes] += 0.5  # one vote less for the other, who has none: P(Binomial(votes, 1/2) <= votes) = 1
+        table[votes, votes] += 0.5  # half of the missing entry, which is P(Binomial(votes, 1/2) <= votes) = 1
     return table
 
 
@@ -165,7 +165,7 @@ def _evidence(tally: _VoteTally) -> Floats:
     """
     first, second = (votes.astype(np.int64) for votes in (tally.first, tally.second))
     n = first + second
-    logs = np.cumsum(np.log(np.maximum(np.arange(int(n.max(initial=0)) + 2), 1)))  # of factorials
+    logs = np.cumsum(np.log(np.maximum(np.arange(int(n.max(initial=0)) + 2), 1)))  # logs of factorials
     return np.asarray(n * math.log(2) - logs[n + 1] + logs[first] + logs[second], dtype=np.float64)
 
 
@@ -210,18 +210,18 @@ def _window_agreement(ids: Floats, size: int) -> Floats:
     agree = np.zeros(ids.shape)
     for end in range(size, ids.shape[1] + 1, size):
         window = ids[:, end - size : end]
-        agree[:, end - 1] = (window == window[:, :1]).all(axis=1)  # an answer that cannot be read equals none
+        agree[:, end - 1] = (window == window[:, :1]).all(axis=1)  # NaN, an unreadable answer, equals nothing
     return agree
 
 
 def _repeats(ids: Floats) -> Floats:
-    """Return 1 where an answer equals the one before, else 0; NaN where it cannot be read."""
+    """Return 1 where an answer equals the previous answer, else 0; NaN where it cannot be read."""
     before = np.concatenate([np.full_like(ids[:, :1], np.nan), ids[:, :-1]], axis=1)
     return np.where(np.isnan(ids), np.nan, (ids == before).astype(np.float64))
 
 
 def _joins(ids: Floats) -> Floats:
-    """Return 1 where an answer equals the most frequent one before, of equal ones the earliest; NaN where it cannot be read."""
+    """Return 1 where an answer equals the leader of the votes before it, the earliest if tied, else 0; NaN if unreadable."""
     tally = _VoteTally(len(ids), int(np.nan_to_num(ids).max(initial=0)) + 1)
     joins = np.full(ids.shape, np.nan)
     for r in range(ids.shape[1]):
@@ -231,7 +231,7 @@ def _joins(ids: Floats) -> Floats:
 
 
 def _joins_now(before: _VoteTally, ids: Floats) -> Floats:
-    """Return `_joins` of one round after the votes before it."""
+    """Return `_joins` for one more round, given the votes before it."""
     if not before.counts.shape[1]:
         return np.where(np.isnan(ids), np.nan, 0.0)
     joins = (before.total > 0) & (before.counts.argmax(axis=1) == ids)
@@ -296,7 +296,7 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
 
 
 class RunningVotes:
-    """The signals of one question's votes, each new answer counted once, however many came before.
+    """A running counter of one question's votes, which computes their signals and counts each new answer only once.
 
     >>> from suffice.policy.normalizers import normalizer_of
     >>> votes = RunningVotes({"lead": "vote_lead"}, normalizer_of("number"))
@@ -304,8 +304,8 @@ class RunningVotes:
     ({'lead': array([1., 0.])}, {'lead': array([1., 0., 0., 1.])})
 
     Args:
-        names: The signals, by the column that each becomes.
-        normalizer: Compares answers; one that groups all answers of a question at once has no running signals.
+        names: The signals, by the name of the resulting column.
+        normalizer: Compares answers; with a `Grouping`, which needs all answers at once, there are no running signals.
 
     Attributes:
         counts_weights: True if a signal counts each answer by its weight.
@@ -328,7 +328,7 @@ class RunningVotes:
     def columns(
         self, answers: Sequence[Any] | npt.NDArray[np.object_], weights: Floats | None = None
     ) -> dict[str, Floats]:
-        """Return the columns after each answer, shape ``(n_rounds,)``; answers as before are not counted again.
+        """Return the columns after each answer, shape ``(n_rounds,)``; only answers that are new since the last call count.
 
         Args:
             answers: All answers so far, None where missing.

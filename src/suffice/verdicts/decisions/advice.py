@@ -429,9 +429,7 @@ def _saved_text(trial: Trial, place: int) -> str:
     more = []
     for name in ("calls", "tokens"):
         share = float(trial.totals.saving(name)[place])
-        of_thoughts = (
-            name == "calls" and trial.cost == "tokens" and share < 0
-        )  # these calls are trial answers, and their tokens are counted
+        of_thoughts = name == "calls" and trial.cost == "tokens" and share < 0  # trial answers; their tokens count
         if name != lead and np.isfinite(share) and not of_thoughts:
             more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     if is_known:

@@ -109,7 +109,7 @@ def decide(
         signals: Columns that are a confidence in an answer, or in a run that may be given up; columns with the name of a confidence are used anyway.
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
-        min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
+        min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); None = 0 (any), for steps of agents 0.05.
         success_price: The value of a success, in the currency of the costs: for ``abandon(solved)``, what giving up saves and loses in money; None = that of `previous`.
 
     Raises:
@@ -137,9 +137,7 @@ def decide(
     else:
         trial, (fresh, prices) = previous.trial, _continued(recording, previous.trial, given, prices, notes)
     about = _about(recording, trial.metric, prices)
-    del (
-        recording
-    )  # it is large if there are a million rounds, and from here on only questions of the verdict part are measured
+    del recording  # large for a million rounds, and from here on only questions of the verdict part are measured
     judged: Any = {"labels": labels, "previous": previous, "success_price": success_price, "about": about}
     return _advised(fresh, trial, prices, notes, **judged)
 
@@ -419,9 +417,7 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
                 f"{int(shared.sum())} questions are among the tune questions, and do not count for the verdict"
             )
         return uncut(tune) if baseline == "recorded" else tune, ~shared
-    names = asked_names(
-        recording, unit_names(recording)
-    )  # ids could be renamed until the division is lucky; texts cannot
+    names = asked_names(recording, unit_names(recording))  # ids can be renamed until a division is lucky; texts cannot
     first = hash_places(names, salt=_SALT) < tune
     if first.all() or not first.any():
         n = counted(len(set(names)), "different question")

@@ -78,9 +78,7 @@ def _origins(urls: str, *, loopback: bool) -> Iterator[str]:
     for url in checked_urls(urls):
         if loopback or not is_loopback(url):
             parts = urlsplit(url)
-            host = (
-                str(parts.hostname).encode("ascii", "backslashreplace").decode()
-            )  # escape letters that look like others
+            host = str(parts.hostname).encode("ascii", "backslashreplace").decode()  # escapes look-alike letters
             yield f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
 
 

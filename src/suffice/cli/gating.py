@@ -128,7 +128,9 @@ class GateOptions:
                 model or card.model,
                 base_url=self.gate_base_url,
                 api_key=models.api_key(answering.api_key_env),
-                extra_body=card.pinned.get("extra_body"),  # the same as when the probe's states were requested
+                extra_body=card.pinned.get(
+                    "extra_body"
+                ),  # as in the requests for the states that the probe was fitted on
                 limits=answering.limits,
             )
             return provided("gates.EndpointStates")(

@@ -418,9 +418,7 @@ def _next_step(summary: ImportSummary) -> str:
     by = "" if summary.judged_by or summary.of_steps else ASK
     is_of_runs = len(summary.judged_by) == 1 and {*summary.judged_by} <= {*summary.of_runs}
     if is_of_runs and not any(means.answered for means in summary.by_round):
-        by = options.metric_words(
-            f"abandon({summary.judged_by[0]})"
-        )  # giving runs up can be judged, a lower cap cannot
+        by = options.metric_words(f"abandon({summary.judged_by[0]})")  # giving up can be judged, a lower cap cannot
     if summary.clusters >= ENOUGH:
         return f"suffice decide {quoted(summary.path)}{by}{where_words(summary.loops[:1])}"
     return options.replay_step(summary.path, read_recording(summary.path))

@@ -125,7 +125,7 @@ class Judging(models.Endpoint):
             part.unlink(missing_ok=True)
 
     def show_shard(self, output: Output, shard: Shard, asked: int, what: str, failed: Sequence[str]) -> None:
-        """Print how many calls or pairs a shard has asked the judge for; exit with 1 if some failed."""
+        """Print the number of calls or pairs of a shard; exit with 1 if some failed."""
         kept = shard.beside(self.out, ".sqlite")
         sentence = f"shard {shard}: {counted(asked, what)} in this run, kept in {kept}"
         then = "the same command without --shard, once all shards have ended"

@@ -135,7 +135,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _program_words() -> list[str]:
-    """Return the arguments of this program's command line; empty if another program called `run`."""
+    """Return the arguments of this program's own command line, and keep its processes from importing modules of their folder."""
     from suffice.common.processes import keep_folder_out
 
     keep_folder_out()

@@ -199,7 +199,7 @@ def replay_command(
     """
     options.allowed(interval, INTERVALS, "interval")
     options.allowed(ledger, LEDGERS, "ledger")
-    pricing.price()  # raises if two baselines are given, before anything is read
+    pricing.price()  # raises if two prices are given, before anything is read
     policies = compared.files()
     source = _source(path, where, in_blocks=jobs is not None or cluster.on is not None)
     recording = source if isinstance(source, Recording) else source.empty()

@@ -234,7 +234,7 @@ def _shortened(sentence: str, most: int) -> str:
         return plain
     kept = len(short.removesuffix(" ..."))
     kept = next((own.start() for own in _COMMAND.finditer(plain) if own.start() <= kept < own.end()), kept)
-    clauses = _CLAUSE_END.finditer(_COMMAND.sub(_masked, plain), 0, kept - 1)  # not at a clause end just before the cut
+    clauses = _CLAUSE_END.finditer(_COMMAND.sub(_masked, plain), 0, kept - 1)  # ignore a clause end just before the cut
     clause = max((own.start() for own in clauses), default=0)
     kept = clause if 2 * clause > kept else kept
     if plain.count("(", 0, kept) > plain.count(")", 0, kept):

@@ -171,9 +171,7 @@ def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
         if today == name or (is_switch and option == parameter.setting.off):
             after = dict(pairwise(arguments)).get(option, "VALUE")
             after = next((word.partition("=")[2] for word in arguments if word.startswith(f"{option}=")), after)
-            after = (
-                "VALUE" if after.startswith("-") and not _is_toml(after) else after
-            )  # it is the next option, not a value
+            after = "VALUE" if after.startswith("-") and not _is_toml(after) else after  # the next option
             value = ("true" if today == name else "false") if is_switch else after
             shown = value if _is_toml(value) else json.dumps(value, ensure_ascii=False)
             return (

@@ -120,9 +120,8 @@ class RecordOptions:
         """
         prices = None if self.prices is None else component_prices(self.prices, priced_models)
         if prices is not None and batches is not None:
-            prices = {
-                name: price if name == GATE else price.in_batches for name, price in prices.items()
-            }  # the recorder itself opens it live
+            # A gate is asked live, never in batches.
+            prices = {name: price if name == GATE else price.in_batches for name, price in prices.items()}
         title = f"recording {dataset}" + ("" if self.shard is None else f", shard {self.shard}")
         with recording_progress(title, prices, quiet=output.as_json) as progress:
             if batches is not None:
@@ -215,9 +214,8 @@ def record_command(
         start_round=0 if round_zero else 1,
         max_rounds=max_rounds,
         state=options.overlap_state(fit_overlap_on),
-        answer_position=getattr(
-            answerer, "position", AnswerPosition()
-        ),  # a prefilled prompt has another answer position
+        # A prefilled prompt has another answer position.
+        answer_position=getattr(answerer, "position", AnswerPosition()),
     )
     loop = looping.build(
         answerer,

@@ -104,9 +104,7 @@ def search_command(
 
     Example: suffice search run.parquet --budget 3 --policy policy.json
     """
-    jobs = context.with_resource(
-        cluster.parts(jobs)
-    )  # it stays open while printing, because intervals read the parts again
+    jobs = context.with_resource(cluster.parts(jobs))  # kept open: intervals read the parts when printed
     with progress_bar("parts", quiet=output.as_json) as progress:
         result = search(
             chosen_questions(path, where) if jobs else chosen_loop(read_recording(path), where),

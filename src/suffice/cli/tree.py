@@ -385,7 +385,7 @@ def command_at(words: str) -> Any:
     for parameter in command.params:
         if parameter.name in settings:
             SettingParameter.of(parameter, settings[parameter.name])
-    command.params.sort(key=lambda one: isinstance(one, SettingParameter))  # help lists these panels last
+    command.params.sort(key=lambda one: isinstance(one, SettingParameter))  # help lists settings last
     return command
 
 

@@ -304,7 +304,7 @@ def mixture_of(trial: Trial) -> Mixture | None:
 
 
 def _most_lost(trial: Trial, place: int) -> float:
-    """Return the largest sum of losses that a rival of a candidate may have, since an unknown score is not part of every metric."""
+    """Return the largest sum of losses that a rival of a candidate may have; the metric alone does not show what unknown outcomes may lose."""
     return min(trial.bound * trial.totals.n, float(trial.totals.losses[place]) + SLACK * trial.totals.n)
 
 

@@ -124,7 +124,7 @@ class _Declared:
     ] = None
 
     def given(self, context: typer.Context, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
-        """Return the arguments of `decide`; drop values of suffice.toml that do not apply: to a later decision, without labels, or without giving up."""
+        """Return the arguments of `decide`, without values of suffice.toml that do not apply to a later decision or to this metric."""
         given = {
             "metric": self.metric,
             "max_loss": self.max_loss,
@@ -237,7 +237,7 @@ def _tables(advice: Advice, names: Collection[str], *, details: bool) -> list[Ta
 
 
 def _with_limits(table: Table, trial: Trial) -> Table:
-    """Return a table of the decision with fixed budgets written as numbers of rounds; other policies and metrics keep the names that options take."""
+    """Return a table of the decision with fixed budgets written as numbers of rounds; other names stay as options take them."""
     noun = "sample" if trial.loop.samples else "round"
     rows = tuple(tuple(_limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
     return replace(table, rows=rows)

@@ -163,7 +163,7 @@ def _check_target(policy: Policy, to: str) -> None:
 
 
 def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
-    """Return a note on the returned value if the policy gives runs up, else on the answer position; none for thoughts and steps, whose loops read answers themselves."""
+    """Return a note on the returned value if the policy gives runs up, else on the answer position; none for thoughts and steps."""
     if gives_up(policy):
         return ["the lines return None for a run that is given up, and its own result for one that has ended by itself"]
     return [] if is_of_thoughts(policy) or is_of_steps(policy) else [_position_note(policy, is_given=is_given)]

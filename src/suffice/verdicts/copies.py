@@ -172,7 +172,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _same_passages(recording: Recording) -> list[str | None]:
-    """Return a label for each question, the same for questions with the same passages in all rounds; None if there are no passages or too many questions share them."""
+    """Return a label for each question, equal if all rounds have the same passages; None without passages, or if too many share them."""
     keys = [
         None if not any(row) else id_hash(repr([None if passages is None else [*passages] for passages in row]))
         for row in recording.objects("passage_ids").tolist()

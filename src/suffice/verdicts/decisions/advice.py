@@ -73,7 +73,7 @@ class Advice(Result):
         pairs: The two answers to compare for each question in `to_label`, if `metric` is `preference`.
         spending: Where the money of an agent's runs went; None for other loops.
         worth: The dollars that giving up runs saves and loses; None if no price of a success is given.
-        n_left: Number of questions that cannot be judged before the labels of `to_label` are there, including those that need no label of their own.
+        n_left: Number of questions that cannot be judged until the labels of `to_label` arrive, including those that need no label of their own.
     """
 
     trial: Trial

@@ -169,7 +169,7 @@ def candidates(
 ) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
     """Return the policies that may be advised, and notes on rules that lack recorded signals.
 
-    They depend only on the recorded columns and on tune questions, where calibrators and thresholds are fitted.
+    The policies depend only on the recorded columns and on tune questions, where calibrators and thresholds are fitted.
 
     Args:
         tune: Recorded tune questions.
@@ -393,7 +393,7 @@ def _fitted_policy(
 
 
 def usual_selector(recording: Recording) -> str:
-    """Return the selector of the answer that a loop returns: of the marked round, of a vote of samples, of the round with the fewest faults, or of the last round.
+    """Return the selector that a loop uses by itself: the marked round, a vote of samples, the fewest faults, or the last round.
 
     For marked samples, it is the column whose highest or lowest value has the mark, if there is one, because that also works with fewer samples.
     """

@@ -44,8 +44,8 @@ class CandidateFigures:
         tested: Whether the candidate is in the sequence of tests.
         needed: Approximate numbers of further questions that would prove the candidate in one of two cases and in four of
             five; None if no more are needed, or the number is unknown.
-        waits_for: The first earlier candidate that is still open, if this one only waits for earlier proofs: its
-            evidence would be enough at the whole risk, but it has only a share until they are proved; else empty.
+        waits_for: The first earlier candidate that is still open, if this one would be proved at the whole risk but has
+            only a share of it until the earlier ones are proved; else empty.
         judged: False if nothing can be judged.  Values and changes are then bounds with everything unknown at its
             worst; no table shows them, because they may contradict each other.
         evidence: The highest wealth so far of the bet that the candidate loses less than the largest accepted loss.
@@ -197,7 +197,7 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
 
 
 def range_notes(figures: Iterable[CandidateFigures], max_loss: float) -> tuple[str, ...]:
-    """Return a note if a candidate is shown to lose more than `max_loss` although its interval includes smaller losses, as intervals that hold jointly are wider."""
+    """Return a note if a candidate is shown to lose more than `max_loss` although its (simultaneous) interval includes smaller losses."""
     if not any(item.judged and item.state == "loses more" and item.change[2] > -max_loss for item in figures):
         return ()
     note = (

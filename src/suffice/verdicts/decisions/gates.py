@@ -51,7 +51,7 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
     worse answers have higher ones.
 
     Raises:
-        DataError: A named column does not exist, is not numeric, or has one value or none where it decides.
+        DataError: A named column does not exist, is not numeric, or has fewer than two different values where it decides.
     """
     attempts = attempts_of(tune)
     if not (attempts or begins_closed_book(tune)):

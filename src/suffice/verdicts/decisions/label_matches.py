@@ -1,4 +1,4 @@
-"""Decide by labels which answers match: several labels of one question are combined, and a share of labels may be wrong."""
+"""Right and wrong answers by labels: several labels of one question are combined, and a share of labels may be wrong."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _matches_of_golds(recording: Recording, q: int, golds: Sequence[str]) -> Flo
 
 
 def _ids_of(recording: Recording, q: int, texts: Sequence[str]) -> Floats:
-    """Return an id for each answer of a question and each further text, equal if the recording's normalizer makes them equal; NaN if it cannot read one."""
+    """Return ids of a question's answers and of further texts, equal for equal normalized texts; NaN for unreadable ones."""
     every = np.array([[*recording.answers[q].tolist(), *texts]], dtype=object)
     ids: Floats = answer_ids(every, normalizer_of(normalizer_in(recording)))[0]
     return ids

@@ -120,7 +120,7 @@ class _Numbering:
 
 
 def _numbers(recording: Recording, texts: Sequence[str | None]) -> list[float]:
-    """Number texts by the recording's normalizer."""
+    """Return a number for each text, the same for texts that the recording's normalizer makes equal."""
     ids = answer_ids(np.array([texts], dtype=object), normalizer_of(normalizer_in(recording)))[0]
     numbers: list[float] = ids.tolist()
     return numbers

@@ -94,7 +94,8 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: What must not be lost: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), the log's only score, or `agreement`.
+        metric: The metric to keep: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), the log's
+            only score, or `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save, one of `SAVABLE`; None = the default of `declared_defaults`.
@@ -105,12 +106,13 @@ def decide(
         prices: Prices, to compute money: one for all language models, or by component.
         leave_out_failed: Whether to leave out questions whose recording failed; else they count as lost.
         previous: An earlier advice on the same loop.  Its declaration stays valid, and new questions add to its evidence.
-        orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
+        orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some questions.
         signals: Columns that are a confidence in an answer, or in a run that may be given up; columns with the name of a confidence are used anyway.
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); None = 0 (any), for steps of agents 0.05.
-        success_price: The value of a success, in the currency of the costs: for ``abandon(solved)``, what giving up saves and loses in money; None = that of `previous`.
+        success_price: The value of a success, in the currency of the costs, to show the money that giving up saves and loses with
+            ``abandon(solved)``; None = that of `previous`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.

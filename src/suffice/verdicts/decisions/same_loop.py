@@ -22,7 +22,7 @@ from suffice.verdicts.decisions.losses import prices_text
 if TYPE_CHECKING:
     from suffice.verdicts.decisions.trial import Trial
 
-_BLOCK = 65_536  # rows at once, a bound on memory
+_BLOCK = 65_536  # rows processed at once; bounds memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

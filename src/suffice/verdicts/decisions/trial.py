@@ -274,7 +274,7 @@ class Trial:
     def lost_more(self) -> Mask:
         """Mask of the candidates that were shown to lose less than `max_loss` but lost more on all questions, same shape."""
         losses = self.totals.losses
-        if self.labels is not None:  # what has no label yet contradicts nothing
+        if self.labels is not None:  # questions without a label contradict nothing
             losses = losses - self.totals.open
         losing: Mask = losses >= self.totals.n * self.bound
         return self.below.shown(self.alpha) & losing
@@ -354,7 +354,7 @@ class Trial:
     def unjudged(self) -> str:
         """The reason why nothing can be judged; empty if something can.
 
-        The metric cannot show a loss, or too many outcomes are unknown under all candidates that save.
+        Nothing can be judged if the metric cannot show a loss, or if too many outcomes are unknown under all candidates that save.
         """
         totals, n = self.totals, self.totals.n
         if self.answers is not None and (reason := self.answers.unreadable(self.metric)):

@@ -19,7 +19,7 @@ _LARGEST = 0.99
 _SMALLEST = 0.01
 """The smallest stake, as a share of the largest: enough for losses that vary most and bounds below one point."""
 _PARTS = np.geomspace(_SMALLEST, 1.0, N_STAKES)
-_BLOCK = 4096  # losses at once, a bound on memory
+_BLOCK = 4096  # losses processed at once; bounds memory
 FOUR_OF_FIVE = 0.841621
 """The quantile of a normal distribution below which four fifths of it lie."""
 _MOST_LOSSES = 1_000_000

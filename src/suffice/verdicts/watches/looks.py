@@ -146,7 +146,7 @@ def _read_parts(folder: Path, parts: Sequence[OpenFile]) -> Recording:
 
 
 def reduced(log: Recording, policy: Policy) -> Recording:
-    """Drop data that a watch of a policy does not need: from requests without an audit, all rounds but the first, and most columns of the first.
+    """Drop the data of requests without an audit that a watch does not need: rounds after the first, and most columns of the first.
 
     The number of rounds, and the numbers that are compared for drift, become columns of the first row.  A log without
     audits stays whole, because the choice of the metric then depends on all answers.

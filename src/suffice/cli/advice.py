@@ -1,4 +1,4 @@
-"""`suffice decide`: whether to change a loop, in one sentence."""
+"""`suffice decide`: advise in one sentence whether to change a loop."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class _Declared:
     ] = None
 
     def given(self, context: typer.Context, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
-        """Return the arguments of `decide`; what suffice.toml says holds for a first decision alone, label noise for labels, and a price for giving up."""
+        """Return the arguments of `decide`, without values of suffice.toml that do not apply to a later decision or to this metric."""
         given = {
             "metric": self.metric,
             "max_loss": self.max_loss,
@@ -230,21 +230,21 @@ def decide_command(
 
 
 def _tables(advice: Advice, names: Collection[str], *, details: bool) -> list[Table]:
-    """Return the tables of a decision, in the words of its sentence unless details are asked for."""
+    """Return the tables of a decision; unless details are requested, worded like its sentence."""
     if details:
         return [_with_limits(table, advice.trial) for table in advice.tables()]
     return [_in_words(table, advice.trial, names) for table in advice.tables()]
 
 
 def _with_limits(table: Table, trial: Trial) -> Table:
-    """Return a table of the decision that says how many rounds may be taken; other policies and metrics have the names that options take."""
+    """Return a table of the decision with fixed budgets written as numbers of rounds; other names stay as options take them."""
     noun = "sample" if trial.loop.samples else "round"
     rows = tuple(tuple(_limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
     return replace(table, rows=rows)
 
 
 def _in_words(table: Table, trial: Trial, names: Collection[str]) -> Table:
-    """Return a table of the decision in the words of its sentence; its title says how the questions were divided if few of them judge."""
+    """Return a table of the decision worded like its sentence; the title shows the division of the questions if few are in the verdict part."""
     rows, score = [*_with_limits(table, trial).rows], title(trial.metric, names)
     names = {"policy": "what you could do", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
@@ -262,12 +262,12 @@ def _in_words(table: Table, trial: Trial, names: Collection[str]) -> Table:
 
 
 def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
-    """Write a sentence of an advice without names of rules and metrics, and without brackets of intervals.
+    """Rewrite a sentence of an advice without names of rules and metrics, and without the brackets of intervals.
 
     Args:
         text: The sentence.
         metric: The metric by which the decision judges.
-        others: Names of other columns, one of which may be a score.
+        others: Names of other columns; if one is a score, the metric is named to tell them apart.
 
     >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
     'to stop once the answer repeats would change the score by +5.6 (-10.6 to +25.9) points'
@@ -285,7 +285,7 @@ def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
 
 
 def _plain_cell(text: str) -> str:
-    """Write a cell in words; how many more questions a proof takes is in the sentence.
+    """Write a cell in words, without the number of further questions, which the sentence has.
 
     >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more"), _plain_cell("loses more")
     ('stop once the answer repeats twice', 'not enough data', 'loses too much')
@@ -303,7 +303,7 @@ def _plain_cell(text: str) -> str:
 
 
 def _plain_rules(text: str) -> str:
-    """Write rules in words wherever they are named alone, if the name is no English word.
+    """Write rules in words wherever they are named alone, unless the name is an English word.
 
     >>> _plain_rules("stable_twice"), _plain_rules("waits for stable_twice"), _plain_rules("answer_stable >= 1")
     ('answer repeats twice', 'waits for answer repeats twice', 'answer_stable >= 1')
@@ -324,7 +324,7 @@ def _range(text: str) -> str:
 
 
 def _limited(text: str) -> str:
-    """Say how many rounds a loop may take, not what its cap is.
+    """Reword the cap of a loop as the number of rounds that it may take.
 
     >>> _limited("Lower the cap from 5 to 2"), _limited("to lower the cap to 3"), _limited("waits for fixed_k(2)")
     ('Allow at most 2 rounds instead of 5', 'to allow at most 3 rounds', 'waits for a limit of 2 rounds')
@@ -338,7 +338,7 @@ def _limited(text: str) -> str:
 
 
 def _limit(text: str, noun: str) -> str:
-    """Write a cell that is a fixed number of rounds, or what the loop does now, in words.
+    """Write a cell in words if it is a fixed number of rounds, or the present behaviour of the loop.
 
     >>> [_limit(text, "round") for text in ("fixed_k(1)", "now: cap 5", "now", "waits for fixed_k(2)")]
     ['at most 1 round', 'keep 5 rounds', 'keep what you have', 'waits for a limit of 2 rounds']
@@ -359,7 +359,7 @@ def _labels_of(ask: Path, path: Path, target: Path) -> Labels:
 
 
 def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, labels: Labels) -> dict[str, Path]:
-    """Write the sheet with what is to be labelled next, if there is anything; return its name for the screen."""
+    """Write the sheet with the questions to label next, if there are any or the sheet exists; return its name for the screen."""
     if ask is None or not (advice.to_label or ask.exists()):
         return {}
     write_sheet(ask, recording, advice.to_label, labels, advice.pairs)
@@ -367,7 +367,7 @@ def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, label
 
 
 def _diagnosing(advice: Advice, recording: Recording, path: Path) -> str:
-    """Return the command that shows the signals of right and wrong answers; "" where the sentence names what the log has to say first."""
+    """Return the command that shows the signals of right and wrong answers; "" if the log cannot tell right from wrong."""
     metric = advice.trial.metric
     if advice.trial.unjudged or abandoned(metric) or not has_outcome(recording, metric):
         return ""
@@ -375,16 +375,16 @@ def _diagnosing(advice: Advice, recording: Recording, path: Path) -> str:
         said = ""
     elif is_agreement(metric) or np.isin(values := outcome(recording, metric), (0, 1))[np.isfinite(values)].all():
         said = options.metric_words(metric)
-    else:  # right and wrong need a threshold
+    else:  # a threshold divides right from wrong
         said = options.metric_words(f"{metric} > 0.5")
     return f"suffice diagnose {quoted(path)}{where_words(advice.where)}{said}"
 
 
 def _earlier(previous: Path | None, target: Path, recording: Recording, path: Path) -> Advice:
-    """Return the decision to continue: the one that is named, or the one that the target file holds."""
+    """Return the decision to continue: the named one, or the one in the target file."""
     if previous is not None:
         return Advice.load(previous)
-    earlier = Advice.load(target)  # continue it: starting anew until the answer pleases would not be evidence
+    earlier = Advice.load(target)  # continue it, because starting anew until the answer pleases would not be evidence
     if not earlier.knows(recording):
         raise DataError(
             f"{target} is a decision on other questions than those of {path}. If it is about the same loop, add these to its "
@@ -396,7 +396,7 @@ def _earlier(previous: Path | None, target: Path, recording: Recording, path: Pa
 def _next_step(
     advice: Advice, recording: Recording, path: Path, target: Path, ask: Path | None, *, unjudged: bool
 ) -> str:
-    """Return the command that follows from the verdict; `unjudged` is a log by whose agreement alone a verdict can be."""
+    """Return the command that follows from the verdict; `unjudged` = the log can be judged by agreement alone."""
     filters = where_words(advice.where) if advice.where else ""
     if advice.verdict == "do it":
         return f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}"

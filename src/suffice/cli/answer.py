@@ -74,7 +74,7 @@ def answer(
         position=None if policy is None else decides.answer_position,
         layer=gate.layer,
     )
-    if policy is None:  # a prefilled prompt has another position than the policy's default
+    if policy is None:  # a prefilled prompt has another answer position than the policy's default
         decides = replace(decides, answer_position=getattr(answerer, "position", decides.answer_position))
     loop = looping.build(
         answerer,

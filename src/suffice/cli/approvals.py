@@ -78,12 +78,12 @@ def _origins(urls: str, *, loopback: bool) -> Iterator[str]:
     for url in checked_urls(urls):
         if loopback or not is_loopback(url):
             parts = urlsplit(url)
-            host = str(parts.hostname).encode("ascii", "backslashreplace").decode()  # letters that look like others
+            host = str(parts.hostname).encode("ascii", "backslashreplace").decode()  # escapes look-alike letters
             yield f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{parts.port or _PORTS[parts.scheme]}"
 
 
 def wanted(settings: Mapping[str, Any]) -> list[Approval]:
-    """Return the approvals needed for the endpoints and the variables that a file names."""
+    """Return the approvals needed for the endpoints and environment variables that a file names."""
     tables = [table for table in settings.values() if isinstance(table, Mapping)]
     values = {key.replace("-", "_"): value for part in (settings, *tables) for key, value in part.items()}
     approvals: list[Approval] = []
@@ -96,7 +96,7 @@ def wanted(settings: Mapping[str, Any]) -> list[Approval]:
 def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
     """Return the approvals needed to send keys to endpoints.
 
-    `variables` says for each variable whether the file names it.
+    `variables` maps each environment variable to True if the file names it.
     """
     from suffice.loops.models._clients import OPENAI_URL
 
@@ -111,7 +111,7 @@ def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
 def check_approved(context: Any) -> None:
     """Ask the user for the approval that the running command needs, or raise.
 
-    It needs one if `suffice.toml` names the key, or the endpoint to which a key is sent, unless that is this machine.
+    The command needs one if `suffice.toml` names the key, or the endpoint to which a key is sent, unless the endpoint is this machine.
 
     Raises:
         BadParameter: An approval is missing, and there is no user to ask, or the user refuses.
@@ -141,7 +141,7 @@ def check_approved(context: Any) -> None:
 
 
 def _endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each endpoint's parameters of address and key; a judge has the model's unless it has its own."""
+    """Yield the names of the parameters for each endpoint's address and key; a judge uses the model's unless its own are set."""
     prefixes = {name.removesuffix(ending) for ending in (URL, _KEY) for name in values if name.endswith(ending)}
     for prefix in sorted(prefixes):
         url, key = (prefix + own if values.get(prefix + own) is not None else own for own in (URL, _KEY))

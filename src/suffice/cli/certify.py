@@ -1,4 +1,4 @@
-"""`suffice certify` and `suffice data show`: bound the loss of a policy with confidence, and show the assumptions."""
+"""`suffice certify` and `suffice data show`: bound the loss of a policy with confidence, and show the bound's assumptions."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from suffice.verdicts.certificates import (
 
 @dataclass(frozen=True, kw_only=True)
 class _Claimed:
-    """Options for what a certificate says."""
+    """Options for the claim of a certificate."""
 
     panel: ClassVar[str] = "What is claimed"
 
@@ -86,7 +86,7 @@ class _Claimed:
 
 @dataclass(frozen=True, kw_only=True)
 class _Varied:
-    """Options for the policies that are tested."""
+    """Options for the policies to test."""
 
     panel: ClassVar[str] = "The policies that are tested"
 
@@ -180,7 +180,7 @@ def certify_command(
 
 
 def certify_path(recording: Recording, tune: Recording, policy: Policy, signal: str, claim: Claim) -> Certification:
-    """Certify along thresholds of one signal; tune questions give the values and the test order."""
+    """Certify a policy with different thresholds on one signal; tune questions determine the thresholds and the test order."""
     family = threshold_path(policy, signal, path_values(policy, signal, tune))
     return certify(recording, family, claim, tune=tune)
 
@@ -204,7 +204,7 @@ def _lines(path: Path) -> Sequence[Policy | str]:
 
 
 def certification_screen(result: Certification) -> Screen:
-    """Show the outcome, the family, and the margin by which the next policy failed."""
+    """Return the screen with the outcome, the family, and what the next policy would need."""
     cheaper = [f"cheaper: {result.missing}"] if result.policy is not None and result.missing else []
     return Screen(sentences=[result.headline, *cheaper], tables=result.tables(), aside={"p (Hoeffding-Bentkus)"})
 

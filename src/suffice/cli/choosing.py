@@ -1,4 +1,4 @@
-"""Ask on a terminal which of several readings of a log is right."""
+"""Ask the user on a terminal to choose among several readings of a log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suffice.errors import UnsettledError
 
 
 class Choices:
-    """Asks the user to choose readings, and knows the options of those that were chosen."""
+    """Asks the user to choose among readings, and remembers the options of the chosen readings."""
 
     def __init__(self) -> None:
         self._chosen: list[str] = []
@@ -20,7 +20,7 @@ class Choices:
         """Return the reading that the user chooses.
 
         Raises:
-            UnsettledError: The user ends the input; its commands have the options that were chosen before.
+            UnsettledError: The user ends the input; the commands in the error include the options that were already chosen.
         """
         if error.earlier[0]:
             warn(
@@ -35,7 +35,7 @@ class Choices:
         except typer.Abort as left:
             if not isinstance(left.__context__, EOFError):
                 raise
-            warn("")  # the cursor is behind the question
+            warn("")  # the cursor is still on the line of the question
             raise UnsettledError(
                 f"nothing was chosen: {error.question}",
                 error.parameter,

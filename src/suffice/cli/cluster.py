@@ -61,15 +61,15 @@ class ClusterOptions:
         quiet: bool,
         ends_whole: bool = False,
     ) -> Any:
-        """Run the current command on the cluster and return the outcomes of its shards and their total; None without a cluster.
+        """Run the current command on the cluster; return the outcomes of its shards and their total, or None without a cluster.
 
         Args:
             context: The command.
-            out: The folder of the parts; or the output file, next to the parts.
-            title: A description of the work, for the bar.
+            out: The folder of the parts, or the output file beside which the parts are written.
+            title: A description of the work, for the progress bar.
             shard: The value of `--shard`.
-            quiet: Whether to show no bar.
-            ends_whole: Whether the command, run without a shard at the end, joins the files of its shards.
+            quiet: True to show no progress bar.
+            ends_whole: True to run the command once more at the end, without a shard, to join the files of the shards.
         """
         if not self._is_named():
             return None
@@ -89,7 +89,7 @@ class ClusterOptions:
 
     @contextmanager
     def parts(self, jobs: int | None) -> Iterator[int | None]:
-        """Let the cluster process a recording's parts; yield how many at a time, or `jobs` without a cluster."""
+        """Let the cluster process a recording's parts; yield the number of parts processed at a time, or `jobs` without a cluster."""
         if not self._is_named():
             yield jobs
             return

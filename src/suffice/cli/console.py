@@ -35,7 +35,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u
 
 
 def printable(text: str) -> str:
-    r"""Replace each control character by a visible sign, since a model's reply may contain some.
+    r"""Replace each control character by a visible sign, since a model's reply may contain control characters.
 
     >>> printable("a\x1b[2Jb\r\n\tc")
     'a␛[2Jb\n\tc'
@@ -51,7 +51,7 @@ def _sign(control: re.Match[str]) -> str:
 
 
 class Terminal(Console):
-    """A console that makes text printable, so that it cannot move the cursor, set a title or clear the screen."""
+    """A console that makes text printable, so that text cannot move the cursor, set a title or clear the screen."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Return the segments to print, with their text made printable."""
@@ -80,7 +80,7 @@ def quiet_bars() -> None:
 
 
 def print_json(data: Any) -> None:
-    """Print strict JSON to standard output; control characters are escaped in it, as JSON allows."""
+    """Print strict JSON to standard output, with control characters escaped as JSON allows."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, indent=2)
     sys.stdout.write(_CONTROL.sub(lambda control: f"\\u{ord(control[0]):04x}", text) + "\n")
 
@@ -100,7 +100,7 @@ def number(value: float | None, digits: int = 2) -> str:
 
 
 def table_view(table: Table, fit: int | None = None) -> Grid:
-    """Convert a table to one of the library rich, without its title and notes.
+    """Convert a table, without its title and notes, to a table of the library rich.
 
     Args:
         table: The table.
@@ -118,7 +118,7 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
         side: Literal["left", "right"] = "right" if column.numeric else "left"
         grid.add_column(Text(column.name), justify=side, width=width, overflow="fold")
     for row in table.texts():
-        grid.add_row(*map(Text, row))  # not markup, since answers may contain brackets
+        grid.add_row(*map(Text, row))  # plain text, not markup, since answers may contain brackets
     return grid
 
 
@@ -151,12 +151,12 @@ def print_table(table: Table, to: Terminal | None = None) -> None:
 
 @contextmanager
 def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | None]:
-    """Show a progress bar on standard error; yield a function that moves it, or None if that is not a terminal.
+    """Show a progress bar on standard error; yield a function that moves it, or None if standard error is not a terminal.
 
-    In a cluster's worker, the driver shows the bar.
+    In a cluster's worker, the bar is shown by the driver instead.
 
     Yields:
-        A function of the number done, the total, and a text beside the bar.
+        A function that takes the number of finished items, the total, and a text beside the bar.
     """
     sink = current_sink()
     if sink is not None:
@@ -175,7 +175,7 @@ def progress_bar(title: str, *, quiet: bool) -> Iterator[Callable[..., None] | N
 
 @contextmanager
 def status(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show a spinner on standard error if that is a terminal; yield a function that updates its text."""
+    """Show a spinner on standard error if it is a terminal; yield a function that updates its text."""
     if quiet or not errors.is_terminal:
         yield lambda _: None
         return

@@ -41,7 +41,7 @@ _LATER = "keep some questions on the old cap, to decide again later: otherwise t
 
 
 def _is_decision(path: Path) -> bool:
-    """Return whether a file is a decision; if it is not a policy either, reading it as one gives the error."""
+    """Return True if a file is a decision; any other file is later read as a policy, which raises if it is not one."""
     try:
         return bool(json.loads(path.read_text("utf-8")).get("format") == FORMAT)
     except FileNotFoundError:
@@ -102,7 +102,7 @@ def deploy_command(
         notes = []
     _check(policy)
     position = models.answer_position(answer_position)
-    if position is not None:  # the form of answers is that of the log, wherever they are in a reply
+    if position is not None:  # the form of answers follows the log, even if their position in replies is given
         position = replace(position, form=position.form or policy.answer_position.form)
     if position is not None and position != policy.answer_position:
         if out is None and target == path:
@@ -139,7 +139,7 @@ def _lines(policy: Policy, target: Path, to: str) -> str:
 
 
 def _check_target(policy: Policy, to: str) -> None:
-    """Raise if a framework does not show what the policy reads."""
+    """Raise if a framework does not give the policy the data that it reads."""
     if to == "python":
         return
     if to == _VLLM:
@@ -163,14 +163,14 @@ def _check_target(policy: Policy, to: str) -> None:
 
 
 def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
-    """Return a note on what the lines return if the policy gives runs up, or on the answer position; none for loops that read answers themselves."""
+    """Return a note on the returned value if the policy gives runs up, else on the answer position; none for thoughts and steps."""
     if gives_up(policy):
         return ["the lines return None for a run that is given up, and its own result for one that has ended by itself"]
     return [] if is_of_thoughts(policy) or is_of_steps(policy) else [_position_note(policy, is_given=is_given)]
 
 
 def _money_notes(policy: Policy) -> list[str]:
-    """Return a note on what to give a rule on `spend` that was made for a log in another currency than that of prices."""
+    """Return a note on the values to give to a rule on `spend` if its log is in another currency than the prices."""
     currency = spend_currency(policy)
     note = (
         f"the policy compares spend in {currency}, like its log: give what was spent in {currency} (dollars= in the lines takes any currency; in a "
@@ -180,7 +180,7 @@ def _money_notes(policy: Policy) -> list[str]:
 
 
 def _sampling_notes(policy: Policy) -> list[str]:
-    """Return a note that a server samples the answer after its budget, if the trial answers that were judged were not sampled."""
+    """Return a note if a server would sample the final answer although the trial answers that were judged had temperature 0."""
     temperature = policy.depends.get("temperature")
     note = (
         f"the policy was judged on trial answers at temperature 0, and a server samples the answer, like the chain, at {temperature!r}: "
@@ -215,9 +215,9 @@ def _position_note(policy: Policy, *, is_given: bool) -> str:
 
 
 def _needed_notes(policy: Policy) -> list[str]:
-    """Return a note for each signal that a loop must give in addition to the text of its replies."""
+    """Return a note for each signal that a loop must provide in addition to the text of its replies."""
     notes = []
-    own = is_of_thoughts(policy) or is_of_steps(policy)  # whose lines measure all of them
+    own = is_of_thoughts(policy) or is_of_steps(policy)  # the lines for these loops measure all signals
     for name in () if own else policy.raw_signals:
         known = SIGNALS.get(name)
         needs = sorted(known.needs) if known else ["measure="]

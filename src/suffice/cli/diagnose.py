@@ -59,7 +59,7 @@ def diagnose_command(
     if policy is not None and rule is not None:
         raise typer.BadParameter("give a policy file or a rule, not both", param_hint="--rule")
     recording = chosen_loop(read_recording(path), where)
-    if metric is not None:  # if only the default is missing, a note says so
+    if metric is not None:  # if only the default metric is missing, a note says so
         outcome(recording, metric)
     with status("diagnosing", quiet=output.as_json):
         result = diagnose(
@@ -84,7 +84,7 @@ def diagnose_command(
 
 
 def _cell_names(paths: Sequence[Path]) -> list[str]:
-    """Return a name for each cell: the file's name, with its folder's if several files share the name."""
+    """Return a name for each cell: the file's name, preceded by its folder's name if several files have the same name."""
     stems = [path.stem for path in paths]
     return [
         f"{path.parent.name}/{stem}" if stems.count(stem) > 1 else stem for path, stem in zip(paths, stems, strict=True)

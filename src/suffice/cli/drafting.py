@@ -1,4 +1,4 @@
-"""`suffice draft answer` and `suffice draft record`: a writer and a critic, live or recorded."""
+"""`suffice draft answer` and `suffice draft record`: run a writer and a critic, live or recorded."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class PanelOptions(models.Judge):
 
 
 def require_contexts(panels: tuple[Panel, ...], where: str) -> None:
-    """Raise if marks need contexts but drafts have none, since the marks would be undefined."""
+    """Raise if the judge's marks need contexts but drafts have none, because the marks would be undefined."""
     for panel in panels:
         wanting = [mark for mark, weight in panel.weights.items() if weight and MARKS[mark].with_contexts]
         if wanting:

@@ -1,4 +1,4 @@
-"""Import users' files: modules that register rules, metrics and so on, and objects named in options."""
+"""Import users' Python files: modules that register rules, metrics and so on, and objects named in options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _IN_FILE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)")
 
 
 def load_extensions(names: Iterable[str]) -> None:
-    """Import the modules that register signals, rules, metrics and so on: installed ones, and those named here."""
+    """Import the modules that register signals, rules, metrics and so on: the installed ones, and those in `names`."""
     for entry in installed(EXTENSIONS):
         load_entry((entry,), f"the extension {entry.name!r}")
     for name in names:
@@ -46,7 +46,7 @@ def is_in_file(text: str) -> bool:
 
 
 def object_in_file(text: str) -> Any:
-    """Import a file, and return the object of the given name; a class is called without arguments.
+    """Import a file and return the object of the given name; if it is a class, return an instance made without arguments.
 
     Args:
         text: ``FILE.py:NAME``.

@@ -29,7 +29,7 @@ SELF_RAG_GATE = Path("self-rag")
 
 @dataclass(frozen=True, kw_only=True)
 class GateOptions:
-    """Options of the gate, which decides at round 0, and of the model that reads questions for it."""
+    """Options of the gate, which decides at round 0, and of the gate's model, which reads the questions."""
 
     panel: ClassVar[str] = "Gate"
 
@@ -74,7 +74,7 @@ class GateOptions:
 
     @property
     def reads_with(self) -> str | None:
-        """The model that reads the question, for its price; None without a gate."""
+        """The name of the model that reads the question, used to look up its price; None without a gate."""
         if self.gate is not None and self._is_classifier:
             return str(provided("gates.read_complexity_card")(self.gate)["encoder"]["id"])
         return None if self.probe is None else self.probe.card.model
@@ -92,7 +92,7 @@ class GateOptions:
         return self.gate_model is not None and not self._is_classifier and reads_states
 
     def build(self, answerer: Answerer, answering: models.Examined, run: LocalRun) -> Gate | None:
-        """Build the gate, if there is one; `run` has the options of the gate's own local model."""
+        """Build the gate, or return None if none is declared; `run` has the options of the gate's own local model."""
         if self.reflects:
             return self._reflection(answerer)
         if self.gate is not None and self._is_classifier:
@@ -154,7 +154,7 @@ def require_used(
     retrieval: options.Retrieval,
     signals: models.Signals,
 ) -> None:
-    """Raise if options for local models are given but no model runs on this machine; call it before loading."""
+    """Raise if options for local models are given but no model runs on this machine; call this before loading models."""
     if answering.local or gate.opens_model:
         return
     placed = retrieval.runs_models or signals.rerank_signal is not None or gate.gate is not None
@@ -171,7 +171,7 @@ def encoder_of(name: str, device: str | None = None) -> Embedder:
 
 
 def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:
-    """Warn on standard error about models that were fitted on some of these questions, compared by id or text."""
+    """Warn on standard error about parts that were fitted on some of these questions, compared by id or text."""
     ids, texts = [item.question_id for item in questions], [item.question for item in questions]
     for name, seen in fitted.items():
         if seen is None:

@@ -1,4 +1,4 @@
-"""Parameters of commands: groups of options, each a dataclass, and paths of recordings, which may be URLs."""
+"""Parameters of commands: groups of options, which are dataclasses, and paths of recordings, which may be URLs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _URL_AS_PATH = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/(?=[^/\\])")
 def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     """Replace the groups among a command's parameters by an option for each of their fields.
 
-    A parameter whose type is a dataclass is a group; its attribute `panel` names the options' panel in the help.  A
-    `RecordingPath` is parsed as text, since parsing it as a path would damage a URL.
+    A parameter whose type is a dataclass is a group; its attribute `panel` names the panel of its options in the help.
+    A `RecordingPath` is parsed as text, because parsing it as a path would damage a URL.
     """
     hints = get_type_hints(function, include_extras=True)
     groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
@@ -86,7 +86,7 @@ def _leaves(hint: Any) -> set[Any]:
 
 
 def _as_text(hint: Any) -> Any:
-    """Replace the type of a recording's path in a type hint by text."""
+    """Replace `RecordingPath` by text in a type hint."""
     kind, option = get_args(hint)
     option = copy(option)
     option.metavar = option.metavar or "PATH"
@@ -95,7 +95,7 @@ def _as_text(hint: Any) -> Any:
 
 
 def _of_this_machine(value: Any) -> Any:
-    """Return a value unchanged; raise if it is a local path made from a URL."""
+    """Return a value unchanged; raise if it is a URL that was parsed as a local path."""
     if isinstance(value, Path) and _URL_AS_PATH.match(str(value)):
         raise BadParameter(f"{str(value)!r} is a URL, and only a recording may be at one: give a path of this machine")
     return value
@@ -115,7 +115,7 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
 
 
 def command_line(context: Any, *left_out: str, folders: bool = False) -> str:
-    """Return the running command as text, with the values that it took from `suffice.toml`."""
+    """Return the running command as text, including values from `suffice.toml`; files are shortened to their names unless `folders`."""
     words = context.command_path.split()
     for option, value in _values(context, left_out, hands_on=False):
         is_file = not folders and value is not None and Path(value).is_file()
@@ -137,7 +137,7 @@ def command_words(context: Any, *left_out: str) -> list[str]:
 
 
 def _values(context: Any, left_out: Collection[str], *, hands_on: bool) -> Iterator[tuple[list[str], str | None]]:
-    """Yield the given options and settings of a command with their values; None for an option without a value.
+    """Yield the given options and settings of a command, each with its value; the value is None for an option without one.
 
     Args:
         context: The command.

@@ -64,7 +64,7 @@ _OPTIONS = {"columns": "--column", "metrics": "--metric-column", "labels": "--la
 
 @dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """Options that say how a file is read where it leaves that open."""
+    """Options that decide how to read a file that can be read in several ways."""
 
     panel: ClassVar[str] = "How the file is read"
 
@@ -159,7 +159,7 @@ class _Reading:
     ] = None
 
     def arguments(self) -> dict[str, Any]:
-        """Return what was given, as importers take it."""
+        """Return the given options as arguments of importers."""
         read: dict[str, Any] = {
             "columns": _column_pairs(self.column, "--column", "OURS=THEIRS", may_be_empty=True),
             "metrics": _column_pairs(self.metric_column, "--metric-column", "NAME=COLUMN"),
@@ -262,7 +262,7 @@ def import_command(
 def _embedder(
     path: Path, kind: str | None, name: str, device: str | None, arguments: Mapping[str, Any], *, embed: bool
 ) -> Embedder | None:
-    """Return the embedder of the answers, if there is one; raise if an option does not fit the format."""
+    """Return the embedder of answers, or None if none is used; raise if an option does not fit the format."""
     format_ = kind_of(path) if kind is None else kind
     takes = inspect.signature(importer(format_)).parameters
     wrong = [option for option in arguments if option not in {*takes, "outcomes"}]
@@ -283,7 +283,7 @@ def _embedder(
 
 
 def _confirm(run: PartedRun) -> bool:
-    """Show how the columns and one question were read, and return whether the user agrees."""
+    """Show how the columns and one question were read; return True if the user agrees."""
     warn(_columns_read(run.readings))
     for table in run.shown:
         print_table(table, errors)
@@ -305,7 +305,7 @@ def _explain(path: Path, kind: str, reading: _Reading, output: Output) -> None:
 
 
 def _one_path(paths: Sequence[Path]) -> Path:
-    """Return the only path; explain the option if a format precedes it, as it did in earlier releases."""
+    """Return the only path; raise if there are several, with advice if the first one is a format, as in earlier releases."""
     first, *more = paths
     if not more:
         return first
@@ -331,7 +331,7 @@ def _column_pairs(
 
 
 def _import_screen(summary: ImportSummary, *, details: bool, seen: Collection[str] | None = None) -> Screen:
-    """Return the screen of an import; the reading and the notes that were `seen` are left out, if the user has just confirmed it."""
+    """Return the screen of an import; if the user has just confirmed the reading, leave it out with the notes that were `seen`."""
     is_seen = seen is not None
     noted = [note for note in summary.notes if details or note not in (seen or ())]
     nulled = [
@@ -342,7 +342,7 @@ def _import_screen(summary: ImportSummary, *, details: bool, seen: Collection[st
     ]
     runs = f" in {summary.trajectories:,} runs" if summary.trajectories != summary.clusters else ""
     are_whole = len(summary.ends) > 1 and [own.n for own in summary.by_round[-1:]] == [summary.ends.get("max_rounds")]
-    said = {**_ENDS, **({"max_rounds": "have all of them"} if are_whole else {})}  # no cap may be known
+    said = {**_ENDS, **({"max_rounds": "have all of them"} if are_whole else {})}  # the cap may be unknown
     if any(UNSAID in note for note in summary.notes):
         said["rule"] = "ended earlier"
     ends = ", ".join(f"{n:,} {said[end]}" for end, n in summary.ends.items())
@@ -370,7 +370,7 @@ def _import_screen(summary: ImportSummary, *, details: bool, seen: Collection[st
 
 
 def _columns_read(readings: Sequence[ColumnReading]) -> str:
-    """Return the files' columns and what each is read as; a column that is the question is not named as its id as well.
+    """Return a sentence on what each column of the files is read as; a column read as question and as its id is named once.
 
     >>> _columns_read([ColumnReading(ours="round", theirs="order in 'steps'", how="shape")])
     "Columns read: order in 'steps' as round"
@@ -394,7 +394,7 @@ def _columns_read(readings: Sequence[ColumnReading]) -> str:
 
 
 def _plain_note(text: str) -> str:
-    """Write a note of an import in fewer words, if a newcomer meets it often.
+    """Shorten a note of an import if it is one that newcomers often see; return other notes unchanged.
 
     >>> _plain_note("'cost' is not counted: if each row has its own dollars, --column spend=cost:each; else prices of tokens say what is paid")
     "'cost' is not counted: if each row has its own dollars, --column spend=cost:each"
@@ -409,16 +409,16 @@ def _plain_note(text: str) -> str:
 
 
 def _next_step(summary: ImportSummary) -> str:
-    """Return the next command; none if no round can be saved, which a note explains."""
+    """Return the next command; empty if no round can be saved (a note explains why), or if nothing can be judged."""
     if summary.rounds <= 1 or not (summary.judged_by or any(means.answered for means in summary.by_round)):
         return ""
     are_drafts = any(alarm.name == "drafts" for alarm in summary.alarms)
     if not summary.judged_by and are_drafts and any(ONCE in note for note in summary.notes):
-        return ""  # an agent's messages: neither their agreement nor labels of them say whether a run succeeds
+        return ""  # these are an agent's messages: neither their agreement nor their labels show whether a run succeeds
     by = "" if summary.judged_by or summary.of_steps else ASK
     is_of_runs = len(summary.judged_by) == 1 and {*summary.judged_by} <= {*summary.of_runs}
     if is_of_runs and not any(means.answered for means in summary.by_round):
-        by = options.metric_words(f"abandon({summary.judged_by[0]})")  # no lower cap can be judged, but giving a run up
+        by = options.metric_words(f"abandon({summary.judged_by[0]})")  # giving up can be judged, a lower cap cannot
     if summary.clusters >= ENOUGH:
         return f"suffice decide {quoted(summary.path)}{by}{where_words(summary.loops[:1])}"
     return options.replay_step(summary.path, read_recording(summary.path))

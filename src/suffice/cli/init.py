@@ -1,4 +1,4 @@
-"""`suffice init`: ask once for values that commands need, and write them to `suffice.toml`."""
+"""`suffice init`: ask once for the values that commands need, and write them to `suffice.toml`."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def _asked() -> dict[str, Any]:
 
 
 def _check(settings: dict[str, Any]) -> None:
-    """Raise for values that commands would refuse later."""
+    """Raise if commands would later refuse a value."""
     loss = settings.get("max-loss")
     if loss is not None and not 0 < loss < 1:
         raise typer.BadParameter(f"{loss!r}; allowed: between 0 and 1", param_hint="--max-loss")

@@ -121,7 +121,7 @@ _LOOPS_GIVE = frozenset({"costs", "feedback", "passages", "pool_scores"})
 
 
 def _runnable(name: str, capabilities: frozenset[str]) -> str:
-    """Return `yes`, `after calibration`, or the missing capabilities, for a rule."""
+    """Return, for a rule, `yes`, `after calibration`, or the missing capabilities."""
     entry = NAMED_RULES[name]
     policy = Policy(rule=parse_rule(name if 0 in entry.arity else f"{name}(3)"))
     needs: frozenset[str] = frozenset()
@@ -224,7 +224,7 @@ def costs_command(
 
     Example: suffice data costs run.parquet
     """
-    pricing.price()  # raises if there are two prices, of which neither would be right
+    pricing.price()  # raises if there are two prices, since neither would be right
     recording = read_recording(path)
     result = round_costs(recording, pricing.of(recording))
     output.show(result.to_dict(), Screen(tables=result.tables(), then=options.replay_step(path, recording)))

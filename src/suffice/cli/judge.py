@@ -1,4 +1,4 @@
-"""`suffice judge`: mark each distinct draft of a recording once, or compare drafts with the last one or with gold answers."""
+"""`suffice judge`: mark each distinct draft of a recording once, or compare drafts with the last draft or with gold answers."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Judging(models.Endpoint):
 
     @contextmanager
     def asked(self, shard: Shard | None = None) -> Iterator[JudgeModel]:
-        """Yield the judge with its cache: for a shard, its own file; otherwise a file with all shards' replies."""
+        """Yield the judge with its cache file: a shard has its own, otherwise one file has the replies of all shards."""
         if self.model == "span-reader" and self.base_url is None:
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
         prompt = PROMPTS["answer_first"]
@@ -120,12 +120,12 @@ class Judging(models.Endpoint):
             )
 
     def remove_parts(self) -> None:
-        """Remove the files of shards, whose replies were added to the common file."""
+        """Remove the cache files of shards; their replies are in the common file."""
         for part in shard_files_beside(self.out, ".sqlite"):
             part.unlink(missing_ok=True)
 
     def show_shard(self, output: Output, shard: Shard, asked: int, what: str, failed: Sequence[str]) -> None:
-        """Print how many calls or pairs a shard made; exit with 1 if some failed."""
+        """Print the number of calls or pairs of a shard; exit with 1 if some failed."""
         kept = shard.beside(self.out, ".sqlite")
         sentence = f"shard {shard}: {counted(asked, what)} in this run, kept in {kept}"
         then = "the same command without --shard, once all shards have ended"
@@ -138,7 +138,7 @@ class Judging(models.Endpoint):
             raise Exit(1)
 
     def passages(self, source: Recording) -> dict[str, Passage]:
-        """Return passages by id, of the data set and corpus; of a store, only those that the recording names."""
+        """Return the passages of the data set and the corpus by id; from a store, only those that the recording names."""
         known: dict[str, Passage] = {}
         if self.dataset is not None:
             known |= {p.passage_id: p for question in load_questions(self.dataset) for p in question.passages}

@@ -44,7 +44,7 @@ def show_live(loop: LiveLoop, question: str, passages: Sequence[Passage] = (), *
 
 
 def _require_known(loop: LiveLoop) -> None:
-    """Raise for a misspelt signal before the first call; the loops of the command line measure known signals only."""
+    """Raise before the first call if the policy reads a signal that no part of the loop measures, such as a misspelt one."""
     known = {*SIGNALS, *components_of(loop.enrichers)}
     unknown = [name for name in loop.policy.raw_signals if name not in known]
     if unknown:

@@ -53,7 +53,7 @@ class LocalRun:
         Args:
             model: The folder, `ID` or `ID@REVISION`.
             prompt: Turns a question into messages.
-            is_main: Whether the setting `revision` applies to this model.
+            is_main: True if the setting `revision` applies to this model.
             **settings: Further arguments of `TransformersModel`.
         """
         quiet_bars()
@@ -74,7 +74,7 @@ class LocalRun:
         )
 
     def refuse_unused(self, remedy: str, *useful: str) -> None:
-        """Raise if an option was given although no language model runs on this machine.
+        """Raise if an option of this group was given although no language model runs on this machine.
 
         Args:
             remedy: Advice for the message: an option that opens such a model.
@@ -97,7 +97,7 @@ class LocalModel(LocalRun):
     ] = "answer_first"
 
     def load(self, model: str, layers: Sequence[int | str], **settings: Any) -> Any:
-        """Load a local model, given as a folder or hub id, with the layers whose states are read."""
+        """Load a local model, given as a folder or hub id, for reading the states of `layers`."""
         return self.open(model, built_in_prompt(self.instructions), layers=layers, **settings)
 
 

@@ -1,7 +1,7 @@
 """The command line: parse, call, print.
 
-Exit codes: 0 done, 1 failed (the message says what and what to do), 2 wrong usage, 130 interrupted; of `watch --exit-code`
-also 3 and 4.
+Exit codes: 0 done, 1 failed (the message says what and what to do), 2 wrong usage, 130 interrupted; `watch --exit-code`
+also returns 3 and 4.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def common(
     """Decide whether to retrieve, when to stop, and which round's answer to return.
     Exit: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
     """  # noqa: D205 - one paragraph: the help has 40 lines
-    del debug, version  # read from the arguments by `run`, which outlives a failing parse
+    del debug, version  # `run` reads them from the arguments, because it needs them even if parsing fails
     if extension or installed(EXTENSIONS):
         load_extensions(extension or ())
 
@@ -96,13 +96,13 @@ def run(arguments: list[str] | None = None) -> None:
     debug = "--debug" in words
     _show_notes()
     if threading.current_thread() is threading.main_thread():
-        # A shell's background job inherits that Ctrl-C is ignored, but it must be able to end a recording.
+        # A background job of a shell starts with Ctrl-C ignored, but Ctrl-C must be able to end a recording.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _note
             code = app.main(args=words, prog_name="suffice", standalone_mode=False) or 0
-        if code == _INTERRUPTED:  # typer takes Ctrl-C for itself
+        if code == _INTERRUPTED:  # typer handles Ctrl-C itself
             _complain(_INTERRUPTED_TEXT, debug=False)
     except _UsageError as error:
         code = error.exit_code
@@ -115,7 +115,7 @@ def run(arguments: list[str] | None = None) -> None:
         _complain(f"error: {with_commands(error, words) if isinstance(error, UnsettledError) else error}", debug)
         missing = isinstance(error.__context__, FileNotFoundError)
         code = 2 if missing or isinstance(error, _WRONG_USAGE) else 1
-    except OSError as error:  # a full disk, a missing permission, a folder in place of a file
+    except OSError as error:  # a full disk, a missing permission, a folder instead of a file
         _complain(f"error: {error}", debug)
         code = 1
     except MemoryError:
@@ -125,7 +125,7 @@ def run(arguments: list[str] | None = None) -> None:
             debug,
         )
         code = 1
-    except (KeyboardInterrupt, typer.Abort) as error:  # typer's at a question: the end of the input, or Ctrl-C
+    except (KeyboardInterrupt, typer.Abort) as error:  # typer raises Abort at a question: the input ended, or Ctrl-C
         said, code = (_UNANSWERED, 2) if isinstance(error.__context__, EOFError) else (_INTERRUPTED_TEXT, _INTERRUPTED)
         _complain(said, debug)
     except Exception as error:  # noqa: BLE001 - the last resort: no traceback for users
@@ -135,7 +135,7 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _program_words() -> list[str]:
-    """Return the arguments of this program's own command line, unless another program called `run`."""
+    """Return the arguments of this program's own command line, and keep its processes from importing modules of their folder."""
     from suffice.common.processes import keep_folder_out
 
     keep_folder_out()

@@ -137,7 +137,7 @@ class Endpoint:
         option: str = "--base-url",
         **settings: Any,
     ) -> ChatModel:
-        """Build another model; its name, endpoint and key default to those of this model."""
+        """Build a second model; its name, endpoint and key default to those of this model."""
         name, base_url, key_variable = name or self.model, base_url or self.base_url, key_variable or self.api_key_env
         key = api_key(key_variable)
         if base_url is None and "OPENAI_BASE_URL" not in os.environ and key is None:
@@ -345,7 +345,7 @@ class Signals(Judge):
 
     @property
     def judge_component(self) -> str:
-        """The component to which the calls of the judge are charged."""
+        """The component whose costs include the judge's calls."""
         return f"judge:{self.judge_signal}" if self.judge_signal in VERDICTS else EntailmentJudge.name
 
     def _judge(self, endpoint: Endpoint) -> Enricher:
@@ -359,7 +359,7 @@ class Signals(Judge):
         return EntailmentJudge(chat)
 
     def own(self, answerer: Answerer) -> tuple[Enricher, ...]:
-        """Return the enrichers for the setting `own-signal`, which need passes of the answering model.
+        """Return the enrichers for the setting `own-signal`; they need additional passes of the answering model.
 
         Raises:
             BadParameter: The setting names another signal.
@@ -409,7 +409,7 @@ def answer_position(text: str | None) -> AnswerPosition | None:
 
 
 def api_key(variable: str) -> str | None:
-    """Return the key in an environment variable; None if the default variable is unset, as for local servers."""
+    """Return the key in an environment variable; None if the default variable is unset, since local servers need no key."""
     check_key_variable(variable, "--api-key-env")
     key = os.environ.get(variable)
     if not key and variable != DEFAULT_KEY:
@@ -432,6 +432,6 @@ def build_embedder(name: str, device: str | None = None) -> Embedder | None:
 
 
 def cross_encoder(name: str, device: str | None = None) -> Any:
-    """Return the cross-encoder of a folder, `ID` or `ID@REVISION`."""
+    """Return the cross-encoder with this name: a folder, `ID` or `ID@REVISION`."""
     model, revision = hub_name(name)
     return provided("gates.CrossEncoderScorer")(model, revision=revision, device=device)

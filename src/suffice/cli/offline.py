@@ -1,4 +1,4 @@
-"""`suffice calibrate` and `suffice replay`: fit and prove on recorded rounds, without a call."""
+"""`suffice calibrate` and `suffice replay`: fit policies and test them on recorded rounds, without a call."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SAMPLE_RULES = ("lead(3)", "adaptive_consistency")
 
 @dataclass(frozen=True, kw_only=True)
 class _Learning:
-    """Options for learning where to stop instead of fitting the calibrators of a rule."""
+    """Options for learning a stopping policy, instead of fitting the calibrators of a rule."""
 
     panel: ClassVar[str] = "A learned rule"
 
@@ -78,7 +78,7 @@ class _Learning:
     ] = 0.0
 
     def signals(self, rule: str | None) -> list[str] | None:
-        """Return the signals to learn from; None where a rule is calibrated."""
+        """Return the signals to learn from; None if a rule is calibrated instead."""
         if self.learn is None:
             unused = [name for field, name in given_fields(self).items() if field != "learn"]
             if unused:
@@ -199,7 +199,7 @@ def replay_command(
     """
     options.allowed(interval, INTERVALS, "interval")
     options.allowed(ledger, LEDGERS, "ledger")
-    pricing.price()  # refuses two answers before anything is read
+    pricing.price()  # raises if two prices are given, before anything is read
     policies = compared.files()
     source = _source(path, where, in_blocks=jobs is not None or cluster.on is not None)
     recording = source if isinstance(source, Recording) else source.empty()
@@ -230,13 +230,13 @@ def replay_command(
 
 
 def _source(path: Path, where: Sequence[str] | None, *, in_blocks: bool) -> Recording | Source:
-    """Return the questions of one loop, in memory or opened to be read in blocks."""
+    """Return the questions of one loop, in memory or to be read block by block."""
     chosen = chosen_questions(path, where)
     return chosen if isinstance(chosen, Recording) else opened(chosen, in_blocks=in_blocks)
 
 
 def replay_screen(result: ReplayResult, then: str = "") -> Screen:
-    """Show the outcomes, without quantiles and differences of calls, which follow from the other columns."""
+    """Return the screen with the outcomes; quantiles, and differences of calls, which follow from other columns, need `--details`."""
     outcomes, *others = replay_tables(result)
     names = (column.name for column in outcomes.columns)
     return Screen(

@@ -1,6 +1,6 @@
-"""Options that several commands share, in groups, and what they build.
+"""Options that several commands share, in groups, and functions that build objects from them.
 
-What they build is imported where it is built, so that a command that reads a recording loads neither models nor retrieval.
+Modules for these objects are imported only when needed, so that a command that reads a recording loads neither models nor retrieval.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ MarkWeights = Annotated[
 
 
 def metric_words(*metrics: str | None) -> str:
-    """Return the options of a printed command that name metrics, after a space; empty without a metric."""
+    """Return the `--metric` options for a printed command, each preceded by a space; empty without a metric."""
     return "".join(f" --metric {quoted(metric)}" for metric in metrics if metric is not None)
 
 
@@ -123,7 +123,7 @@ def replay_step(path: str | Path, recording: Recording, baseline: str = "") -> s
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Policies, and what they are compared by."""
+    """Options for the policies to compare, and for the metrics of the comparison."""
 
     panel: ClassVar[str] = "What is compared"
 
@@ -139,11 +139,11 @@ class Compared:
 
     @property
     def margins(self) -> tuple[float, ...]:
-        """The margins; 2 points by default."""
+        """The margins of the comparison; 2 points by default."""
         return tuple(self.margin or (0.02,))
 
     def files(self) -> list[Policy]:
-        """Return the policies of the files."""
+        """Return the policies in the given files."""
         return [load_policy(file) for file in self.policy or ()]
 
 
@@ -173,7 +173,7 @@ class Pricing:
 
 @dataclass(frozen=True, kw_only=True)
 class ResamplingOptions:
-    """Draws, seed and level of intervals."""
+    """Options for intervals: draws, seed and level."""
 
     panel: ClassVar[str] = "Resampling"
 
@@ -191,7 +191,7 @@ class ResamplingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneQuestions:
-    """The questions that are used to choose, and so are not used to judge."""
+    """Options for the tune questions, which choose the candidates and so must not judge them."""
 
     panel: ClassVar[str] = "Tune questions"
 
@@ -205,12 +205,12 @@ class TuneQuestions:
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """Return what was given, as arguments of functions of the library."""
+        """Return the given options as arguments of the library's functions, with the tune questions read."""
         given = self.given_paths()
         return {**given, "tune": read_recording(self.tune)} if self.tune is not None else given
 
     def given_paths(self) -> dict[str, Any]:
-        """Return the same with the path of the tune questions, which are then read part by part."""
+        """Return the given options as arguments, with the path of the tune questions, to read them part by part."""
         share = self.tune_share
         if share is not None and not 0 < share < 1:
             raise BadParameter(f"{share!r}; allowed: between 0 and 1", param_hint="tune-share")
@@ -237,7 +237,7 @@ _OF_DENSE = (
 
 @dataclass(frozen=True, kw_only=True)
 class PassageEncoder:
-    """The model that turns passages into vectors."""
+    """Options for the model that turns passages into vectors."""
 
     panel: ClassVar[str] = "Vectors"
 
@@ -279,7 +279,7 @@ class PassageEncoder:
         }
 
     def of_dense(self) -> list[str]:
-        """Return the options that were given and that only `--dense` uses."""
+        """Return the given options that only `--dense` uses."""
         names = [option for field, option in given_fields(self).items() if field in _OF_DENSE]
         if self.dense is None and names:
             raise DataError(f"{names[0]} is for --dense, and there is none: give it, too")
@@ -288,7 +288,7 @@ class PassageEncoder:
 
 @dataclass(frozen=True, kw_only=True)
 class Search(PassageEncoder):
-    """The corpus, index or store that is searched."""
+    """Options for the corpus, index or store that is searched."""
 
     panel: ClassVar[str] = "Retrieval"
 
@@ -345,7 +345,7 @@ class Search(PassageEncoder):
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(Search):
-    """The corpus that is searched, and the order in which passages are revealed."""
+    """Options for the corpus that is searched, and for the order in which passages are revealed."""
 
     reranker: Annotated[
         str | None, Option("--reranker", help="A cross-encoder (id or path) that orders the retriever's best passages.")
@@ -353,11 +353,11 @@ class Retrieval(Search):
     candidates: Candidates = 20
 
     def retriever(self, device: str | None = None, cache: Path | None = None) -> Retriever | AsyncRetriever:
-        """Return the retriever, with the reranker's order if there is one; see `Search.retriever`.
+        """Return the retriever, reranked if a reranker is given; see `Search.retriever`.
 
         Args:
-            device: Where its models run.
-            cache: The file that keeps rankings, where one costs more than a look into it.
+            device: The device of the retriever's models.
+            cache: A file for storing rankings; it is used if a ranking costs more than a look-up.
         """
         from suffice.cli.models import cross_encoder
         from suffice.loops.retrieval.ranking import is_pinned
@@ -386,7 +386,7 @@ class Retrieval(Search):
 
 
 def allowed(value: str, choices: Collection[str], option: str) -> Any:
-    """Return a value that is one of the choices."""
+    """Return the value if it is one of the choices, else raise."""
     if value not in choices:
         raise BadParameter(f"{value!r}; allowed: {', '.join(choices)}", param_hint=option)
     return value
@@ -426,7 +426,7 @@ def load_policy(path: str | Path) -> Policy:
 
 
 def overlap_state(dataset: str | None) -> dict[str, FittedState]:
-    """Return the inverse document frequencies that `overlap` needs, fitted on the passages of a data set."""
+    """Return the fitted state of `overlap`: inverse document frequencies in the passages of a data set."""
     if dataset is None:
         return {}
     from suffice.loops.retrieval import load_questions
@@ -435,6 +435,6 @@ def overlap_state(dataset: str | None) -> dict[str, FittedState]:
 
 
 def idf_state(questions: Sequence[Question]) -> dict[str, FittedState]:
-    """Return the inverse document frequencies that `overlap` needs, fitted on the passages of questions."""
+    """Return the fitted state of `overlap`: inverse document frequencies in the passages of questions."""
     seen = Seen.of([item.question_id for item in questions], [item.question for item in questions])
     return {"overlap": Idf.fit((f"{p.title} {p.text}" for item in questions for p in item.passages), seen)}

@@ -44,18 +44,18 @@ _FIGURES = re.compile(r"[\d.,%]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """The text output of a command; one screen shows its first sentence, its first tables and its notes.
+    """The text output of a command; without `--details`, it shows the first sentence, the first tables and the notes.
 
-    Notes on what the data may not be are printed before everything else.
+    Cautions, which are notes on data that may not be what they seem, are printed before everything else.
 
     Attributes:
         sentences: The result in words, the most important first.
-        tables: Its tables, the most important first.
+        tables: The tables, the most important first.
         notes: Caveats, in addition to the notes of the tables.
-        shown: Number of tables on one screen.
-        aside: Columns of the tables that are shown only with `--details`.
-        quiet: A pattern of the beginnings of notes that are shown only with `--details`.
-        files: Files that were written, by a description of each.
+        shown: Number of tables that are shown without `--details`.
+        aside: Names of columns that are shown only with `--details`.
+        quiet: A pattern; notes that begin with it are shown only with `--details`.
+        files: The written files, by description.
     """
 
     sentences: Sequence[str] = ()
@@ -89,7 +89,8 @@ class Screen:
             for text in (*self.sentences, *(f"note: {note}" for note in _without_cautions(self.notes))):
                 say(text)
         else:
-            # A legend is for the reader of its table; what a figure on the screen depends on is not one.
+            # Notes of hidden tables are legends, which nobody needs here, except notes that the shown figures depend
+            # on.
             of_hidden = [note for table in self.tables[self.shown :] for note in table.notes if _NEEDED.search(note)]
             of_shown = [note for table in self.tables[: self.shown] for note in table.notes]
             self._brief(
@@ -99,7 +100,7 @@ class Screen:
             say(text)
 
     def _brief(self, lines: int, every_note: Sequence[str]) -> None:
-        """Print the parts that fit into a number of lines, and say if any is left out."""
+        """Print the parts that fit into a number of lines, and a hint at `--details` if any is left out."""
         width = min(COLUMNS, console.width)
         head = _wrapped([line for text in self.sentences[:1] for line in text.splitlines()], width)
         for line in head:
@@ -107,7 +108,7 @@ class Screen:
         notes = _brief_notes(note for note in every_note if not self.quiet.match(note))
         needed = sum(_NEEDED.search(note) is not None for note in notes)
         texts = [_wrapped([f"note: {note}"], width) for note in notes[: needed + _OTHER_NOTES]]
-        room = lines - len(head) - 1  # one line says that something is left out
+        room = lines - len(head) - 1  # one line is for the hint that something is left out
         least = sum(map(len, texts[: max(needed, 2)]))
         is_cut = len(self.tables) > self.shown or len(self.sentences) > 1
         for place, whole in enumerate(self.tables[: self.shown], start=1):
@@ -129,7 +130,7 @@ def _without_cautions(notes: Iterable[str]) -> tuple[str, ...]:
 
 
 def _wrapped(texts: Iterable[str], width: int) -> list[str]:
-    r"""Return the lines of texts; none begins within an option and its value, or a short command.
+    r"""Wrap texts into lines; no line breaks within a short command, or between an option and its value.
 
     >>> _wrapped(["it is read; --column answer=reply reads it otherwise"], 20)
     ['it is read; --column', 'answer=reply reads', 'it otherwise']
@@ -146,9 +147,9 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
 
 
 def _fitted(whole: Table, aside: Collection[str], width: int, lines: int) -> tuple[Table, int]:
-    """Drop the columns `aside` of a table, then its last columns until it fits the width, and its last rows until it fits the lines.
+    """Drop the columns `aside` of a table, then its last columns until it fits the width, then its last rows until it fits the lines.
 
-    Also return its height, which takes as long to compute as to print it.
+    Also return the height of the result, since computing it takes as long as printing.
     """
     places = [place for place, column in enumerate(whole.columns) if column.name not in aside]
     table = whole.with_columns(places)
@@ -168,7 +169,7 @@ def _height(table: Table, width: int) -> int:
 
 
 def _print(table: Table, width: int, *, n_left: int = 0) -> None:
-    """Print a table, and the number of rows that are left out instead of an empty line."""
+    """Print a table, followed by an empty line or, if rows are left out, by their number."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)
@@ -177,7 +178,7 @@ def _print(table: Table, width: int, *, n_left: int = 0) -> None:
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:
-    """Return the first sentence of every note, necessary notes first; a long one is cut, but not before the option that it advises.
+    """Return the first sentence of every note, necessary notes first; long sentences are cut, but not before an option that they advise.
 
     Notes that differ only in numbers appear once.
 
@@ -194,7 +195,7 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
 
     kinds: dict[str, list[str]] = {}
     for note in notes:
-        whole = "--" in note and _NEEDED.search(note)  # keep all of a necessary note that advises an option
+        whole = "--" in note and _NEEDED.search(note)  # a necessary note that advises an option is kept whole
         sentence = note if whole else note[: sentence_end(_COMMAND.sub(_masked, note))].rstrip()
         advice = next((own.end() for own in _COMMAND.finditer(sentence) if "--" in own[0]), 0)
         short, long = (lines * COLUMNS - 20 for lines in (2, 4))
@@ -208,13 +209,13 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
 
 
 def _masked(command: re.Match[str]) -> str:
-    """Return as many letters as a command has, in which no sentence ends; what ends its own one stays."""
+    """Return a command with its characters masked by letters, so that no sentence ends in it; punctuation at its end stays."""
     own = command[0].rstrip(".,;:")
     return "x" * len(own) + command[0][len(own) :]
 
 
 def _shortened(sentence: str, most: int) -> str:
-    """Return a sentence with at most so many characters, cut where a clause ends, or else between words, and never within an option.
+    """Cut a sentence to at most `most` characters at the end of a clause, or else between words, but never within an option.
 
     >>> _shortened("it is read; --column 'a=b c' reads it otherwise", 26)
     'it is read ...'
@@ -233,7 +234,7 @@ def _shortened(sentence: str, most: int) -> str:
         return plain
     kept = len(short.removesuffix(" ..."))
     kept = next((own.start() for own in _COMMAND.finditer(plain) if own.start() <= kept < own.end()), kept)
-    clauses = _CLAUSE_END.finditer(_COMMAND.sub(_masked, plain), 0, kept - 1)  # not what announces what is cut
+    clauses = _CLAUSE_END.finditer(_COMMAND.sub(_masked, plain), 0, kept - 1)  # ignore a clause end just before the cut
     clause = max((own.start() for own in clauses), default=0)
     kept = clause if 2 * clause > kept else kept
     if plain.count("(", 0, kept) > plain.count(")", 0, kept):
@@ -261,7 +262,7 @@ class Output:
 
 
 def check_markdown(markdown: Path | None) -> None:
-    """Raise a `DataError` if a page could not be written at the end of a command, since its folder is missing."""
+    """Raise a `DataError` if the folder of a page is missing, before the command does work that it could not save."""
     if markdown is not None and not markdown.parent.is_dir():
         raise DataError(
             f"the folder {str(markdown.parent)!r} does not exist, so {markdown.name!r} cannot be written: create it first"

@@ -62,7 +62,7 @@ class Setting(OptionInfo):
         Args:
             table: The setting's table in the file.
             name: The setting's name in the file and after `--set`.
-            off: The name of the former option that switched the setting off, if it was not no-NAME.
+            off: The name of the former option that switched the setting off, if that was not ``--no-NAME``.
             **more: Arguments of typer's `Option`: `help`, `min`, `max`, `parser`, `metavar`.
         """
         super().__init__(default=..., param_decls=(f"--{name}",), **more)
@@ -83,20 +83,20 @@ SetOption = Annotated[
 
 
 class SettingParameter(TyperOption):
-    """A setting as a parameter of the parser: its value comes from `--set`, the file or its default."""
+    """A setting as a parameter of the parser; its value comes from `--set`, from the file, or is the default."""
 
     setting: Setting
 
     @classmethod
     def of(cls, option: Any, setting: Setting) -> None:
         """Convert the option that typer built for a setting into a setting's parameter."""
-        option.__class__ = cls  # typer does not let its caller choose the class
+        option.__class__ = cls  # typer offers no way to choose the class
         option.setting, option.opts, option.secondary_opts = setting, [setting.name], []
         option.is_flag = option.is_bool_flag = False
         option.rich_help_panel = f"Settings, \\[{setting.table}] in {FILE}"
 
     def add_to_parser(self, parser: Any, ctx: Any) -> None:
-        """Add no option to the parser, since a setting is only given by `--set`."""
+        """Add no option to the parser, because a setting can only be given by `--set`."""
 
     def consume_value(self, ctx: Any, opts: Mapping[str, Any]) -> Any:
         """Return the setting's value and the source of the value."""
@@ -114,7 +114,7 @@ class SettingParameter(TyperOption):
         """Convert the value to its type; an error names the place where it was given."""
         is_of_file = is_from_file(ctx, str(self.name))
         if is_of_file and isinstance(value, bool) and not isinstance(self.default, bool):
-            value = str(value).lower()  # a number or text is expected, and true would pass for 1
+            value = str(value).lower()  # a number or text is expected, but true would be accepted as 1
         try:
             return super().process_value(ctx, value)
         except BadParameter as error:
@@ -134,7 +134,7 @@ def settings_in(parameters: Sequence[Any]) -> dict[str, SettingParameter]:
 
 
 def name_place(context: Any, error: BadParameter) -> None:
-    """Add the place where a setting's value was given to an error about it."""
+    """Add to an error about a setting the place where its value was given."""
     parameter = settings_in(context.command.params).get(str(error.param_hint))
     if parameter is not None:
         error.param_hint = parameter.place(context)
@@ -161,7 +161,7 @@ def check_set(context: Any) -> None:
 
 
 def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
-    """Return advice on what replaces a former option; empty if it was not an option of this command."""
+    """Return advice on the replacement of a former option; empty if the command never had the option."""
     typed = option.removeprefix("--")
     if reason := _DROPPED.get((command.name, typed)):
         return f"{option} is no option any more: {reason}; leave it out"
@@ -182,14 +182,14 @@ def replacement(command: Any, option: str, arguments: Sequence[str]) -> str:
 
 
 def _is_toml(value: str) -> bool:
-    """Return whether a text is already a TOML number or boolean."""
+    """Return True if a text is a valid TOML number or boolean."""
     return re.fullmatch(r"true|false|[+-]?\d+(\.\d+)?", value) is not None
 
 
 def given_fields(group: Any) -> dict[str, str]:
-    """Return the fields of a group that the user gave on the command line, with the option's name for each.
+    """Return the fields of a group that the user gave on the command line, each with its option's name.
 
-    Values in `suffice.toml` are defaults: a command ignores those that it cannot use, instead of raising.
+    Values in `suffice.toml` are not included: they are defaults, and a command ignores those that it cannot use instead of raising.
     """
     return {
         item.name: name
@@ -213,7 +213,7 @@ def _named_fields(group: Any) -> Iterator[tuple[Any, str]]:
 
 @contextmanager
 def taking_from_file(names: Iterable[str]) -> Iterator[None]:
-    """Record, while a command runs, which of its parameters have values from the file, for the groups of options."""
+    """While a command runs, store the names of its parameters with values from the file, for use by groups of options."""
     token = _from_file.set(frozenset(names))
     try:
         yield
@@ -239,20 +239,20 @@ def defaults_of(
     given = {word.removeprefix("--").partition("=")[0] for word in arguments if word.startswith("--")}
     parameters = {_key_of(one): one.name for one in command.params if not isinstance(one, SettingParameter)}
     left_out = set(_ENDPOINT) if given & set(_ENDPOINT) or "base-url" not in parameters else set()
-    if "model" in given:  # without an endpoint it says what tokens cost
+    if "model" in given:  # without an endpoint, the model only determines the price of tokens
         left_out.add("prices")
     defaults = {
         parameters[key]: value
         for key, value in file.items()
         if key in parameters
         and key not in left_out
-        and not isinstance(value, dict)  # a table may be called like an option
+        and not isinstance(value, dict)  # a table may have the same name as an option
     }
     own = settings_in(command.params)
     tables = {one.setting.table for one in own.values()}
     for table, values in file.items():
         if not isinstance(values, dict) or (table not in tables and table in TABLES):
-            continue  # a table of other commands is checked when one of them runs
+            continue  # a table of other commands is only checked when one of these commands runs
         if not values and table not in TABLES:
             _check_known(table, "", every_setting(), own)
         for name, value in values.items():
@@ -273,7 +273,7 @@ def _as_parameter(parameter: SettingParameter, value: Any) -> Any:
 
 
 def _check_known(table: str, name: str, known: Mapping[str, set[str]], own: Mapping[str, SettingParameter]) -> None:
-    """Raise for a setting that no command takes from this table, or for a table that no command has.
+    """Raise if no command takes this setting from this table, or if no command has the table.
 
     Args:
         table: The table.
@@ -315,13 +315,13 @@ def is_given(context: Any, parameter: str) -> bool:
 
 
 def note_settings(context: Any, parameters: Sequence[Any]) -> None:
-    """List on standard error the values that a command takes from the file, and which model `--base-url` asks, before it runs.
+    """Print on standard error, before a command runs, the values that it takes from the file and the model that `--base-url` asks.
 
     Args:
         context: The command.
-        parameters: Those with values from the file.
+        parameters: The parameters with values from the file.
     """
-    if current_sink() is not None:  # in a worker, the driver has said so
+    if current_sink() is not None:  # in a worker: the driver has already printed this
         return
     if is_given(context, URL) and not is_given(context, "model") and context.params.get("model"):
         own = read_settings().get("model")
@@ -341,7 +341,7 @@ def note_settings(context: Any, parameters: Sequence[Any]) -> None:
 
 
 def _shown(value: Any) -> str:
-    """Return a value as text without possible secrets: a URL's password and query, and JSON's content."""
+    """Return a value as text without parts that may be secret: a URL's password and query, and the content of JSON."""
     if isinstance(value, (list, tuple)):
         return ",".join(map(_shown, value))
     text = str(value)

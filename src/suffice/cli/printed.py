@@ -1,4 +1,4 @@
-"""Commands that a message prints to be typed again: what was typed before, with the option that a choice adds."""
+"""Commands printed in messages: the command that the user typed, completed by the option that settles a question."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def with_commands(error: UnsettledError, words: Sequence[str]) -> str:
         lines += [f"  {meaning}:\n    {option}" for option, (_, meaning) in error.then.choices.items()]
     file, options = error.earlier
     kept, replaced = without_replaced(words, options) if file else ([], [])
-    is_new = sorted([*kept, *shlex.split(options)]) != sorted(words)  # else it is what was refused
+    is_new = sorted([*kept, *shlex.split(options)]) != sorted(words)  # else it is the very command that was refused
     if kept and not replaced and is_new:
         lines.append(f"The same log was imported before with the choices in {file}. The whole command for these:")
         lines.append(f"    {' '.join(['suffice', *map(quoted, kept)])} {options}")
@@ -47,9 +47,9 @@ def _asked(error: UnsettledError) -> str:
 
 
 def without_replaced(words: Sequence[str], option: str) -> tuple[list[str], list[str]]:
-    """Return the words of a command line without the options that further ones replace, and what they replace.
+    """Return the words of a command line without the options that `option` replaces, and the list of replaced options.
 
-    An option that only says more, such as how a column is ordered, replaces nothing that is worth a word.
+    An option that `option` merely extends, for instance by the order of a column, is removed but not listed.
 
     >>> without_replaced(["import", "a.csv", "--column", "round=attempt", "--column", "golds=g"], "--column round=turn")
     (['import', 'a.csv', '--column', 'golds=g'], ['--column round=attempt'])
@@ -74,7 +74,7 @@ def without_replaced(words: Sequence[str], option: str) -> tuple[list[str], list
 
 
 def _given(words: Sequence[str]) -> list[_Given]:
-    """Return options with their values."""
+    """Return the options among words, each with its value, or None without one."""
     values = [*words[1:], "--"]
     return [
         (word, None if value.startswith("--") else value)
@@ -84,7 +84,7 @@ def _given(words: Sequence[str]) -> list[_Given]:
 
 
 def _replaces(new: _Given, old: _Given) -> bool:
-    if new[0] == "--outcomes" and old[0] == _GOLDS:  # a file is joined as one of both
+    if new[0] == "--outcomes" and old[0] == _GOLDS:  # a file is joined by only one of these options
         return Path(new[1] or "").name == Path(old[1] or "").name
     if new[0] != old[0] or new[0] in _REPEATABLE:
         return new == old
@@ -92,7 +92,7 @@ def _replaces(new: _Given, old: _Given) -> bool:
 
 
 def _says_all_of(new: _Given, old: _Given) -> bool:
-    """Return whether an option says what another one said, and perhaps more: a form after a colon, or further columns."""
+    """Return True if `new` says the same as `old`, or extends it by a form after a colon or by further columns."""
     ours, theirs = (new[1] or "").partition("=")[2] or new[1], (old[1] or "").partition("=")[2] or old[1]
     if not (ours and theirs):
         return new == old

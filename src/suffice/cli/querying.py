@@ -1,4 +1,4 @@
-"""Options for retrieving evidence: once, or step by step by a method."""
+"""Options for retrieving evidence, either once or step by step by a method."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffice.loops.models import Answerer, Gate
 
 @dataclass(frozen=True, kw_only=True)
 class LoopOptions:
-    """Options for retrieving evidence."""
+    """Options for retrieving evidence, either once or step by step."""
 
     panel: ClassVar[str] = "Loop"
 

@@ -29,7 +29,7 @@ def ranked_by(search: Search, device: str | None) -> Retriever | AsyncRetriever:
 
 
 def _ranked(search: Search, more: list[str], device: str | None) -> Retriever | AsyncRetriever:
-    """Return the retriever by words or by vectors; `more` are the given options that only `--dense` uses."""
+    """Return the retriever that ranks by words or by vectors; `more` are the given options that only `--dense` uses."""
     if search.corpus is not None and provided("retrieval.is_engine")(search.corpus):
         settings = {} if search.dense is None else search.settings(search.dense, device)
         return provided("retrieval.open_engine")(search.corpus, search.dense, settings, more)

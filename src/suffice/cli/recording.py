@@ -35,7 +35,7 @@ from suffice.policy.signals.position import AnswerPosition
 
 @dataclass(frozen=True, kw_only=True)
 class RecordOptions:
-    """Options for the questions to record, the output file, and the number of questions at once."""
+    """Options for the questions to record, the output file, and the number of concurrent questions."""
 
     panel: ClassVar[str] = "Recording"
 
@@ -68,7 +68,7 @@ class RecordOptions:
     allow_unread: options.AllowUnread = False
 
     def questions(self, dataset: str, change: Callable[[Question], Question] | None = None) -> list[Question]:
-        """Return the questions, or a shard's own ones, after reporting how many have no gold answer.
+        """Return the questions, or those of the shard, after reporting how many have no gold answer.
 
         Args:
             dataset: Name of the questions.
@@ -120,7 +120,8 @@ class RecordOptions:
         """
         prices = None if self.prices is None else component_prices(self.prices, priced_models)
         if prices is not None and batches is not None:
-            prices = {name: price if name == GATE else price.in_batches for name, price in prices.items()}  # it is live
+            # A gate is asked live, never in batches.
+            prices = {name: price if name == GATE else price.in_batches for name, price in prices.items()}
         title = f"recording {dataset}" + ("" if self.shard is None else f", shard {self.shard}")
         with recording_progress(title, prices, quiet=output.as_json) as progress:
             if batches is not None:
@@ -213,7 +214,8 @@ def record_command(
         start_round=0 if round_zero else 1,
         max_rounds=max_rounds,
         state=options.overlap_state(fit_overlap_on),
-        answer_position=getattr(answerer, "position", AnswerPosition()),  # a prefilled prompt has another
+        # A prefilled prompt has another answer position.
+        answer_position=getattr(answerer, "position", AnswerPosition()),
     )
     loop = looping.build(
         answerer,

@@ -117,7 +117,7 @@ def _report_screen(report: Report, target: Path | None, then: str) -> Screen:
 
 
 def _next_command(words: str, recording: Recording, compared: options.Compared) -> str:
-    """Return the next command, `suffice diagnose` with the metric that was named, as a threshold if not 0 or 1."""
+    """Return the next command: `suffice certify` for a policy file, else `suffice diagnose`, with a threshold on a metric that is not 0 or 1."""
     metric = compared.metric[0] if compared.metric else None
     if compared.policy:
         asked = options.metric_words(metric)
@@ -129,7 +129,7 @@ def _next_command(words: str, recording: Recording, compared: options.Compared) 
 
 
 def _recordings_of(paths: Sequence[Path], where: Sequence[str] | None) -> dict[str, Recording]:
-    """Return the loops of recordings by their file's name; a number is added to repeated names."""
+    """Return the rounds of each recording that `--where` chooses, by file name; a number is added to repeated names."""
     recordings: dict[str, Recording] = {}
     for path in paths:
         same = sum(name.partition(" #")[0] == path.stem for name in recordings)

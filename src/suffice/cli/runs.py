@@ -31,7 +31,7 @@ def where_pairs(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def where_words(given: Sequence[str] | None) -> str:
-    """Return the options of a printed command that choose the same questions, after a space; empty without any."""
+    """Return the `--where` options for a printed command, each preceded by a space; empty if none are given."""
     return "".join(f" --where {quoted(item)}" for item in given or ())
 
 
@@ -47,7 +47,7 @@ def chosen_questions(path: Path, given: Sequence[str] | None) -> Recording | Pat
 
 
 def tune_of_loop(tune: Recording | None, given: Sequence[str] | None) -> Recording | None:
-    """Return the tune questions that `--where` chooses, by the columns that they have."""
+    """Return the tune questions that `--where` chooses; filters on columns that they lack are ignored."""
     if tune is None:
         return None
     wanted = {column: value for column, value in where_pairs(given).items() if column in loop_labels(tune.table.schema)}

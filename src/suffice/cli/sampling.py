@@ -1,4 +1,4 @@
-"""`suffice sample answer`, `record` and `order`: independent answers and a vote, live or recorded, and the order of a panel's models."""
+"""`suffice sample answer`, `record` and `order`: draw independent answers and vote, live or recorded, and order a panel's models."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def sample_command(
         logprobs=sampled.logprobs or bool(LOGPROB_NEEDS & decides.needs),
         position=None if policy is None else decides.answer_position,
     )
-    if policy is None:  # a prefilled prompt has another position than the policy's default
+    if policy is None:  # a prefilled prompt has another answer position than the policy's default
         decides = replace(decides, answer_position=chats[0].position)
     passages = [] if contexts is None else list(provided("retrieval.read_corpus")(contexts))
     loop = sampling.loop(sampled, chats, decides)

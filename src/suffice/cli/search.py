@@ -52,7 +52,7 @@ class _Tried:
     ] = None
 
     def given(self) -> dict[str, Any]:
-        """Return what was given, as arguments of the search."""
+        """Return the given options as arguments of the search."""
         return {
             "space": read_space(self.space) if self.space.endswith(".toml") else self.space,
             "max_rounds": self.max_rounds or None,
@@ -104,7 +104,7 @@ def search_command(
 
     Example: suffice search run.parquet --budget 3 --policy policy.json
     """
-    jobs = context.with_resource(cluster.parts(jobs))  # open while printing: intervals read the parts again
+    jobs = context.with_resource(cluster.parts(jobs))  # kept open: intervals read the parts when printed
     with progress_bar("parts", quiet=output.as_json) as progress:
         result = search(
             chosen_questions(path, where) if jobs else chosen_loop(read_recording(path), where),
@@ -133,7 +133,7 @@ def search_command(
 
 
 def _chosen(result: SearchResult, budget: float) -> Chosen:
-    """Return the rule that was selected on tune questions; raise where there is none."""
+    """Return the rule that was selected on tune questions; raise if there is none."""
     if result.chosen is None:
         raise DataError(
             f"no rule needs at most {budget:g} mean calls on tune, so there is no policy to write: raise --budget"

@@ -74,7 +74,7 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
 
     Raises:
         SchemaError: The file is not TOML, or has an unknown key.
-        DataError: A value is of another kind.
+        DataError: A value has the wrong type.
         NotFoundError: The file cannot be read.
     """
     try:
@@ -90,7 +90,7 @@ def read_settings(path: Path = FILE) -> dict[str, Any]:
 
 
 def check_settings(data: Mapping[str, Any], path: Path = FILE) -> None:
-    """Check a file's content, and raise as `read_settings` does."""
+    """Check a file's content; raise the same errors as `read_settings`."""
     for key, value in data.items():
         if isinstance(value, dict) and key not in KEYS:
             _check_table(value, f"{path}: [{key}]")
@@ -119,9 +119,9 @@ def secrets_advice(key: str) -> str:
 
 
 def _check_table(table: Mapping[str, Any], where: str) -> None:
-    """Raise if the file sets something unsafe: code, keys, or variables that may hold other secrets.
+    """Raise if the file sets something unsafe: code, keys, or names of variables that may hold other secrets.
 
-    The file may come from somebody else.
+    The file may come from an untrusted source.
     """
     for key, value in table.items():
         texts = [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
@@ -136,7 +136,7 @@ def _check_table(table: Mapping[str, Any], where: str) -> None:
 
 
 def _check_no_secret(key: str, value: Any, where: str) -> None:
-    """Raise for a password in a URL or a secret in a nested table, without repeating it."""
+    """Raise for a password in a URL or a secret in a nested table; the message does not repeat it."""
     if isinstance(value, dict):
         for name, inner in value.items():
             if isinstance(inner, str) and _SECRET_NAME.search(name):
@@ -154,7 +154,7 @@ def _check_no_secret(key: str, value: Any, where: str) -> None:
 
 
 def check_named_by_file(name: str) -> None:
-    """Raise for the name of a variable that a file may not use, since the file may come from somebody else."""
+    """Raise if a file, which may come from an untrusted source, names an environment variable that it may not use."""
     if not name.endswith(KEY_ENDING):
         raise DataError(
             f"{FILE}: api-key-env names {name!r}, and a file may name only variables that end in {KEY_ENDING}, which hold "
@@ -163,7 +163,7 @@ def check_named_by_file(name: str) -> None:
 
 
 def check_key_variable(name: str, where: str) -> None:
-    """Raise if the name of a variable may be the key itself, without repeating it."""
+    """Raise if the name of a variable may be the key itself; the message does not repeat it."""
     is_name = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", name) is not None
     is_random = len(name) >= _KEY_LENGTH and any(c.isdigit() for c in name) and any(c.islower() for c in name)
     if not is_name or is_random or name.startswith(_KEY_STARTS):
@@ -184,11 +184,11 @@ def settings_text(settings: Mapping[str, Any], tables: str = "") -> str:
 
 
 def tables_text(text: str) -> str:
-    """Return the part of a file's text with its tables, from the first table's header to the end.
+    """Return the part of a file's text that contains its tables: from the first table's header to the end.
 
     Raises:
         SchemaError: The text is not TOML.
-        DataError: A table is defined above that part, as `statistics.seed = 1` or `statistics = {seed = 1}`.
+        DataError: A table is defined above the first header, as in `statistics.seed = 1` or `statistics = {seed = 1}`.
     """
     header = re.search(r"^[ \t]*\[", text, re.MULTILINE)
     part = "" if header is None else text[header.start() :]
@@ -198,7 +198,7 @@ def tables_text(text: str) -> str:
         raise SchemaError(f"{FILE} is not TOML: {error}") from None
     try:
         is_whole = tomllib.loads(part) == tables
-    except tomllib.TOMLDecodeError:  # the header was a line of a text
+    except tomllib.TOMLDecodeError:  # the supposed header was a line inside a string
         is_whole = False
     if not is_whole:
         raise DataError(

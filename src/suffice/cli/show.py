@@ -20,9 +20,9 @@ from suffice.policy.signals import LOOP_COMPONENTS
 def recording_progress(
     title: str, prices: Mapping[str, Price] | None, *, quiet: bool
 ) -> Iterator[Callable[[Recorded | BatchProgress], None] | None]:
-    """Show a progress bar with questions per second, calls, tokens and money on standard error, on a terminal.
+    """Show a progress bar with questions per second, calls, tokens and money, if standard error is a terminal.
 
-    Batches are shown in the same bar; without a terminal, each batch that ends is noted, since batches may take a day.
+    Batches are shown in the same bar.  Without a terminal, a note is printed when a batch ends, since batches may take a day.
     """
     ended = -1
 
@@ -95,7 +95,7 @@ def decision_lines(decision: Decision, costs: Mapping[str, Cost]) -> str:
     cost = total_cost(costs)
     calls = ", ".join(f"{spent.calls:.3g} {component}" for component, spent in costs.items())
     why = f"{decision.reason} ({decision.fired})" if decision.fired else str(decision.reason)
-    # Indent the answer, so that none of its lines looks like one of ours.
+    # Indent the answer, so that none of its lines looks like a line of this program.
     answer = "(none)" if decision.answer is None else printable(decision.answer).replace("\n", "\n         ")
     return (
         f"answer   {answer}\n"

@@ -1,4 +1,4 @@
-"""Progress and errors of commands that run in workers, which have no terminal."""
+"""Progress reports and errors of commands that run in workers, which have no terminal."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Sink:
         """Return the command's progress; None if it has not reported any."""
         if self.progress is None:
             return None
-        costs = dict(self.progress.costs)  # the command goes on meanwhile
+        costs = dict(self.progress.costs)  # copied, because the command keeps running
         return ShardReport(replace(self.progress, costs=costs), None if self.money is None else self.money(costs))
 
 
 @dataclass(frozen=True, slots=True)
 class ShardReport:
-    """The progress of a command; `usd`, the money it has spent, is None without prices."""
+    """The progress of a command; `usd` is the money that it has spent, or None without prices."""
 
     progress: Any
     usd: float | None
@@ -59,7 +59,7 @@ def current_sink() -> Sink | None:
 
 @contextmanager
 def open_sink() -> Iterator[Sink]:
-    """Make the command that runs in the block report to a sink; a process runs one command at a time."""
+    """Make a command in the `with` block report to a sink; a process runs one command at a time."""
     sink = Sink()
     _open.append(sink)
     try:

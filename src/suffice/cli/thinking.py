@@ -1,4 +1,4 @@
-"""`suffice think`: a chain of thought with trial answers, live, recorded, or asked along the chains of a log."""
+"""`suffice think`: run chains of thought with trial answers, live or recorded, or ask for trial answers along the chains of a log."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _THEN = "suffice think record DATASET -o t.parquet --model M --base-url URL"
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """Options of what measures a chain itself."""
+    """Options of the signals that are measured on the chain itself."""
 
     panel: ClassVar[str] = "Signals"
 
@@ -60,7 +60,7 @@ class Measures:
     device: DeviceName = None
 
     def enrichers(self, prompt: ThinkingPrompt) -> tuple[Enricher, ...]:
-        """Return the enrichers that measure chains in this template."""
+        """Return the enrichers that measure chains written in this prompt template."""
         embedder = models.build_embedder(self.embedder, self.device)
         listed: list[Enricher] = [] if embedder is None else [DraftEmbedder(embedder)]
         if self.probe is None:
@@ -77,7 +77,7 @@ class Measures:
 
 @dataclass(frozen=True, kw_only=True)
 class Thinker(models.Endpoint):
-    """Options of a model that thinks, and of its checkpoints."""
+    """Options of the thinking model and of its checkpoints."""
 
     panel: ClassVar[str] = "Model"
 

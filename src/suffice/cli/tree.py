@@ -234,7 +234,7 @@ class Group(TyperGroup):
         return parameters
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command with only its name and summary, as help shows it."""
+        """Return a stand-in for a command with its name and summary only, for the help."""
         words = f"{self.place} {cmd_name}".strip()
         if cmd_name not in self.list_commands(ctx):
             return None
@@ -243,7 +243,7 @@ class Group(TyperGroup):
         else:
             try:
                 return command_at(words)
-            except DataError:  # help is there whatever other packages are
+            except DataError:  # help must work even if another package is broken
                 place = Place("It cannot be loaded; call it to see why.")
         return TyperCommand(
             cmd_name, help=place.summary, rich_help_panel=place.panel or None, rich_markup_mode="rich", callback=None
@@ -289,7 +289,7 @@ class Command(TyperCommand):
         from_file = [one for one in self.params if is_from_file(ctx, str(one.name))]
         if from_file or is_given(ctx, URL):
             note_settings(ctx, from_file)
-        if URL in ctx.params:  # else it sends no key anywhere
+        if URL in ctx.params:  # only these commands send a key anywhere
             from suffice.cli.approvals import check_approved
 
             check_approved(ctx)
@@ -319,18 +319,18 @@ def _places() -> list[str]:
         for words, place in TREE.items()
         if not place.distribution or words in given or any(other.startswith(f"{words} ") for other in given)
     ]
-    groups = [above for above in map(_above, given) if above]  # that nothing but the commands below them names
+    groups = [above for above in map(_above, given) if above]  # groups that are only named by the commands below them
     return list(dict.fromkeys((*installed, *groups, *given)))
 
 
 def commands() -> Iterator[tuple[str, Any]]:
-    """Yield every place with its command or group, all of them imported."""
+    """Yield every place with its command or group, importing all of them."""
     for words in _places():
         yield words, command_at(words)
 
 
 def every_setting() -> dict[str, set[str]]:
-    """Return the names of the settings of all commands, by table; every command is imported."""
+    """Return the names of the settings of all commands, by table; this imports every command."""
     tables: dict[str, set[str]] = {}
     for _, command in commands():
         for name, parameter in settings_in(command.params).items():
@@ -385,7 +385,7 @@ def command_at(words: str) -> Any:
     for parameter in command.params:
         if parameter.name in settings:
             SettingParameter.of(parameter, settings[parameter.name])
-    command.params.sort(key=lambda one: isinstance(one, SettingParameter))  # help lists them last
+    command.params.sort(key=lambda one: isinstance(one, SettingParameter))  # help lists settings last
     return command
 
 

@@ -1,4 +1,4 @@
-"""`suffice data validate`: whether policies, decisions, session states, recordings and indexes read, and are as they were written."""
+"""`suffice data validate`: check that policies, decisions, session states, recordings and indexes can be read and were not changed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _states(path: Path) -> tuple[str, dict[str, str]]:
 
 
 def _json_state(path: Path) -> tuple[str, str]:
-    """Return the kind of a JSON file, and its state: what its own reader says, and whether it is as it was written."""
+    """Return the kind of a JSON file and its state: not valid, edited, unchanged, readable, or without a hash."""
     try:
         data = json.loads(path.read_text("utf-8"), parse_constant=refuse_constant)
     except (OSError, ValueError, RecursionError) as error:

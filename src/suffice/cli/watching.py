@@ -147,7 +147,7 @@ class _Written:
     def files(
         self, result: WatchResult, log: Recording, policy: Policy, since: float | None
     ) -> dict[str, Path | str | None]:
-        """Write what was asked for, and return the files by what they are."""
+        """Write the requested files; return their paths by description."""
         files: dict[str, Path | str | None] = {}
         if self.audited is not None:
             audited = audited_recording(log, policy, since=since)
@@ -194,14 +194,14 @@ def watch_command(
     if written.prometheus == "-" and output.as_json:
         raise typer.BadParameter("standard output is for JSON: name a file", param_hint="--prometheus")
     policy = options.load_policy(policy_path)
-    # What the policy's certificate or decision says takes precedence over suffice.toml.
+    # The bound of the policy's certificate or decision takes precedence over suffice.toml.
     from_file = is_from_file(context, "max_loss") and (
         policy.certificate is not None or decided_loss(policy) is not None
     )
     deadline = None if judged.deadline is None else _duration_in_seconds(judged.deadline)
     since = None if judged.since is None else seconds_of(judged.since)
     with status("watching", quiet=output.as_json):
-        # What the state of an earlier look leaves out is needed to choose requests, and for the recording of audits.
+        # The state of an earlier look lacks rows that are needed to choose requests and to write the audited requests.
         is_whole = bool(where) or since is not None or written.audited is not None
         whole, notes = (read_recording(path), []) if is_whole else read_log(path, policy)
         log = chosen_loop(whole, where)
@@ -220,7 +220,7 @@ def watch_command(
             since=since,
             window=judged.window,
             alpha=judged.risk,
-            # A part of the log may lack earlier policies.
+            # The chosen requests may lack those of earlier policies.
             number=judged.policy_number or (policy_number(whole, policy) if where else None),
         )
         export_metrics(result)

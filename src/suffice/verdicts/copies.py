@@ -1,4 +1,4 @@
-"""Copies of questions that nobody declared, found by what was asked: nearly equal texts, or the same passages throughout."""
+"""Find undeclared copies of questions: nearly equal texts, or the same passages in all rounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KNOWN: WeakKeyDictionary[Recording, list[str]] = WeakKeyDictionary()
 
 
 def unit_names(recording: Recording) -> list[str]:
-    """Return the name of each row's unit: its cluster, joined with those that ask the same or nearly the same.
+    """Return the name of each row's unit: its cluster, joined with all clusters that ask the same or nearly the same.
 
     Equal answers or scores never join questions, because they are common among easy ones.
     """
@@ -54,7 +54,7 @@ def with_copies(recording: Recording, chosen: Mask) -> Mask:
 
 
 def asked_names(recording: Recording, names: Sequence[str]) -> list[str]:
-    """Return, for each row, the hash of what its unit asks, which cannot be renamed; its name if no text is on record."""
+    """Return, for each row, a hash of its unit's text, which unlike an id cannot be renamed; the name if no text was recorded."""
     asked: dict[str, str] = {}
     for name, text in zip(names, recording.texts or (), strict=False):
         if text and (own := text_hash(text)) != _NO_TEXT:
@@ -75,7 +75,7 @@ def copies_note(recording: Recording) -> list[str]:
 
 
 def near_texts(texts: Sequence[str | None]) -> list[str | None]:
-    """Return a label for each text, the same for nearly equal ones; None where there is no text.
+    """Return a label for each text, the same for nearly equal texts; None where there is no text.
 
     Nearly equal texts have `NEARLY` of their normalised words in common, and the same numbers in the same order.
 
@@ -93,7 +93,7 @@ def near_texts(texts: Sequence[str | None]) -> list[str | None]:
 
 
 def wordings_of(texts: Iterable[str | None] | None) -> frozenset[str]:
-    """Return each text as hashes of its words, by which near copies of it are found elsewhere without the text itself.
+    """Return each text as hashes of its words, which are enough to recognise near copies without storing the text.
 
     Args:
         texts: Texts of questions, None where missing; None = all are unknown.
@@ -128,14 +128,14 @@ def _wording(text: str | None) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _word_hash(word: str) -> str:
-    """Return a hash of a word in letters; one with digits begins with a digit, so that `_near_roots` takes it for a number."""
+    """Return a hash of a word as letters; if the word has digits, the hash begins with a digit, so `_near_roots` treats it as a number."""
     number = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8])
     letters = "".join(chr(ord("a") + number // 26**place % 26) for place in range(4))
     return "0" * any(sign.isdigit() for sign in word) + letters
 
 
 def _near_roots(distinct: Sequence[str]) -> list[int]:
-    """Return, for each text, the position of the text that its group is called by."""
+    """Return, for each text, the position of the text that represents its group of nearly equal texts."""
     words = [text.split() for text in distinct]
     numbers = [tuple(word for word in row if any(sign.isdigit() for sign in word)) for row in words]
     every = [frozenset(row) for row in words]
@@ -148,7 +148,8 @@ def _near_roots(distinct: Sequence[str]) -> list[int]:
             (word for word in own if counts[word] <= _COMMON * len(distinct)), key=lambda word: (counts[word], word)
         )
         rare.append(frozenset(kept))
-        # Two sets that have this share in common share one of their first words, in any fixed order of words.
+        # Two sets with a share of at least NEARLY in common also have one of their first words in common, in any fixed
+        # order of words.
         for word in kept[: len(kept) - math.ceil(NEARLY * len(kept)) + 1]:
             bucket = buckets.setdefault((word, numbers[place]), [])
             for other in bucket[-_MOST_COMPARED:]:
@@ -171,7 +172,7 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _same_passages(recording: Recording) -> list[str | None]:
-    """Return a label for each question, the same for those with the same passages in all rounds; None without any."""
+    """Return a label for each question, equal if all rounds have the same passages; None without passages, or if too many share them."""
     keys = [
         None if not any(row) else id_hash(repr([None if passages is None else [*passages] for passages in row]))
         for row in recording.objects("passage_ids").tolist()

@@ -1,6 +1,6 @@
-"""Losses of each question under a policy against a baseline, with bounds if an outcome is unknown.
+"""The loss of each question under a policy against a baseline, with bounds if an outcome is unknown.
 
-`decide`, `certify` and `watch` all read it.  They use different bounds: a verdict and a certificate take the largest
+`decide`, `certify` and `watch` all use these losses, but different bounds: a verdict and a certificate take the largest
 possible loss, an alarm the smallest.
 """
 
@@ -52,7 +52,7 @@ def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Fl
         lowest: The smallest loss that counts: 0 if gains must not offset losses, or cannot occur.
 
     Returns:
-        Both in [-1, 1], without NaN.
+        Both bounds, in [-1, 1], without NaN.
     """
     open_mine, open_base = np.isnan(mine), np.isnan(base)
     low = np.where(open_base, 0.0, base) - np.where(open_mine, 1.0, mine)
@@ -99,15 +99,15 @@ def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], ot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The questions that count, each once; rows of one question form one unit, and so do copies, see `unit_names`.
+    """The questions that count, each once; rows of the same question form one unit, as do copies, see `unit_names`.
 
     Attributes:
         names: The identity of the question in each row that counts.
         ids: The id of each of these rows.
         recorded: Which of these rows did not fail, shape ``(n_rows,)``.
         units: The questions of the rows.
-        n_failed: Number of questions with a failed row, whether or not these count.
-        asked: The hash of what each question asks, by name; the name itself where no text is on record.
+        n_failed: Number of questions with a failed row, including questions that are left out.
+        asked: The hash of each question's text, by name; the name itself if no text was recorded.
     """
 
     names: Sequence[str]
@@ -145,7 +145,7 @@ class Questions:
         return means
 
     def of_recorded(self) -> Questions:
-        """Return the questions with a row that did not fail, over those rows alone; others lack quality and costs."""
+        """Return the questions restricted to rows that did not fail; questions without such a row, which lack quality and costs, are dropped."""
         if self.recorded.all():
             return self
         names, ids = (
@@ -161,8 +161,8 @@ class Questions:
 
         Shape ``(n_questions,)``.
 
-        Ids can be renamed until an order is lucky, and texts cannot.  The highest wealth at any time counts, and a file may be
-        sorted by score: with the harmless questions first, the bets would be won before the losses occur.
+        Ids could be renamed until the order is lucky, but texts cannot.  The highest wealth at any time counts, and a
+        file may be sorted by score: with the harmless questions first, the bets would be won before the losses occur.
 
         Args:
             salt: The salt of the hash, a constant of each command.
@@ -259,8 +259,8 @@ class LossAccount:
 
     Attributes:
         prepared: The recording.
-        metric: The first of its metrics, which must not be lost.
-        baseline: The baseline on it.
+        metric: The first metric of `prepared`, the one to keep.
+        baseline: The run of the baseline on the recording.
         values: The baseline's metric in each order, shape ``(n_orders, n_recorded)``; NaN where it is unknown.
         seed: Seed of the random orders.
         lowest: The smallest loss that counts, 0 or -1.
@@ -355,10 +355,10 @@ class LossAccount:
             sums = sums + np.stack([end.sum(axis=1) for end in self._bounds(mine, base)])
 
         runs, twins = run_all(self.prepared, policies, self.orders, self.seed, kinds=kinds, twinned=twinned, each=add)
-        # Means over orders are sums in floating point: what is 1 may be a little more.
+        # Means over orders are floating-point sums, so a mean of 1 may come out a little larger.
         low, high = np.clip(sums / self.orders, -1.0, 1.0)
         for at, run in enumerate(runs):
-            # Of means over orders equal ones need not be equal stops.
+            # Two means over orders can be equal although the stops differ, so `same` stays False then.
             same = np.zeros(self.prepared.n, dtype=np.bool_)
             possible = (low[at] < high[at]) & ~run.unrun
             if self.orders == 1 and possible.any() and run.policy is not None and run.answer_rounds is not None:
@@ -384,21 +384,21 @@ class LossAccount:
 
     def _bounds(self, mine: Floats, base: Floats) -> tuple[Floats, Floats]:
         """Return `loss_bounds`, with the baseline's answer unknown at open ends; any shape ``(..., n_recorded)``."""
-        if is_agreement(self.metric):  # the baseline agrees with itself, whatever its answer was
+        if is_agreement(self.metric):  # the baseline always agrees with itself, even if its answer is unknown
             mine = np.where(self.open_ends, np.nan, mine)
         else:
             base = np.where(self.open_ends, np.nan, base)
         return loss_bounds(mine, base, lowest=self.lowest)
 
     def _same(self, policy: Policy, stops: Positions, answers: Positions) -> Mask:
-        """Return a mask where a policy certainly returns the baseline's answer, whatever that scores."""
+        """Return a mask of the questions where a policy certainly returns the baseline's answer, even if its score is unknown."""
         base = self.baseline
         same = np.zeros(len(stops), dtype=np.bool_)
         if base.policy is None or base.answer_rounds is None:
             return same
         if str(policy.selector) == str(base.policy.selector):
             same = (stops == base.rounds) & (answers == base.answer_rounds)
-        # Selectors with shares of their own draw among several answers.
+        # Selectors that override `shares` draw among several answers.
         if all(type(one.selector).shares is Selector.shares for one in (policy, base.policy)):
             same = same | same_texts(self.prepared.recording, self.metric, answers, base.answer_rounds)
         return np.asarray(same & ~self.open_ends, dtype=np.bool_)

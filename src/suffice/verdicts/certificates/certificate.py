@@ -71,7 +71,7 @@ class Certificate(Result):
             every question, other means only those that did not fail.
         data_hash: Hash of the certification recording.
         question_ids: Hashes of the ids of the certification questions, sorted.
-        question_texts: Hashes of their normalised texts, sorted; empty where the texts were not recorded.
+        question_texts: Hashes of the normalised texts of these questions, sorted; empty if the texts were not recorded.
         notes: Notes for the reader.
         versions: Versions of the software.
         leave_out_failed: True to leave out failed questions (certificates from before 0.4 do); False to count each as
@@ -142,7 +142,7 @@ class Certificate(Result):
         return None if policy.certificate is None else cls.from_dict(policy.certificate)
 
     def holds_for(self, policy: Policy) -> bool:
-        """Return whether the certificate was issued for exactly this policy."""
+        """Return True if the certificate was issued for exactly this policy."""
         return policy.digest == self.policy_digest
 
     @property
@@ -257,7 +257,7 @@ def family_chart(sequence: Sequence[Mapping[str, Any]], epsilon: float, kind: st
     encoding = {"x": x, "y": y, "color": colour, "tooltip": tooltip}
     layers = [
         bound_layer("y", "epsilon", epsilon, f"epsilon = {epsilon:g}"),
-        # Larger, so that it stays visible under other points at the same place.
+        # The point is larger, so that it stays visible under other points at the same place.
         point_layer(encoding, "datum.state === 'chosen'", (220, 80)),
     ]
     return Chart(chart_of(data, layers, 300, f"Loss against calls of {len(data)} policies", legend))

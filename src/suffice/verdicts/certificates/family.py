@@ -26,7 +26,7 @@ class Family:
         policies: At least one.
         kind: `path`, one threshold moved from conservative to cheap, or `list`.
         text: A description of the family and of its order, for the certificate.
-        seen: The tune questions that determined its order.
+        seen: The tune questions that determined the order.
     """
 
     policies: tuple[Policy, ...]
@@ -42,7 +42,7 @@ class Family:
 def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Family:
     """Return the family of one policy with different thresholds on a signal, from conservative to cheap.
 
-    A rule stops earlier if one of its thresholds fires more easily, so the order is known without data.
+    A rule whose threshold is easier to reach stops earlier, so the order is known without data.
 
     >>> from suffice.policy.rules import tasr
     >>> path = threshold_path(Policy(rule=tasr()), "p_correct", [0.25, 0.75, 0.5])
@@ -96,7 +96,7 @@ def listed(
     """Return a family from an explicit list, tested in the given order unless `arranged` reorders it by tune questions.
 
     Args:
-        policies: Policies; or rules and their texts.
+        policies: Policies, rules, or texts of rules.
         base: Completes a rule to a policy: a recording, by `policy_for`; or a policy, whose calibrators, rounds and
             selector it gets, starting at round 0 if the rule reads a signal that is only known there (`p_known`).
         start_round: First round of the rules; None = as `base` says.
@@ -124,11 +124,11 @@ def _completed(item: Rule | str, base: Policy | Recording, start_round: int | No
 
 
 def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:
-    """Drop the members that are idle on tune questions, and order a list by its p-values there.
+    """Drop the policies that are idle on tune questions; if the family is a list, order it by the p-values there.
 
-    A member is idle if it saves nothing (of `cheapest`) against the baseline, or if an earlier member behaves the same
-    on every tune question.  Testing the most certain members first makes a fixed sequence powerful ("Learn then test",
-    split fixed sequence).  That is allowed because the tune questions are not those of the certificate.
+    A policy is idle if it saves none of the cost `cheapest` against the baseline, or if an earlier policy behaves the
+    same on every tune question.  Testing the most certain policies first makes a fixed sequence powerful ("Learn then
+    test", split fixed sequence).  That is allowed because the certificate is based on other questions.
 
     Args:
         family: The declared family.
@@ -137,7 +137,7 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
         cheapest: The cost to save: `calls`, `tokens` or `retrievals`.
 
     Raises:
-        DataError: No member saves any of it on the tune questions.
+        DataError: No policy saves any of this cost on the tune questions.
     """
     claim = claim.averaged_over(tune, family.policies)
     measured = measure_losses(tune, family.policies, claim)

@@ -132,13 +132,13 @@ class Claim:
         return "betting (Waudby-Smith and Ramdas 2024)"
 
     def p_values(self, losses: Floats, level: float) -> Floats:
-        """Return the p-value of each row of losses, which the test bets on in the given order.
+        """Return the p-value of each row of losses; the test bets on the losses of a row in the given order.
 
         The losses have shape ``(n_policies, n_questions)``.
         """
         if self.loss == "net":
             return net_p_value(losses, self.epsilon, level=level)
-        if self.binary:  # for a binomial number of losses the exact tail is the best test that there is
+        if self.binary:  # if the number of losses is binomial, the exact tail is the best possible test
             return self.reference_p_values(losses)
         return betting_p_value(losses, self.epsilon, level=level)
 
@@ -155,12 +155,12 @@ class MeasuredLosses:
         costs: Each of `COST_NAMES` under each policy, shape of `values`; NaN where unknown.
         baseline_values: The metric under the baseline, shape ``(n_recorded,)``.
         baseline_costs: Each of `COST_NAMES` under the baseline, shape ``(n_recorded,)``.
-        baseline: Its name.
-        question_ids: Hashes of the questions' ids, in the order of the losses; of repeated ones that of the first row.
+        baseline: The name of the baseline.
+        question_ids: Hashes of the questions' ids, in the order of the losses; for repeated questions, of the first row's id.
         n_failed: Questions whose recording failed: each counts as lost, unless the claim leaves them out.
         notes: Notes for the reader.
-        rivals: For each policy the cheapest fixed_k or random policy of at least its quality on these questions, and
-            whether one dominates it; empty if not requested.
+        rivals: For each policy, the cheapest fixed_k or random policy of at least the same quality on these questions,
+            and whether one dominates the policy; empty if not requested.
     """
 
     losses: Floats
@@ -236,7 +236,7 @@ def measure_losses(
     order_of_recorded = recorded.order(_ORDER_SALT)
 
     def in_order(rows: Sequence[Floats]) -> Floats:
-        """Average each row over the rows of a question that did not fail; the last row is the baseline's."""
+        """Average each run's values over the recorded rows of each question that did not fail; the last run is the baseline's."""
         means: Floats = recorded.means(np.stack(rows), failed=np.nan)[..., order_of_recorded]
         return means
 
@@ -266,7 +266,7 @@ def measure_losses(
 
 
 def _check_measured(recording: Recording, metric: str) -> None:
-    """Raise if no round has the metric: every loss would then be the largest that is possible."""
+    """Raise if no round has the metric, because every loss would then count at its largest possible value."""
     if not np.isfinite(outcome(recording, metric)).any():
         raise DataError(
             f"{metric!r} was not measured in any round of this recording, so no loss of it can be bounded. Use another "
@@ -288,7 +288,7 @@ def _baseline_of(recording: Recording, claim: Claim, policies: Sequence[Policy])
 
 
 def _rule_baseline(recording: Recording, rule: str, policies: Sequence[Policy]) -> Policy:
-    """Return a rule as a baseline with the policies' selector, so that the loss does not compare selectors."""
+    """Return a rule as a baseline policy with the selector of the policies, so that the loss does not compare selectors."""
     used = selectors_in_use(policies)
     if len(used) > 1:
         raise DataError(
@@ -308,7 +308,7 @@ def _repeated_notes(questions: Questions) -> list[str]:
 
 
 def _missing_notes(measured: Sequence[PolicyLoss], questions: Questions) -> list[str]:
-    """Return notes on unknown outcomes: how many there are, and how many lie beyond the recorded rounds."""
+    """Return notes on the number of unknown outcomes, and on the number of those that lie beyond the recorded rounds."""
     unknown = np.any([loss.low < loss.high for loss in measured], axis=0)
     n_unknown = int((questions.means(unknown, failed=0.0) > 0).sum())
     notes = [unknown_text(n_unknown, questions.units.n_units)] if n_unknown else []

@@ -1,4 +1,4 @@
-"""Learn-then-Test: reject several hypotheses together, and estimate the number of questions that further ones would need.
+"""Learn-then-Test: reject several hypotheses jointly, and estimate how many questions further rejections would need.
 
 Rejecting "the expected loss of policy j is at least epsilon" certifies policy j.  Both procedures bound the chance of
 any false certificate in the family by delta (Angelopoulos et al. 2021), so any certified policy may be chosen
@@ -28,7 +28,7 @@ MOST_QUESTIONS = 200_000
 
 _MOST_SETS = 64
 _SUCCESS = 0.8
-_MOST_LOSSES = 2**21  # losses that are resampled at once, a bound on memory
+_MOST_LOSSES = 2**21  # number of losses that are resampled at once; it bounds memory
 
 
 def level_of(procedure: ProcedureName, m: int, delta: float) -> float:
@@ -57,7 +57,7 @@ def rejected(p_values: npt.ArrayLike, delta: float, procedure: ProcedureName) ->
 
 
 def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0) -> int | None:
-    """Estimate how many questions would bring the p-value to `level` in four of five cases.
+    """Estimate how many questions would lower the p-value to `level` in four of five cases.
 
     It assumes that losses stay distributed as observed: sets of other sizes are resampled from them, and the size is
     found by doubling and bisection.  This is a rough guide, because the observed losses are only a sample.

@@ -37,12 +37,12 @@ class Need:
     """The number of questions that certifying one more policy would take.
 
     Attributes:
-        rule: The policy: in a fixed sequence the first that failed, otherwise the one with the smallest p-value.
+        rule: The policy: in a fixed sequence the first that failed, otherwise the uncertified policy with the smallest p-value.
         p_value: Its p-value.
         loss: Its mean loss on the certification set.
-        calls: Its mean calls there.
-        questions: About how many questions would be enough, four times in five, if losses stay distributed as observed;
-            None if no number would, or more than `MOST_QUESTIONS`.
+        calls: Its mean calls on the certification set.
+        questions: Approximate number of questions that would be enough in four of five cases, if losses stay
+            distributed as observed; None if no number is enough, or more than `MOST_QUESTIONS` are needed.
     """
 
     rule: str
@@ -86,7 +86,7 @@ class Certification(Result):
         """The questions that the next policy would need, estimated when first read; None if all are certified."""
         if self.certified.all():
             return None
-        # In a fixed sequence the first that failed; without an order the one with the smallest p-value.
+        # In a fixed sequence the first policy that failed, else the uncertified one with the smallest p-value.
         is_fixed = self.procedure == "fixed-sequence"
         place = int(np.argmin(self.certified if is_fixed else np.where(self.certified, np.inf, self.p_values)))
         member, losses = self.sequence[place], self.measured.losses[place]
@@ -159,7 +159,7 @@ class Certification(Result):
 
     @property
     def dominated_by(self) -> str | None:
-        """The fixed_k or random policy, or mixture of two fixed_k, that dominates the chosen one here; None if none does."""
+        """The fixed_k or random policy, or mixture of two fixed_k, that dominates the chosen policy on these questions; None if none does."""
         return None if self.certificate is None else self.measured.rivals[self.certificate.position].dominating
 
     def _rival_text(self, place: int) -> str:
@@ -271,8 +271,8 @@ def certify(
 ) -> Certification:
     """Certify, among a declared family, the cheapest policy whose expected loss is at most epsilon.
 
-    The claims for all certified policies hold together with the stated confidence, so the cheapest of them may be
-    chosen by its mean cost on the certification set itself; ties go to the one tested first.  Its figures are then
+    The claims for all certified policies hold jointly with the stated confidence, so the cheapest of them may be chosen
+    by its mean cost on the certification set itself; ties go to the policy tested first.  Its figures are then
     "selected here": the bound holds, but the savings are slightly optimistic.
 
     >>> from suffice import Claim, certify

@@ -1,17 +1,17 @@
-"""From logs to one verdict: keep the loop, lower its cap, or stop by a rule.
+"""Turn logs into one verdict: keep the loop, lower its cap, or stop by a rule.
 
-`suffice decide` walks through these steps; each takes what the one before returns, and its module is named:
+`suffice decide` runs these steps, each listed with its module; each takes the result of the step before:
 
 1. `suffice.recordings.recording`: `read_recording` reads a parquet file into a `Recording`, a row for each question and round.
 2. `suffice.verdicts.decisions.protocol`: `decide` keeps the rounds that the loop ran itself (`without_audits`, `uncut`) and
-   divides the questions: tune questions choose, the others judge.  Steps 4 to 7 are done with each part.
+   divides the questions: tune questions choose the candidates, the others judge them.  Both parts go through steps 4 to 7.
 3. `suffice.verdicts.decisions.candidates`: `candidates` returns every `Policy` that may be advised, fitted on tune questions.
 4. `suffice.evaluation.replay.prepared`: a `PreparedRecording` computes the metric, costs and columns that all policies share.
 5. `suffice.evaluation.replay.baselines`: `run_policy` replays one policy: its `Stops`, their metric and cost, a `Run`.
 6. `suffice.verdicts.losses`: a `LossAccount` compares each run with the baseline's: a `PolicyLoss`, with bounds per question.
 7. `suffice.verdicts.decisions.losses`: `measure_candidates` adds up repeated questions, losses and costs: `Measured`.
-8. `suffice.verdicts.decisions.trial`: a `Trial` is declared on the tune part and extended by the other: it bets on each
-   candidate's losses (`suffice.verdicts.decisions.wealth`), and returns the verdict.
+8. `suffice.verdicts.decisions.trial`: a `Trial` is declared on the tune questions and extended by the others: it bets on
+   each candidate's losses (`suffice.verdicts.decisions.wealth`), and returns the verdict.
 9. `suffice.verdicts.decisions.advice`: an `Advice` is the trial in words: one sentence, tables, and the decision file.
 """
 

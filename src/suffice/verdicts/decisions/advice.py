@@ -1,4 +1,4 @@
-"""Advice: one sentence beginning with a verb, a few figures, and the trial that more questions can extend."""
+"""Advice about a loop: one sentence that begins with a verb, a few figures, and the trial, which later questions can extend."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class Advice(Result):
         notes: Notes for the reader.
         rounds_text: The behaviour of the logged loop, in words.
         where: Filters that chose the loop from a recording of several, such as ``model=gpt-4o``.
-        to_label: Ids of the questions in which a label can matter, in the order of asking; see `decide`.
-        asks_for: The position of the candidate that these labels are asked for; None without any.
-        pairs: The two answers of each of these questions, if `metric` is `preference`.
+        to_label: Ids of the questions to label next, in the order of asking; see `decide`.
+        asks_for: The position of the candidate that the labels of `to_label` help to judge; None if no label is needed.
+        pairs: The two answers to compare for each question in `to_label`, if `metric` is `preference`.
         spending: Where the money of an agent's runs went; None for other loops.
-        worth: What giving up saves and loses in dollars; None without a price of a success.
-        n_left: Questions that wait for these labels, whether or not they need one of their own.
+        worth: The dollars that giving up runs saves and loses; None if no price of a success is given.
+        n_left: Number of questions that cannot be judged until the labels of `to_label` arrive, including those that need no label of their own.
     """
 
     trial: Trial
@@ -103,9 +103,9 @@ class Advice(Result):
         return self.trial.chosen
 
     def knows(self, recording: Recording) -> bool:
-        """Return whether the trial has already used one of the recording's questions, compared by id.
+        """Return True if the trial has already used one of the recording's questions, compared by id.
 
-        That does not show that the recording comes from the same loop, which may have been asked the same questions.
+        True does not prove that the recording comes from the same loop: another loop may have been asked the same questions.
         """
         return any(id_hash(name) in self.trial.marks for name in recording.question_ids)
 
@@ -123,7 +123,7 @@ class Advice(Result):
 
     @cached_property
     def sentence(self) -> str:
-        """The advice, beginning with a verb, and the treatment of questions with missing data."""
+        """The advice as text that begins with a verb, and a remark on how questions with missing data are counted."""
         trial = self.trial
         said = (
             _verdict_text(trial)
@@ -151,7 +151,7 @@ class Advice(Result):
         return " ".join([said, *(f"{text}." for text in missing if text)])
 
     def _labels_texts(self) -> list[str]:
-        """Return sentences on the labels that judged, and on those that are needed next."""
+        """Return sentences on the labels used so far, and on the labels needed next."""
         trial, n = self.trial, len(self.to_label)
         nothing = "No label so far" if self.to_label else "No label was needed"
         used = nothing if not trial.labels else f"{counted(trial.labels, 'label')} judged"
@@ -188,7 +188,7 @@ class Advice(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence, and unless nothing can be judged, what giving up is worth at a price of a success, and where an agent's money went."""
+        """The sentence; if anything can be judged, also the worth of giving up at the price of a success, and where an agent's money went."""
         if self.trial.unjudged:
             return f"{self.sentence.rstrip('.')}."
         return " ".join(filter(None, [self.sentence, *(about.sentence for about in self._money)]))
@@ -202,7 +202,7 @@ class Advice(Result):
         """Return a table of the current loop, the advised candidate, its rival and its neighbours: at most five rows."""
         wanted = [place for place in (self.trial.chosen, self.trial.rival) if place is not None]
         sequence = list(self.trial.sequence)
-        if self.trial.chosen in sequence:  # a reader will ask next about the neighbours of the advised candidate
+        if self.trial.chosen in sequence:  # readers ask next about the neighbours of the advised candidate
             at = sequence.index(self.trial.chosen)
             sequence.sort(key=lambda place: abs(self.trial.sequence.index(place) - at))
         rest = [*sequence, *range(len(self.trial.candidates))]
@@ -249,7 +249,7 @@ class Advice(Result):
         table = Table(title=heading, columns=candidate_columns(trial), rows=rows, notes=notes)
         if trial.labels is None:
             return table
-        # Labels tell how much is lost, and not how good the answers are.
+        # Labels show how much is lost, not how good the answers are.
         return table.with_columns([at for at, column in enumerate(table.columns) if column.name != trial.metric])
 
     def to_dict(self) -> dict[str, Any]:
@@ -385,7 +385,7 @@ def _keep_text(trial: Trial, source: str) -> str:
 
 
 def _small_text(trial: Trial) -> str:
-    """Return what candidates that save less than is worth a change would save at the most, within the largest loss."""
+    """Return the largest saving among candidates that lose little enough but save less than `min_saving`, as text; empty if there is none."""
     saving = trial.totals.saving(trial.cost)
     small = [
         place
@@ -399,7 +399,7 @@ def _small_text(trial: Trial) -> str:
 
 
 def _waiting_text(trial: Trial, place: int, judges: str, points: str) -> str:
-    """Explain why a candidate's evidence is not enough yet, though it would do for a test of this candidate alone."""
+    """Explain why a candidate needs more evidence although its evidence would be enough if it were the only one tested."""
     one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
     return (
         f"{judges} would be enough to rule out a loss of {points} if {one} alone were tested. The {len(trial.sequence)} tested candidates "
@@ -421,7 +421,7 @@ def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
 def _saved_text(trial: Trial, place: int) -> str:
     """Return the share of each cost that a candidate saves, and the money, as text.
 
-    The money leads where every call has it and less is spent, also if calls are what is to be saved.
+    Money is named first if every call has a price and the candidate spends less, even if the cost to save is calls.
     """
     spent = trial.totals.costs["money"]
     is_known = bool(np.isfinite(spent).all() and spent[-1])
@@ -429,7 +429,7 @@ def _saved_text(trial: Trial, place: int) -> str:
     more = []
     for name in ("calls", "tokens"):
         share = float(trial.totals.saving(name)[place])
-        of_thoughts = name == "calls" and trial.cost == "tokens" and share < 0  # trial answers, whose tokens count
+        of_thoughts = name == "calls" and trial.cost == "tokens" and share < 0  # trial answers; their tokens count
         if name != lead and np.isfinite(share) and not of_thoughts:
             more.append(f"{_percent(share)} of the {name}" if share >= 0 else f"for {_percent(-share)} more {name}")
     if is_known:

@@ -1,4 +1,4 @@
-"""Counts of answers: can they be read, and can the metric show a loss?"""
+"""Count answers, to check that they can be read and that the metric can show a loss."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ _EXACT = ("agreement", "agreement_em")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
-    """Counts of answers by whether they could be read and scored; counts of other questions can be added.
+    """Numbers of answers that could be read, compared and scored; counts of further questions can be added.
 
     Questions whose recording failed are not counted: they count as lost anyway.
 
     Attributes:
         questions: Questions.
-        answered: Those with an answer in some round.
+        answered: Questions with an answer in some round.
         differing: Questions with different answers in two rounds; for a score that was not computed from answers, a
             round without an answer counts as different.
         texts: Answers of all rounds that were compared by the recording's normalizer.
-        unread: Those of these answers that the normalizer cannot read.
+        unread: Number of `texts` that the normalizer cannot read.
         silent: Questions without an answer where the metric needs one: in the last round; of samples, in all of them.
         samples: Questions whose rounds are independent samples.
-        alone: Questions with at least three answers, no two of which are the same, if only agreement judges them.
+        alone: Questions with at least three answers that all differ, counted only if the metric is agreement.
         without_gold: Questions without a readable gold answer where the metric needs one and was not recorded.
         scored: Questions whose last answer (for samples: all answers) was compared with a gold answer.
-        equal: Number of those answers that equal a gold answer; for samples each question adds its mean.
-        contained: Number of them that contain a gold answer.
-        said: Number of them that contain one as whole words.
-        given: Questions whose score comes from a column of the log although the metric could be computed, or that have
-            no gold answer.
-        copied: Questions of a log whose answers may be the results of whole runs, copied to their rows, as its import noted.
+        equal: Number of scored answers that equal a gold answer; for samples, each question adds its mean.
+        contained: Number of scored answers that contain a gold answer.
+        said: Number of scored answers that contain a gold answer as whole words.
+        given: Questions whose metric could be computed, but whose score comes from a column of the log or that have no
+            gold answer.
+        copied: Questions of a log whose import noted that the answer of each row may be a copy of the result of the whole run.
     """
 
     questions: int = 0
@@ -152,7 +152,7 @@ class AnswerCounts:
 
     @property
     def never_repeat(self) -> bool:
-        """True if hardly any answer occurs twice in a question, so that agreement compares the wording of drafts or whole replies."""
+        """True if hardly any answer occurs twice in a question: agreement would then compare the wording of drafts or whole replies."""
         return self.alone > (0.5 if self.samples else 1 - _MOST_UNREAD) * self.questions
 
     @property
@@ -213,14 +213,14 @@ def why_blind(
 
 
 def _is_of_answers(recording: Recording, metric: str) -> bool:
-    """Return whether a metric was computed from recorded answers; a score in a round without an answer was not."""
+    """Return True if a metric was computed from recorded answers; False if a round without an answer has a score above 0."""
     if not is_computed(metric) or is_agreement(metric):
         return is_agreement(metric)
     return not (outcome(recording, base_name(metric))[_blank(recording)] > 0).any()
 
 
 def _is_given(recording: Recording, metric: str) -> bool:
-    """Return whether a score comes from the log or has no gold answers, although the metric could be computed."""
+    """Return True if the metric could be computed, but the score comes from the log or there are no gold answers."""
     if not is_computed(metric) or is_agreement(metric):
         return False
     has_golds = "golds" in recording.table.column_names and any(recording.per_question("golds", []).tolist())
@@ -251,7 +251,7 @@ def _blank(recording: Recording) -> Mask:
 
 
 def _read(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, int]:
-    """Count the answers, those that the normalizer cannot read, and those that are missing."""
+    """Count the answers, the answers that the normalizer cannot read, and the missing answers."""
     if not recording.independent and base_name(metric) != MATCH:
         return {"silent": sum(not (row and row[-1]) for row in texts)}
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)

@@ -1,4 +1,4 @@
-"""The candidates for advice: every fixed budget, and every rule whose signals were recorded; and what is declared by default."""
+"""The candidates for advice (every fixed budget, and every rule whose signals were recorded), and the defaults of declared options."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
 
     Args:
         recording: The logged loop.
-        metric: The metric that the user names.
+        metric: The metric that the user names; None = no metric named.
         priced: Whether prices are given.
 
     Raises:
@@ -111,7 +111,7 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
 
 
 def _has_priced_trials(recording: Recording) -> bool:
-    """Return whether the tokens of thinking and of each trial answer are known at the checkpoints of chains of thought."""
+    """Return True if the checkpoints of chains of thought have both the tokens of thinking and of each trial answer."""
     for component in ("generator", TRIAL):
         names = [cost_column(component, kind) for kind in ("uncached_tokens", "output_tokens")]
         asked = recording.seen & ~recording.failed[:, None] & (recording.column(cost_column(component, "calls")) > 0)
@@ -123,7 +123,7 @@ def _has_priced_trials(recording: Recording) -> bool:
 
 
 def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price] | None) -> None:
-    """Raise a `DataError` if the last model of an escalation, which differences are taken from by default, is not the dearest one."""
+    """Raise a `DataError` if the last model of an escalation, which is the default baseline, is not the most expensive one."""
     models = attempts_of(recording)
     recording = PreparedRecording.of(recording).recording  # without questions that failed
     spent, unit = spent_by_step(recording, prices)
@@ -142,10 +142,10 @@ def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price
 
 
 def only_quality(recording: Recording) -> str:
-    """Return the metric that judges if none is named: how well answers can be scored, the log's only score, or agreement.
+    """Return the metric to judge by if the user names none: a score of answers, else the log's only score, else agreement.
 
     Raises:
-        UnsettledError: Several scores of the log's own may judge, and each may prefer other rounds.
+        UnsettledError: The log has several scores of its own, and each may prefer other rounds.
     """
     names = measured_qualities(recording)
     if len(names) > 1:
@@ -169,11 +169,11 @@ def candidates(
 ) -> tuple[tuple[Policy, ...], tuple[str, ...]]:
     """Return the policies that may be advised, and notes on rules that lack recorded signals.
 
-    They depend only on the recorded columns and on tune questions, where calibrators and thresholds are fitted.
+    The policies depend only on the recorded columns and on tune questions, where calibrators and thresholds are fitted.
 
     Args:
         tune: Recorded tune questions.
-        metric: The metric that must not be lost.  Calibrated signals are fitted to it, or to exact match if it scores
+        metric: The metric to keep.  Calibrated signals are fitted to it, or to exact match if the metric scores
             answers.
         selector: The selector of all candidates.
         highest: The highest round of all questions; tune questions alone may be shorter.
@@ -229,7 +229,7 @@ def change_text(policy: Policy, highest: int | None) -> str:
 
     Args:
         policy: A candidate.
-        highest: The present cap; None if differences are taken against something else.
+        highest: The present cap; None if the baseline is something else.
     """
     if ATTEMPTS in policy.depends or is_vote(policy):
         return _escalation_change(policy) if ATTEMPTS in policy.depends else _vote_change(policy, highest)
@@ -268,7 +268,7 @@ def _escalation_change(policy: Policy) -> str:
 
 
 def is_fixed_budget(policy: Policy) -> bool:
-    """Return whether a candidate only lowers the loop's cap, or never retrieves.
+    """Return True if a candidate only lowers the loop's cap, or never retrieves.
 
     >>> is_fixed_budget(Policy(rule=fixed_k(3), max_rounds=3)), is_fixed_budget(Policy(rule="tasr"))
     (True, False)
@@ -277,12 +277,12 @@ def is_fixed_budget(policy: Policy) -> bool:
 
 
 def is_closed_book(policy: Policy) -> bool:
-    """Return whether a policy always answers from round 0."""
+    """Return True if a policy always answers from round 0."""
     return policy.start_round == 0 and policy.rule == fixed_k(0)
 
 
 def is_vote(policy: Policy) -> bool:
-    """Return whether a candidate returns the majority of independent samples.
+    """Return True if a candidate returns the majority of independent samples.
 
     >>> is_vote(Policy(rule="lead(3)", selector="majority_of_samples")), is_vote(Policy(rule="tasr"))
     (True, False)
@@ -307,7 +307,7 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
 
 
 def _named(name: str, *numbers: float) -> _LabelledRule:
-    """Return a published rule with these numbers, after its text.
+    """Return a published rule with these numbers, as a pair of its text and the rule.
 
     >>> _named("lead", 3)[0], _named("margin", 0.5)[0]
     ('lead(3)', 'margin(0.5)')
@@ -327,7 +327,7 @@ def _votes(tune: Recording, highest: int) -> Iterator[_LabelledRule]:
 
 
 def _rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
-    """Yield each candidate rule that reads these signals, those with a value in some round."""
+    """Yield each candidate rule whose signals are in `columns`, which are those with a value in some round."""
     if is_of_steps(tune):
         yield from ((text, parse_rule(text)) for text in step_rules(tune))
         return
@@ -357,7 +357,7 @@ def _rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]
 
 
 def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
-    """Yield the rules that stop a chain of thought; budgets of tokens only if they differ from budgets of checkpoints."""
+    """Yield the rules that stop a chain of thought; token budgets are included only if they differ from checkpoint budgets."""
     tokens = tune.column("thinking_tokens")
     ended = np.arange(tokens.shape[1]) == tune.seen.sum(axis=1)[:, None] - 1
     inside = np.where(ended, np.nan, tokens)
@@ -393,9 +393,9 @@ def _fitted_policy(
 
 
 def usual_selector(recording: Recording) -> str:
-    """Return the selector of what a loop returns: the marked round, a vote of samples, the round with the fewest faults, or the last.
+    """Return the selector that a loop uses by itself: the marked round, a vote of samples, the fewest faults, or the last round.
 
-    Of marked samples, it is the column whose highest or lowest value has the mark, if there is one: it also chooses among fewer.
+    For marked samples, it is the column whose highest or lowest value has the mark, if there is one, because that also works with fewer samples.
     """
     known = {RETURNED: f"max_{RETURNED}", CHECK_ERROR: f"min_{CHECK_ERROR}"}
     if recording.independent:
@@ -405,7 +405,7 @@ def usual_selector(recording: Recording) -> str:
 
 
 def _chooser(recording: Recording) -> str:
-    """Return the selector by which nearly all marked answers were chosen."""
+    """Return the selector that chooses nearly all of the marked answers."""
     mark = recording.column(RETURNED)
     marked = np.nansum(mark, axis=1) == 1
     chosen = np.nan_to_num(mark[marked]) == 1

@@ -32,13 +32,14 @@ _COLOURS = {
 
 
 def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
-    """Chart mean change of the metric, with intervals, against mean cost, with lines at the largest accepted loss and at coins between two budgets."""
+    """Chart mean change, with intervals, against mean cost; lines mark the largest accepted loss and mixtures of two budgets."""
     baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
     points: list[dict[str, Any]] = [
         {"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}
     ]
     for item in figures:
-        # What is not known is null, which the chart leaves out: one question has a mean and no interval.
+        # Unknown values are null, and the chart leaves them out: a single question, for instance, has a mean but no
+        # interval.
         change, low, high = (100 * value if item.judged and math.isfinite(value) else None for value in item.change)
         values = {"cost": item.spent[trial.cost], "change": change, "low": low, "high": high}
         points.append({"policy": item.policy, "state": item.state, **values})

@@ -1,4 +1,4 @@
-"""Giving up in dollars: the money that a candidate saves, less the successes that it loses, at a price of a success."""
+"""Giving up runs, in dollars: the money that a candidate saves, minus the price of the successes that it loses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Worth:
         price: The value of a success, in the currency of the trial: dollars, unless its log has another.
 
     Raises:
-        DataError: The price is not above 0, the metric is another one, or it is unknown what the runs cost.
+        DataError: The price is not above 0, the metric is not the success of runs that are given up, or the cost of the runs is unknown.
     """
 
     trial: Trial
@@ -54,9 +54,9 @@ class Worth:
             )
 
     def of(self, place: int) -> tuple[float, float, tuple[float, float, float]]:
-        """Return what a candidate saves, what the successes are worth that it loses, and the net, per 1,000 runs.
+        """Return, per 1,000 runs, a candidate's saving, the worth of the successes that it loses, and the net with its interval.
 
-        The ends of the net are those of the interval of the successes, see `change_of`: NaN for a candidate that is not tested.
+        The interval of the net follows from that of the successes, see `change_of`; its ends are NaN for a candidate that is not tested.
         """
         totals = self.trial.totals
         spent = totals.costs["money"]
@@ -66,14 +66,14 @@ class Worth:
 
     @property
     def places(self) -> list[int]:
-        """The positions of the candidate that the advice is about, if there is one, and of the tested ones from the highest net down."""
+        """The positions to report: the candidate that the advice is about, if there is one, then the tested candidates by decreasing net."""
         tested = sorted(self.trial.sequence, key=lambda place: -self.of(place)[2][0])
         chosen = self.trial.chosen
         return tested if chosen is None else [chosen, *(place for place in tested if place != chosen)]
 
     @property
     def sentence(self) -> str:
-        """The dollars of the advised candidate, or else of the best tested one, as a sentence; empty if none is tested."""
+        """A sentence on the dollars of the advised candidate, or else of the best tested one; empty if none is tested."""
         if not (self.places and self.trial.totals.n):
             return ""
         place = self.places[0]
@@ -93,7 +93,7 @@ class Worth:
         return f"{self.trial.currency} {amount:,.2f}"
 
     def table(self) -> Table:
-        """Return what the advised candidate and the best tested ones save and lose."""
+        """Return a table of the savings and losses of the advised candidate and the best tested ones."""
         money = "dollars" if self.trial.currency == DOLLAR else self.trial.currency
         return Table(
             title=f"Giving up in {money} per {_PER:,} runs, at {self._amount(self.price)} a success",

@@ -1,4 +1,4 @@
-"""An alarm beside the evidence of a trial: whether tested candidates lose more by now, whatever they lost before."""
+"""An alarm that supplements the evidence of a trial: it rings if a tested candidate seems to lose too much now, whatever it lost before."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _FLOATS = ("log_capital", "log_value", "log_highest")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftAlarm:
-    """Bets that the losses of tested candidates are above the bound by now; arrays have shape ``(n_tested,)``.
+    """Bets that the losses of tested candidates have risen above the bound; arrays have shape ``(n_tested,)``.
 
-    A proof keeps the evidence of good times: with losses of 0 for 3,000 questions and of 5 points from then on, it takes
-    2,000 more until the mean of all is 2 points.  These bets begin anew at each question, see
-    `suffice.evaluation.statistics.Alarm`: for each candidate, the probability that it ever rings is at most the trial's
-    risk as long as each question's expected loss is within the bound.
+    The evidence of a trial reacts slowly to a change: with losses of 0 for 3,000 questions and of 5 points from then
+    on, the mean of all reaches 2 points only after 2,000 more.  These bets begin anew at each question, see
+    `suffice.evaluation.statistics.Alarm`: as long as each question's expected loss is within the bound, the probability
+    that a candidate's alarm ever rings is at most the trial's risk.
 
     Attributes:
         alarm: The bets, on the smallest possible losses.
         excess: Sum of the losses above the bound.
-        least: The smallest such sum so far, at most 0; those after the alarm do not count.
-        began: Number of losses before that sum: the best estimate of when the loss began to be above the bound.
+        least: The smallest value of `excess` so far, at most 0; values after the alarm do not count.
+        began: Number of losses when `excess` was smallest: the best estimate of when the loss rose above the bound.
     """
 
     alarm: Alarm
@@ -62,7 +62,7 @@ class DriftAlarm:
 
     @property
     def since(self) -> Floats:
-        """The mean loss since `began`; NaN where no loss came since then."""
+        """The mean loss since `began`; NaN if no loss has come since."""
         with np.errstate(invalid="ignore"):
             means: Floats = self.alarm.epsilon + (self.excess - self.least) / (self.n - self.began)
         return means
@@ -76,7 +76,7 @@ class DriftAlarm:
         alarm = self.alarm.observe(losses)
         sums = self.excess[:, None] + np.cumsum(losses - alarm.epsilon, axis=-1)
         number = self.n + 1 + np.arange(losses.shape[-1])
-        # The rise began before the loss that rang, so sums from that loss on are no candidates for its beginning.
+        # The rise began before the loss that rang the alarm, so it cannot begin at that loss or later.
         before = ~alarm.rings[:, None] | (number < alarm.rang_at[:, None])
         sums_before = np.concatenate([self.least[:, None], np.where(before, sums, np.inf)], axis=-1)
         places = sums_before.argmin(axis=-1)  # the first of equal ones
@@ -95,7 +95,7 @@ class DriftAlarm:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any] | None, bound: float, alpha: float, n_tested: int) -> DriftAlarm | None:
-        """Return the state that `to_dict` wrote; None where none was stored.
+        """Return the state that `to_dict` wrote; None if no state was stored.
 
         Args:
             data: The stored values; None = none.

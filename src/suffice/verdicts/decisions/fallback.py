@@ -1,4 +1,4 @@
-"""The fallback procedure: tested candidates share the risk of false advice, and a proved one passes its share on."""
+"""The fallback procedure: tested candidates share the risk of false advice, and a proved candidate passes its share on to the next."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CandidateTest:
     """The test of one candidate.
 
     Attributes:
-        level: The risk at which it is tested.
+        level: The risk at which the candidate is tested.
     """
 
     place: int
@@ -39,13 +39,13 @@ def risk_shares(n: int) -> tuple[float, ...]:
 def fallback(
     sequence: Sequence[int], shares: Sequence[float], alpha: float, is_shown: Callable[[int, float], bool]
 ) -> list[CandidateTest]:
-    """Test candidates in their order, each with its own share of the risk and what the candidate before it passes on.
+    """Test candidates in their order, each with its own share of the risk plus the risk that the candidate before it passes on.
 
-    A proved candidate passes everything on, any other nothing.  A false proof of some candidate requires evidence against
-    the first bad one of a stretch of proved ones at the sum of the shares of that stretch, and all stretches together have
-    a risk of `alpha`: the probability of any false proof is at most `alpha`, whatever the dependence (Wiens 2003,
-    "A fixed sequence Bonferroni procedure for testing multiple endpoints"; Wiens and Dmitrienko 2005).  With all of the
-    risk on the first candidate this is the fixed sequence, which one open candidate blocks for good.
+    A proved candidate passes on its whole level, any other candidate nothing.  The probability of any false proof is at
+    most `alpha`, whatever the dependence: the first false proof in a stretch of proved candidates occurs at a level of
+    at most the sum of the stretch's shares, and the shares of all stretches add up to at most `alpha` (Wiens 2003, "A
+    fixed sequence Bonferroni procedure for testing multiple endpoints"; Wiens and Dmitrienko 2005).  With the whole
+    risk on the first candidate, this is the fixed-sequence test, in which one unproved candidate blocks all later ones.
 
     >>> shown = {7: 0.01, 4: 0.2, 5: 0.001}
     >>> [(test.place, round(test.level, 4), test.passed) for test in fallback([7, 4, 5], risk_shares(3), 0.05, lambda place, level: shown[place] <= level)]
@@ -55,7 +55,7 @@ def fallback(
         sequence: Positions of the candidates, in the order of their tests.
         shares: Their shares of the risk; these add up to at most 1.
         alpha: The risk of any false proof.
-        is_shown: A function that tells whether the evidence on a candidate is enough at a level, which may be 0.
+        is_shown: A function that returns True if the evidence on a candidate is enough at a level, which may be 0.
     """
     done, passed_on = [], 0.0
     for place, share in zip(sequence, shares, strict=True):
@@ -73,15 +73,15 @@ def fewest(
     place: int,
     more: Callable[[int, float], int | None],
 ) -> int | None:
-    """Return the fewest further questions that prove a candidate, alone or together with some just before it.
+    """Return the smallest number of further questions that would prove a candidate, alone or together with candidates just before it.
 
     Args:
-        done: The tests of now.
+        done: The present tests of all candidates.
         shares: See `fallback`.
         alpha: See `fallback`.
-        place: The candidate.
-        more: A function that estimates how many further questions prove a candidate at a level: 0 if its evidence is enough
-            at this level, which it may not have now; None if none do.
+        place: The candidate to prove.
+        more: A function that estimates how many further questions would prove a candidate at a level, which may be
+            above its present one: 0 if its evidence is already enough at that level, None if no number would be.
     """
     at = next(number for number, test in enumerate(done) if test.place == place)
     if done[at].passed:

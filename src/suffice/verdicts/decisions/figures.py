@@ -1,6 +1,6 @@
-"""Figures of each candidate, for tables, charts and JSON, and of its rivals that need no signal.
+"""Figures of each candidate, for tables, charts and JSON, and of its rivals: policies that read no signal.
 
-Rivals are fixed budgets, coins between two of them, and stopping at random.
+Rivals are fixed budgets, random mixtures of two budgets, and stopping at random.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class CandidateFigures:
         change: Mean change of the metric against the baseline, and the ends of its interval, see `change_of`.
         spent: Mean costs by name; NaN where unknown.
         saving: Share of the cost to save that the candidate saves; NaN where unknown.
-        tested: Whether it is in the sequence of tests.
+        tested: Whether the candidate is in the sequence of tests.
         needed: Approximate numbers of further questions that would prove the candidate in one of two cases and in four of
             five; None if no more are needed, or the number is unknown.
-        waits_for: The first of the earlier candidates that are still open and delay this one, which has only a share of the risk until
-            then, though its evidence would do for all of it; empty if there is none.
-        judged: False if nothing can be judged: values and changes are then bounds in which everything unknown is at its worst, which no
-            table shows, since together they can be impossible.
+        waits_for: The first earlier candidate that is still open, if this one would be proved at the whole risk but has
+            only a share of it until the earlier ones are proved; else empty.
+        judged: False if nothing can be judged.  Values and changes are then bounds with everything unknown at its
+            worst; no table shows them, because they may contradict each other.
         evidence: The highest wealth so far of the bet that the candidate loses less than the largest accepted loss.
-        twin: The metric of the random twin, which stops at random, as often at each round as the candidate; NaN unless
-            the candidate is a tested rule.
+        twin: The metric of the random twin, which stops at random but at each round as often as the candidate; NaN
+            unless the candidate is a tested rule.
         gain: The candidate's mean gain over the twin, with the ends of its interval; NaN where `twin` is.
     """
 
@@ -70,7 +70,7 @@ class CandidateFigures:
 
     @property
     def selected_here(self) -> bool:
-        """True if these questions also selected the candidate, so that its change probably looks too good."""
+        """True if the candidate was selected on these very questions, so that its change probably looks too good."""
         return self.state == "advised"
 
     def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
@@ -155,16 +155,16 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
 
 
 def change_of(trial: Trial, place: int) -> tuple[float, float, float]:
-    """Return a candidate's mean change of the metric and the ends of its interval, NaN for one that is not tested.
+    """Return a candidate's mean change of the metric and the ends of its interval; the ends are NaN if it is not tested.
 
-    The interval is a confidence sequence: its ends hold for all tested candidates at once and however often one looks, with
-    a risk of `alpha`.  Its lower end is not below what the tests show with the risk of theirs: -`max_loss` of a proved
-    candidate, and of an open one what its share of the risk excludes.  These are the simultaneous bounds that belong to such
-    tests (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure and other
+    The interval is a confidence sequence: with a risk of `alpha`, it holds for all tested candidates at once, however
+    often one looks.  The tests can raise its lower end: to -`max_loss` for a proved candidate, and for an open one to
+    the bound that its share of the risk allows.  These are the simultaneous bounds that belong to such tests
+    (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure and other
     Bonferroni-based closed tests").
 
-    Where a share of the labels is declared wrong, they show a part of each change, and the figures are those of the whole.
-    Fewer of them may be wrong than declared: then the ends are between those that labels show and those that are scaled.
+    If a share of the labels is declared wrong, labels show only a part of each change, so the figures are scaled up to
+    the whole. Because fewer labels may be wrong than declared, the interval covers both the unscaled and the scaled ends.
     """
     n, tested = trial.totals.n, place in trial.sequence
     mean = float(trial.totals.losses[place] / n) if n else np.nan
@@ -197,7 +197,7 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
 
 
 def range_notes(figures: Iterable[CandidateFigures], max_loss: float) -> tuple[str, ...]:
-    """Return a note if the range of a candidate that is shown to lose more than `max_loss` includes smaller losses, since it is one of several."""
+    """Return a note if a candidate is shown to lose more than `max_loss` although its (simultaneous) interval includes smaller losses."""
     if not any(item.judged and item.state == "loses more" and item.change[2] > -max_loss for item in figures):
         return ()
     note = (
@@ -254,9 +254,9 @@ def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
 def rival_of(trial: Trial) -> int | None:
     """Return the position of the chosen candidate's rival; None without one.
 
-    The rival is the cheapest other fixed budget whose metric is at least as high and whose cost is no higher.
+    The rival is the cheapest other fixed budget with a metric at least as high and a cost no higher than the candidate's.
 
-    A budget does not count if unknown outcomes allow a loss of more than `max_loss`, or than the candidate's.
+    A budget does not count if unknown outcomes allow it to lose more than `max_loss`, or more than the candidate.
     """
     me = trial.chosen
     if me is None:
@@ -277,12 +277,12 @@ def rival_of(trial: Trial) -> int | None:
 
 
 def mixture_of(trial: Trial) -> Mixture | None:
-    """Return the coin between two budgets that scored more than the chosen candidate for as much; None without one.
+    """Return the random mixture of two budgets that scored higher than the chosen candidate at the same cost; None without one.
 
-    All fixed budgets count, also those that are not tested, and what the differences are taken against, if that is a
-    budget or the logged loop itself.  A single budget that does as well needs no coin, see `rival_of`.  These questions
-    choose the two, so nothing is claimed about others.  As there, unknown outcomes must not allow a loss of more than
-    `max_loss`.
+    All fixed budgets count, tested or not, and so does the baseline if it is a budget or the logged loop itself.  If a
+    single budget does as well, no mixture is needed, see `rival_of`; as there, unknown outcomes must not allow a loss
+    of more than `max_loss` or more than the candidate's.  The two budgets are chosen on these questions, so nothing is
+    claimed about other questions.
     """
     me, totals = trial.chosen, trial.totals
     if me is None or trial.rival is not None or not totals.n_recorded:
@@ -304,14 +304,14 @@ def mixture_of(trial: Trial) -> Mixture | None:
 
 
 def _most_lost(trial: Trial, place: int) -> float:
-    """Return the largest sum of losses of what does as well as a candidate: an unknown score may be a part of a lower metric alone."""
+    """Return the largest sum of losses that a rival of a candidate may have; the metric alone does not show what unknown outcomes may lose."""
     return min(trial.bound * trial.totals.n, float(trial.totals.losses[place]) + SLACK * trial.totals.n)
 
 
 def budgets_hull(trial: Trial) -> list[tuple[float, float]]:
-    """Return cost and change of the budgets on the upper hull, from cheap to expensive: no mixture of two other budgets is as good.
+    """Return cost and change of each budget on the upper hull, from cheap to expensive: those that no mixture of two others matches.
 
-    What lies between two neighbours is what coins between them cost and change.
+    The line between two neighbours gives the cost and change of their random mixtures.
     """
     totals, budgets = trial.totals, _budgets(trial)
     if not totals.n_recorded or not np.isfinite(totals.costs[trial.cost]).all():
@@ -329,7 +329,7 @@ def dominating_label(trial: Trial) -> str | None:
 
 
 def rivals_text(trial: Trial, place: int) -> str:
-    """Return sentences on the signal-free policies that do as well as the chosen candidate; empty if there are none."""
+    """Return sentences on the policies without signals that do as well as the chosen candidate; empty if there are none."""
     text = "" if trial.rival is None else f" {_rival_text(trial, place, trial.rival)}"
     text += "" if trial.mixture is None else f" {_mixture_text(trial, trial.mixture)}"
     gain = tuple(float(ends[place]) for ends in trial.totals.gain_interval())
@@ -339,7 +339,7 @@ def rivals_text(trial: Trial, place: int) -> str:
 
 
 def _budgets(trial: Trial) -> Positions:
-    """Return the positions of all fixed budgets in sums over candidates and baseline, which comes last."""
+    """Return the positions of all fixed budgets in arrays of the candidates followed by the baseline."""
     budgets = [place for place, policy in enumerate(trial.candidates) if is_fixed_budget(policy)]
     if (
         trial.baseline in ("recorded", "full")

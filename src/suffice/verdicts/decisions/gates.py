@@ -44,14 +44,14 @@ _AT_ROUND_0 = signal("round") < 1
 
 
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
-    """Return the rules that may answer from round 0, each with its label: always, or where a confidence is high.
+    """Return the rules that may answer from round 0, each with its label: always, or if a confidence is high.
 
-    Those of an escalation may accept the answer of any attempt, and those of a loop without round 0 that of any round.  The
+    In an escalation, rules may accept the answer of any attempt; in a loop without round 0, that of any round.  The
     direction of a confidence and its thresholds are fitted on tune questions: high values count as confident, unless
     worse answers have higher ones.
 
     Raises:
-        DataError: A named column does not exist, is not numeric, or has one value or none where it decides.
+        DataError: A named column does not exist, is not numeric, or has fewer than two different values where it decides.
     """
     attempts = attempts_of(tune)
     if not (attempts or begins_closed_book(tune)):
@@ -69,7 +69,7 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
 
 
 def own_confidences(recording: Recording) -> list[str]:
-    """Return the log's own numbers that are a confidence by their names, which are tried without being named."""
+    """Return the log's own signals whose names say that they are a confidence; these are tried even if the user does not name them."""
     own = [name for name in recording.names("signal") if name not in SIGNALS or name == "verbal_confidence"]
     return [name for name in own if is_confidence_name(name)]
 
@@ -102,7 +102,7 @@ def _one_value(name: str, where: str, *, is_known: bool) -> DataError:
 
 
 def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
-    """Return the rules that give a run up where a named column shows little hope, once or twice in a row, each with its label.
+    """Return the rules that give a run up if a named column shows little hope once, or twice in a row, each with its label.
 
     Args:
         tune: Recorded tune questions.
@@ -128,7 +128,7 @@ def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[t
 
 
 def gate_of(policy: Policy) -> Rule | None:
-    """Return the rule by which a policy answers from round 0, without the condition that it is round 0; None if it has none."""
+    """Return the rule by which a policy answers from round 0, without its condition "at round 0"; None if the policy has no such rule."""
     if policy.start_round != 0:
         return None
     if isinstance(policy.rule, AllOf) and policy.rule.rules[1:] == (_AT_ROUND_0,):
@@ -139,7 +139,7 @@ def gate_of(policy: Policy) -> Rule | None:
 def gate_notes(recording: Recording, named: Sequence[str]) -> list[str]:
     """Return a note on numeric columns that vary at round 0 and may be a confidence, but are not read as one.
 
-    Costs, times and counts by their names are none.
+    Columns named as costs, times or counts are not mentioned.
     """
     own = [name for name in recording.names("signal") if name not in SIGNALS]
     known = {*named, *own_confidences(recording)}
@@ -186,7 +186,7 @@ def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
 
 
 def _thresholds(tune: Recording, metric: str, name: str, values: Floats) -> list[Rule]:
-    """Return one rule for each threshold, in the direction that the tune questions show."""
+    """Return a rule for each threshold of a confidence, above or below it as the tune questions show."""
     scores = outcome(tune, metric)[:, 0]
     rules = _beyond(name, values[np.isfinite(values)], _SHARES, falls=_falls(values, scores))
     if not attempts_of(tune) and int(tune.index[-1]) > 1 and np.isfinite(tune.column(name)[:, 1:]).any():
@@ -195,19 +195,19 @@ def _thresholds(tune: Recording, metric: str, name: str, values: Floats) -> list
 
 
 def _falls(values: Floats, scores: Floats) -> bool:
-    """Return whether worse answers have higher values of a signal."""
+    """Return True if worse answers have higher values of a signal."""
     both = np.isfinite(values) & np.isfinite(scores)
     return bool(both.sum() > 1 and np.cov(values[both], scores[both])[0, 1] < 0)
 
 
 def _beyond(name: str, known: Floats, shares: Sequence[float], *, falls: bool) -> list[Rule]:
-    """Return a rule for each threshold of a signal that not all of its values reach."""
+    """Return a rule for each threshold of a signal, except for a threshold that all of its values reach."""
     reached_by_all = known.max() if falls else known.min()
     limits = [limit for limit in _limits(known, shares, falls=falls) if limit != reached_by_all]
     return [signal(name) <= limit if falls else signal(name) >= limit for limit in limits]
 
 
 def _limits(known: Floats, shares: Sequence[float], *, falls: bool) -> list[float]:
-    """Return the rounded quantiles of a signal, from its other end if it falls where the outcome rises."""
+    """Return the rounded quantiles of a signal at `shares`, counted from its high end if it falls as the outcome rises."""
     levels = np.quantile(-known if falls else known, shares, method="inverted_cdf")
     return sorted({float(f"{(-level if falls else level):.{_DIGITS}g}") for level in levels.tolist()})

@@ -1,4 +1,4 @@
-"""Matches of answers by labels: several labels of one question are put together, and a share of labels may be wrong."""
+"""Right and wrong answers by labels: several labels of one question are combined, and a share of labels may be wrong."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ Given = tuple[int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubleLabels:
-    """Questions with several labels, in which labels are compared with each other.
+    """Comparison of the labels of questions that have several.
 
     Attributes:
-        n: Questions whose first two labels judge an answer in common.
-        n_differ: Those in which they judge one differently.
+        n: Questions with an answer that both of their first two labels judge.
+        n_differ: Those of the `n` questions whose first two labels judge some answer differently.
         contradicting: The id of the first row of each question without a majority, with the texts of its first two labels.
     """
 
@@ -82,14 +82,14 @@ def _most_differing(n_differ: int, n: int) -> float:
 
 
 def judged_by(labels: Labels, recording: Recording, noise: float = 0.0) -> tuple[Recording, DoubleLabels]:
-    """Return a recording whose metric `match` says which answers are right, NaN for questions without a label or gold.
+    """Return a recording whose metric `match` is 1 for right answers and 0 for wrong ones; NaN for questions without a label or gold answer.
 
-    It is computed from labels and gold answers alone; scores of the log are not read, because equal answers must score alike.
-    Labels of one question, by its id or its text, are put together: an answer is right if more than half of the labels that
-    judge it say so.  Where half of them do, all of the question is NaN.
+    The metric is computed from labels and gold answers alone; scores of the log are not read, because equal answers
+    must score alike. Labels of one question, by its id or its text, are combined: an answer is right if more than half
+    of the labels that judge it say so.  If exactly half do, the whole question is NaN.
 
-    If labels are wrong at random, a loss by labels is on average ``1 - 2 * noise`` of the true one.  What is known without a label
-    is scaled alike, so that this holds for every question.
+    If labels are wrong at random, a loss by labels is on average ``1 - 2 * noise`` of the true loss.  Matches known
+    without a label are scaled in the same way, so that this holds for every question.
 
     Args:
         labels: The labels.
@@ -98,7 +98,7 @@ def judged_by(labels: Labels, recording: Recording, noise: float = 0.0) -> tuple
 
     Raises:
         DataError: A gold answer in a label cannot be read by the recording's normalizer.
-        ConfigMismatchError: A labelled row shows other answers than the recording has: the sheet is of another log.
+        ConfigMismatchError: A labelled row shows answers that the recording does not have, so the sheet belongs to another log.
     """
     values = np.full(recording.shape, np.nan)
     golds = recording.per_question("golds", [None] * len(recording.question_ids)).tolist()
@@ -126,7 +126,7 @@ def judged_by(labels: Labels, recording: Recording, noise: float = 0.0) -> tuple
 
 
 def _by_question(recording: Recording, labels: Labels) -> Iterator[list[Given]]:
-    """Yield the labels of each question in the order of the file, without those of people who could not tell."""
+    """Yield the labels of each question in the order of the file, without labels that say "cannot tell"."""
     rows, texts = {name: q for q, name in enumerate(recording.question_ids)}, recording.texts
     of_question: dict[str, list[Given]] = {}
     for name, first in labels.right.items():
@@ -141,7 +141,7 @@ def _by_question(recording: Recording, labels: Labels) -> Iterator[list[Given]]:
 
 
 def _verdicts(recording: Recording, given: Sequence[Given]) -> tuple[Mapping[int, Floats], list[dict[float, bool]]]:
-    """Number the answers of all rows of a question together; return them by row, and which ones each label calls right."""
+    """Return the ids of a question's answers by row, equal for equal answers, and for each label a map from id to right or wrong."""
     rows = [*dict.fromkeys(q for q, _ in given)]
     texts = [*(recording.answers[q].tolist() for q in rows), *(list(right) for _, right in given)]
     every = np.array([[text for part in texts for text in part]], dtype=object)
@@ -161,7 +161,7 @@ def _verdicts(recording: Recording, given: Sequence[Given]) -> tuple[Mapping[int
 
 
 def _majority(verdicts: Sequence[Mapping[float, bool]]) -> dict[float, bool] | None:
-    """Return the answers that more than half of the labels that judge them call right; None if half of them do."""
+    """Map each answer to True if more than half of the labels that judge it call it right; None if exactly half do for some answer."""
     votes: dict[float, list[bool]] = {}
     for verdict in verdicts:
         for answer, right in verdict.items():
@@ -172,14 +172,14 @@ def _majority(verdicts: Sequence[Mapping[float, bool]]) -> dict[float, bool] | N
 
 
 def _matches_of_golds(recording: Recording, q: int, golds: Sequence[str]) -> Floats:
-    """Return which answers of a question equal a gold answer of the log; NaN if none of these can be read."""
+    """Return a value for each answer of a question: 1 if it equals a gold answer of the log, else 0; NaN if no gold answer can be read."""
     ids, n = _ids_of(recording, q, golds), recording.shape[1]
     read = ids[n:][~np.isnan(ids[n:])]
     return np.where(recording.seen[q] & bool(len(read)), np.isin(ids[:n], read), np.nan)
 
 
 def _ids_of(recording: Recording, q: int, texts: Sequence[str]) -> Floats:
-    """Number the answers of a question and further texts by the recording's normalizer; NaN for what it cannot read."""
+    """Return ids of a question's answers and of further texts, equal for equal normalized texts; NaN for unreadable ones."""
     every = np.array([[*recording.answers[q].tolist(), *texts]], dtype=object)
     ids: Floats = answer_ids(every, normalizer_of(normalizer_in(recording)))[0]
     return ids
@@ -202,7 +202,7 @@ def _refuse_other_answers(recording: Recording, labels: Labels) -> None:
 
 
 def _with_match(recording: Recording, values: npt.NDArray[np.float64]) -> Recording:
-    """Return a recording with the metric `match`, shape ``(n_questions, n_rounds)``, in place of its own."""
+    """Return the recording with `values`, shape ``(n_questions, n_rounds)``, as its metric `match`."""
     rounds = recording.table.column("round").to_numpy().astype(np.int64)
     column = pa.array(values[recording.row_question, rounds - recording.index[0]], from_pandas=True)
     head = pa.field(MATCH, pa.float64(), metadata={"kind": "metric", "unit": "score"})

@@ -1,8 +1,8 @@
-"""The labels that can matter, and the bets that need none: questions of a recording beside the labels that were given.
+"""Find the questions of a recording that need a label, and the questions that can be bet on without one.
 
-Equal answers lose nothing under any metric that is a function of question and answer, so that most questions of a log
-need no gold answer.  The questions are asked, and bet on, in an order that follows from their texts and is fixed before
-the first label; bets stop at the first question that still needs one.
+Equal answers lose nothing under any metric that is a function of question and answer, so most questions of a log need
+no gold answer.  Questions are labelled and bet on in an order that is computed from their texts and fixed before the
+first label; bets stop at the first question that still needs a label.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ Prices = Price | Mapping[str, Price] | None
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Labelling:
-    """The questions of a recording, the labels that they have, and those that they need.
+    """The questions of a recording, with the labels that they have and the labels that they need.
 
     Attributes:
         recording: The recording, with `match` where it is known.
-        questions: Its questions; copies are one.
+        questions: The questions of the recording; copies count as one question.
         differing: See `differing_answers`.
-        losses: The losses of the candidates; what has no label counts at its worst.
-        lacking: Mask of the rows with different answers that have neither label nor gold, shape ``(n_candidates, n_rows)``.
-        doubles: Labels of one question compared with each other.
-        pairs: The answers of a candidate and the baseline that lack a judgement, by candidate and row, if pairs are judged.
+        losses: The losses of the candidates; a question without a label counts at its worst.
+        lacking: Mask of the rows with different answers that have neither a label nor a gold answer, shape ``(n_candidates, n_rows)``.
+        doubles: The comparison of labels of the same question.
+        pairs: If pairs are judged: the answers of candidate and baseline that nobody has judged yet, by candidate and row.
     """
 
     recording: Recording
@@ -80,7 +80,7 @@ class Labelling:
         )
         given = np.array([name in labels.right for name in recording.question_ids], dtype=np.bool_)
         known: Mask = np.isfinite(outcome(labelled, MATCH)).any(axis=1) | given
-        # A label cannot help where rounds are missing or failed: what is unknown there counts at its worst.
+        # A label cannot help if rounds are missing or failed: such unknown outcomes count at their worst.
         lacking = ~known & ~recording.failed & ~recording.unexplained & _various(recording)
         losses = measured(labelled, trial, MATCH, prices, by_unit=True).within(differing)
         return cls(
@@ -93,16 +93,16 @@ class Labelling:
         )
 
     def needed(self, place: int) -> npt.NDArray[np.int64]:
-        """Return the questions that need a label for a candidate, as places in the order of bets."""
+        """Return the questions that need a label to judge a candidate, as positions in the order of bets."""
         lacking = self.questions.units.sums(self.lacking[place].astype(np.float64)) > 0
         return np.flatnonzero((lacking & (self.differing[place] > 0))[self.losses.order])
 
     def settled(self, trial: Trial) -> tuple[Mask, int | None]:
-        """Return the questions to bet on, shape ``(n_questions,)``, and the candidate that needs further labels; None if none does.
+        """Return a mask of the questions to bet on, shape ``(n_questions,)``, and the candidate that needs further labels, or None.
 
-        Candidates are tested in order, and so are labels asked: for one at a time, until it is proved or refuted.  The bets
-        on it end at the first question that lacks a label.  What lacks one for a later candidate counts there at its worst,
-        which can only delay its proof.
+        Candidates are tested in order, so labels are requested for one candidate at a time, until it is proved or
+        refuted. The bets on it end at the first question that lacks a label.  For later candidates, questions without
+        the label that they need count at their worst, which can only delay a proof.
         """
         order, n_bet, asking, level = self.losses.order, 0, None, 0.0
         worst, best = self.losses.worst[:, order], self.losses.best[:, order]
@@ -122,11 +122,11 @@ class Labelling:
         return settled, asking
 
     def rows(self, settled: Mask) -> Recording:
-        """Return the recorded rows of some questions."""
+        """Return the rows of the questions in a mask."""
         return self.recording.select(settled[_unit_of_row(self.questions)])
 
     def to_label(self, place: int) -> list[int]:
-        """Return the rows to label for a candidate, in the order of bets."""
+        """Return the rows to label in order to judge a candidate, in the order of bets."""
         index, names = _unit_of_row(self.questions), self.recording.question_ids
         rows: dict[int, list[int]] = {}
         for row in np.flatnonzero(self.lacking[place]).tolist():
@@ -135,7 +135,7 @@ class Labelling:
         return [row for unit in units for row in sorted(rows[unit], key=lambda row: names[row])]
 
     def asked(self, place: int | None) -> dict[str, Any]:
-        """Return the fields of the advice that say what to label for a candidate; none if none needs a label."""
+        """Return the fields of `Advice` on the labels that a candidate needs; empty ones if `place` is None."""
         rows = [] if place is None else self.to_label(place)
         pairs = [self.pairs[place, row] for row in rows] if self.pairs and place is not None else []
         ids = tuple(self.recording.question_ids[row] for row in rows)
@@ -148,14 +148,14 @@ def _unit_of_row(questions: Questions) -> npt.NDArray[np.int64]:
 
 
 def differing_answers(recording: Recording, trial: Trial) -> Floats:
-    """Return how far the answers of candidates differ from the baseline's, shape ``(n_candidates, n_questions)``.
+    """Return the differences in [0, 1] between the answers of candidates and baseline, shape ``(n_candidates, n_questions)``.
 
-    It is the largest possible loss under the metric `match`: 0 where they are equal, 1 where they are not or a round is missing;
-    between them for means over orders of samples, or over copies of a question.
+    A difference is the largest possible loss under the metric `match`: 0 for equal answers, 1 for unequal ones or if a
+    round is missing; in between for means over orders of samples or over copies of a question.
     """
     if trial.loop.samples:
-        units = measured(recording, trial, _AGREEMENT)  # how often a vote is that of all samples
-        # Of tied samples the baseline may return any: which of them is right makes a difference even where votes agree.
+        units = measured(recording, trial, _AGREEMENT)  # the agreement of each vote with that of all samples
+        # If answers are tied, the baseline may return any of them, so there can be a loss even if votes agree.
         tied = Questions.of(recording).units.sums(_tied(recording).astype(np.float64)) > 0
         return np.where(tied, 1.0, np.maximum(units.worst, 0.0))
     questions, returned = Questions.of(recording), ReturnedAnswers.of(recording, trial)
@@ -168,11 +168,11 @@ class ReturnedAnswers:
     """The answers that candidates and the baseline return in the rows that did not fail.
 
     Attributes:
-        recording: These rows.
-        numbers: The number of each candidate's answer among those of its row, shape ``(n_candidates, n_rows)``; -1 where it has none,
-            or one that cannot be read: it is never right.
-        of_baseline: The same of the baseline, shape ``(n_rows,)``.
-        unsure: Mask of the answers that are not known, or whose baseline's answer is not, shape of `numbers`.
+        recording: The rows that did not fail.
+        numbers: The id of each candidate's answer, equal for equal answers in a row, shape ``(n_candidates, n_rows)``;
+            -1 if there is no answer or it cannot be read, in which case it is never right.
+        of_baseline: The id of the baseline's answer, shape ``(n_rows,)``.
+        unsure: Mask of the rows in which the answer of candidate or baseline is unknown, shape of `numbers`.
     """
 
     recording: Recording
@@ -208,16 +208,16 @@ class ReturnedAnswers:
 def measured(
     recording: Recording, trial: Trial, metric: str, prices: Prices = None, *, by_unit: bool = False
 ) -> Measured:
-    """Measure the candidates of a trial by a metric; orders of samples are those of the whole recording."""
+    """Measure the candidates of a trial by a metric, with random orders of samples as for the whole recording."""
     options: dict[str, Any] = {"orders": trial.orders, "start_round": trial.loop.start_round, "by_unit": by_unit}
     return measure_candidates(recording, trial.candidates, trial.baseline, metric, prices=prices, **options)
 
 
 def of_units(losses: Measured, chosen: Mask) -> Measured:
-    """Return what was measured on some questions, as if there were no others; orders of samples stay the same.
+    """Return the measurements restricted to some questions; orders of samples stay the same.
 
     Args:
-        losses: Losses that were measured with their parts; quality and twins become undefined, as labels leave them.
+        losses: Losses measured with `by_unit`; quality and twins become undefined, since labels do not determine them.
         chosen: Mask of the questions, shape ``(n_questions,)``.
     """
     if (parts := losses.parts) is None:
@@ -242,10 +242,10 @@ def of_units(losses: Measured, chosen: Mask) -> Measured:
 
 
 def metric_of_labels(metric: str | None, labels: Labels, previous: Advice | None) -> str:
-    """Return the metric that labels give: `match`, or `preference` if they are judgements of pairs.
+    """Return the metric that labels determine: `match`, or `preference` if they are judgements of pairs.
 
     Raises:
-        DataError: Labels do not give the metric, or the sheet has those of the other one.
+        DataError: Labels cannot determine `metric`, or the sheet has labels for the other metric.
     """
     name = metric or (MATCH if previous is None else previous.trial.metric)
     if name not in (MATCH, PREFERENCE):
@@ -264,7 +264,7 @@ def metric_of_labels(metric: str | None, labels: Labels, previous: Advice | None
 
 
 def check_asking(selector: str, baseline: str, metric: str, *, samples: bool) -> None:
-    """Raise a `DataError` if the answers of a selector and baseline cannot be compared with those of the full run."""
+    """Raise a `DataError` if labels cannot be used with this selector, baseline and metric."""
     if samples and metric == PREFERENCE:
         raise DataError(
             f"{PREFERENCE} judges one answer against another, and the vote of samples returns another one in each order: leave --metric "
@@ -279,7 +279,7 @@ def check_asking(selector: str, baseline: str, metric: str, *, samples: bool) ->
 
 
 def check_noise(noise: float, *, of_labels: bool) -> None:
-    """Raise a `DataError` if the declared share of wrong labels is none, or no labels judge."""
+    """Raise a `DataError` if the declared share of wrong labels is outside [0, 0.5), or no labels are used."""
     if of_labels and 0 <= noise < 0.5:  # noqa: PLR2004 - the throw of a coin
         return
     if not of_labels:
@@ -292,14 +292,14 @@ def check_noise(noise: float, *, of_labels: bool) -> None:
 
 
 def _various(recording: Recording) -> Mask:
-    """Return a mask of the questions with two different answers, one without an answer included, shape ``(n_questions,)``."""
+    """Return a mask of the questions with two different answers, shape ``(n_questions,)``; a missing answer differs from any other."""
     ids = np.where(recording.seen, np.nan_to_num(recording.answer_ids(normalizer_in(recording)), nan=-1.0), np.nan)
     various: Mask = np.nanmin(ids, axis=1) < np.nanmax(ids, axis=1)
     return various
 
 
 def _tied(recording: Recording) -> Mask:
-    """Return a mask of the questions whose samples have several most frequent answers; all False if rounds are no samples."""
+    """Return a mask of the questions with a tie for the most frequent answer; all False if rounds are not samples."""
     if not recording.independent:
         return np.zeros(recording.shape[0], dtype=np.bool_)
     ids = recording.answer_ids(normalizer_in(recording))

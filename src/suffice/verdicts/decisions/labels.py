@@ -1,4 +1,4 @@
-"""Labels by hand, and the sheet that they are written into: JSON lines, or CSV for a spreadsheet."""
+"""Labels by hand, and the labelling sheet that contains them: JSON lines, or CSV for a spreadsheet."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Preference:
     """A judgement of two answers.
 
     Attributes:
-        better: 1 if the first is better, -1 if the second is, 0 if they are equally good; None if somebody could not tell.
+        better: 1 if the first is better, -1 if the second is, 0 if they are equally good; None for "cannot tell".
     """
 
     answers: tuple[str, str]
@@ -57,11 +57,11 @@ class Labels:
     """Labels of questions by their ids.
 
     Attributes:
-        right: The answers that are right, as texts: those that were marked, and golds; None where somebody could not tell.
-            An empty tuple says that no answer is right.
+        right: The texts of the right answers: the marked answers, and gold answers; None for "cannot tell". An empty
+            tuple means that no answer is right.
         further: The second and later labels of questions that have several, in the order of the file; see `judged_by`.
-        preferences: Judgements of pairs of answers; none beside labels of other kinds.
-        sheet: The rows of the file that they came from, in their order, so that it can be written again.
+        preferences: Judgements of pairs of answers; empty if there are labels of other kinds.
+        sheet: The rows of the labelling sheet in their order, so that it can be written again.
     """
 
     right: Mapping[str, Right] = field(default_factory=dict)
@@ -74,14 +74,14 @@ class Labels:
         """Read a labelling sheet; a file that does not exist yet has no labels.
 
         Args:
-            path: A JSON lines or CSV file that `write_sheet` wrote.  In each row, `right` has the letters of the right answers
-                (``A``, ``A C``), ``none``, or ``?`` if one cannot tell; or `gold` has the right answer itself.  A row without both
-                has no label yet.  Several rows of one question are several labels of it.  In a sheet of pairs, `better` has the letter
-                of the better answer, ``equal``, or ``?``.
+            path: A JSON lines or CSV file that `write_sheet` wrote.  In each row, `right` has the letters of the right
+                answers (``A``, ``A C``), ``none``, or ``?`` for "cannot tell"; or `gold` has the right answer itself.
+                A row with neither has no label yet.  Several rows of one question are several labels of that question.
+                In a sheet of pairs, `better` has the letter of the better answer, ``equal``, or ``?``.
 
         Raises:
-            DataError: The file cannot be read or is no labelling sheet, a row has no id, or a label is none of the above; the
-                message names the row.
+            DataError: The file cannot be read or is not a labelling sheet, a row has no id, or a label has another
+                form; the message names the row.
         """
         suffix = _suffix(path)
         if not Path(path).exists():
@@ -122,10 +122,10 @@ class Labels:
         return frozenset((*self.right, *self.preferences))
 
     def note(self, recording: Recording) -> list[str]:
-        """Return a note if labels name no question of a recording.
+        """Return a note if some labels belong to no question of the recording.
 
         Raises:
-            ConfigMismatchError: No label names one.
+            ConfigMismatchError: No label belongs to a question of the recording.
         """
         known = set(recording.question_ids)
         names = [*self.right, *self.preferences]
@@ -152,8 +152,8 @@ def write_sheet(
 ) -> None:
     """Write the rows that have a label, then those that need one, in the order of asking.
 
-    The answers of a question are shown once each, in an order that does not tell which round gave them.  Further columns of rows that
-    stay are kept.
+    Each different answer of a question is shown once, in an order that does not reveal its round.  Rows that already
+    exist keep their further columns.
 
     Args:
         path: A file that ends in ``.csv``, or else JSON lines.
@@ -163,13 +163,13 @@ def write_sheet(
         pairs: For a sheet of pairs, the two answers of each question in `ids`; see `Advice.pairs`.
 
     Raises:
-        DataError: The name ends in something else.
+        DataError: The name has another ending.
     """
     places = {name: q for q, name in enumerate(recording.question_ids)}
     texts = recording.texts
     labelled = [row["id"] in labels.right or is_labelled(row) for row in labels.sheet]
     rows: list[dict[str, Any]] = [dict(row) for row, done in zip(labels.sheet, labelled, strict=True) if done]
-    # A judged pair keeps its row, and another pair of the question gets one of its own.
+    # A judged pair keeps its row; another pair of the same question gets a new row.
     before = {row["id"]: row for row, done in zip(labels.sheet, labelled, strict=True) if not (done and pairs)}
     for at, name in enumerate(ids):
         shown = _by_letter(name, pairs[at]) if pairs else _shown(recording, places[name])
@@ -185,14 +185,14 @@ def write_rows(path: str | Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
     Args:
         path: A file that ends in ``.csv``, or else JSON lines.
-        rows: Rows as `Labels.sheet` has them.
+        rows: Rows in the form of `Labels.sheet`.
     """
     json_rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     write_file(path, _csv_of(rows) if _suffix(path) == ".csv" else "".join(json_rows))
 
 
 def is_labelled(row: Mapping[str, Any]) -> bool:
-    """Return whether a row of a labelling sheet has a label."""
+    """Return True if a row of a labelling sheet has a label."""
     return any(_marks("", row.get(name), split=name != "gold") for name in ("right", "gold", "better"))
 
 
@@ -213,7 +213,7 @@ def _shown(recording: Recording, q: int) -> dict[str, str]:
 
 
 def _by_letter(question: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return texts by letter, in an order that does not tell where they come from."""
+    """Return texts by letter, in a hashed order that does not reveal their rounds."""
     order = hash_order([f"{question}: {text}" for text in texts], salt=_SHOWN_SALT)
     return {_letters(place): texts[at] for place, at in enumerate(order.tolist())}
 
@@ -256,7 +256,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _head(name: str) -> str:
-    """Return the name of a column; those that are read may be written in capitals."""
+    """Return the name of a column, in lower case if it is one that is read."""
     plain = name.strip().casefold()
     return plain if plain in _HEADS else name
 
@@ -289,7 +289,7 @@ def answers_in(row: Mapping[str, Any], where: str = "") -> dict[str, str]:
 
 
 def _marks(where: str, cell: Any, *, split: bool = True) -> list[str]:
-    """Return what a cell says, without blank parts: letters of answers, or golds."""
+    """Return the marks in a cell, letters or gold answers, without blank ones."""
     if cell is None:
         return []
     parts = (cell.replace(",", " ").split() if split else [cell]) if isinstance(cell, str) else cell
@@ -319,7 +319,7 @@ def _preference_of(where: str, marks: Sequence[str], answers: Mapping[str, str])
 
 
 def _label_of(where: str, letters: Sequence[str], golds: Sequence[str], answers: Mapping[str, str]) -> Right:
-    """Return the right answers of a labelled row, None if one cannot tell."""
+    """Return the right answers of a labelled row; None for "cannot tell"."""
     marks = [letter.upper() for letter in letters]
     if CANNOT_TELL in marks or NONE_RIGHT.upper() in marks:
         if len(marks) > 1 or (golds and marks == [CANNOT_TELL]):

@@ -42,7 +42,7 @@ COST_REMEDIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over the units of the verdict part; in all but the losses, the last row belongs to the baseline.
+    """Sums over the units of the verdict part; in `values` and `costs`, the last entry belongs to the baseline.
 
     Attributes:
         n: Units.
@@ -51,10 +51,10 @@ class Totals:
         open: The part of `losses` that is due to unknown outcomes, same shape.
         squares: Sum of the squares of the largest possible losses, same shape.
         values: Sum of the metric, shape ``(n_candidates + 1,)``.
-        costs: Sums by name in `SAVABLE`, same shape; NaN where some were unknown.
-        twins: Sum of the metric of the random twins, shape ``(n_candidates,)``; NaN where there are none.
-        gains: Sum of the smallest possible gains over the random twins, same shape.
-        squared_gains: Sum of the squares by which these gains vary, see `_gain_sums`; same shape.
+        costs: Sums of each cost in `SAVABLE`, shape of `values`; NaN if the cost of some unit is unknown.
+        twins: Sum of the metric of each candidate's random twin, shape ``(n_candidates,)``; NaN without a twin.
+        gains: Sum of each candidate's smallest possible gains over its random twin, same shape.
+        squared_gains: Sum of squares for the variance of `gains`, see `_gain_sums`; same shape.
         squared: Sum of the squares of the baseline's metric.
         unknown: Units in which an outcome is unknown under some candidate.
         failed: Units in which a recording failed.
@@ -97,7 +97,7 @@ class Totals:
     def blocked(self, max_loss: float) -> Mask:
         """Return a mask of the candidates that no number of units like these could prove, shape ``(n_candidates,)``.
 
-        Their unknown outcomes may lose more than `max_loss`, and their known outcomes do not offset that.
+        Unknown outcomes may cost such a candidate more than `max_loss`, and its known outcomes do not offset that.
         """
         blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
         return blocked
@@ -145,7 +145,7 @@ class Totals:
     def from_dict(cls, data: Mapping[str, Any]) -> Totals:
         """Return the sums that `to_dict` wrote."""
         numbers: dict[str, Any] = {name: int(data[name]) for name in ("n", "unknown", "failed")}
-        numbers["unexplained"] = int(data.get("unexplained", 0))  # decisions from before 0.4 have none
+        numbers["unexplained"] = int(data.get("unexplained", 0))  # absent in decisions from before 0.4
         numbers["n_recorded"] = int(data.get("n_recorded", numbers["n"]))  # see `means_note`
         sums: dict[str, Any] = {name: np.asarray(data[name], dtype=np.float64) for name in _SUMS}
         nothing_known = np.full(sums["values"].shape, np.nan)
@@ -160,7 +160,7 @@ class Totals:
 
 
 def means_note(totals: Mapping[str, Any]) -> list[str]:
-    """Return a note if release 0.4 stored the sums: in its means, rows that failed count as 0."""
+    """Return a note if the sums come from release 0.4, in whose means failed rows count as 0."""
     n, failed = int(totals["n"]), int(totals["failed"])
     if not failed or "n_recorded" in totals:
         return []
@@ -173,12 +173,12 @@ def means_note(totals: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitParts:
-    """Sums that each unit adds to `Totals`, beside its losses.
+    """The contributions of each unit to `Totals`, except for losses.
 
     Attributes:
         costs: Costs by name, shape ``(n_candidates + 1, n_units)``; NaN where unknown, 0 where all rows failed.
-        places: The unit of each unit with a row that did not fail, in the order of `Questions.of_recorded`.
-        failed: Mask of the units with a row that failed, shape ``(n_units,)``.
+        places: Positions of the units with a row that did not fail, in the order of `Questions.of_recorded`.
+        failed: Mask of the units with a failed row, shape ``(n_units,)``.
         unexplained: Mask of the units with fewer rounds than others and no recorded reason for it, same shape.
     """
 
@@ -193,7 +193,7 @@ class UnitParts:
 
         Args:
             questions: The questions.
-            n_runs: Number of candidates, and one for the baseline.
+            n_runs: Number of candidates plus one, for the baseline.
             open_ends: Mask of the rows with an open end, see `LossAccount`.
         """
         codes = np.arange(len(questions.names)) if questions.units.codes is None else questions.units.codes
@@ -216,8 +216,8 @@ class Measured:
         best: The smallest possible loss, same shape; equal to `worst` where everything is known.
         order: The order in which the units are bet on, shape ``(n_units,)``; it does not depend on the losses.
         totals: Sums over the units; an unknown outcome counts at its worst.
-        unpriced: Number of units in which a cost is unknown, by its name.
-        parts: What each unit adds to the totals; None unless it was asked for, because of many units it is large.
+        unpriced: For each cost, the number of units in which it is unknown.
+        parts: The contributions of each unit to the totals; None unless requested, because they take much memory.
     """
 
     worst: Floats
@@ -233,7 +233,7 @@ class Measured:
         return self.totals.n
 
     def within(self, differing: Floats) -> Measured:
-        """Return the losses within bounds that need no metric; quality and random twins, which need it, become undefined.
+        """Clip the losses to bounds that hold for any metric; quality and random twins, which need a metric, become undefined.
 
         Args:
             differing: The largest possible loss of each candidate in each unit, whatever its metric, shape of `worst`.
@@ -241,7 +241,7 @@ class Measured:
         return self.with_losses(np.minimum(self.worst, differing), np.maximum(self.best, -differing))
 
     def with_losses(self, worst: Floats, best: Floats) -> Measured:
-        """Return other losses with the same costs; quality and random twins become undefined."""
+        """Replace the losses but keep the costs; quality and random twins become undefined."""
         nothing = np.full(len(worst), np.nan)
         totals = replace(
             self.totals,
@@ -297,11 +297,11 @@ def measure_candidates(
         with_twins: Positions of the candidates that are compared with stopping at random.
         orders: Number of random orders of a question's independent samples over which its loss is averaged.
         start_round: The first round of the logged loop.
-        by_unit: Whether to return the `parts`, too.
+        by_unit: Whether to compute `Measured.parts`, too.
 
     Raises:
         CensoredError: The baseline needs rounds that were not recorded.
-        DataError: The baseline is a budget that no question has.
+        DataError: The baseline is a budget larger than that of any question.
     """
     account = account_of(recording, policies, baseline, metric, prices=prices, orders=orders, start_round=start_round)
     of_retrieval = begins_closed_book(recording)
@@ -334,7 +334,7 @@ def measure_candidates(
             twins[place] = recorded.means(np.nan_to_num(loss.twin.worst[metric]), failed=np.nan).sum()
             least = np.nan_to_num(loss.run.worst[metric]) - np.nan_to_num(loss.twin.best[metric], nan=1.0)
             gains[place], squared_gains[place] = _gain_sums(recorded, least, loss.twin, metric)
-        del loss  # of a million rounds one is large
+        del loss  # large if there are a million rounds
     squared = float((add(n_candidates, account.baseline) ** 2).sum())
     order = questions.order(_ORDER_SALT)
     totals = Totals(
@@ -356,17 +356,17 @@ def measure_candidates(
 
 
 def _sums_of(worst: Floats, best: Floats) -> dict[str, Any]:
-    """Return sums of losses, given in the order of bets, so that not even their last digit depends on that of the file."""
+    """Return sums of losses; these come in the order of bets, so that not even the last digit depends on the order of the file."""
     open_ = (worst * (worst != best)).sum(axis=-1)
     return {"losses": worst.sum(axis=-1), "open": open_, "squares": (worst**2).sum(axis=-1)}
 
 
 def _gain_sums(recorded: Questions, rows: Floats, twin: Run, metric: str) -> tuple[float, float]:
-    """Return the sum of the gains of units over a random twin, and the sum of squares by which the sum varies.
+    """Return the sum of the gains of units over a random twin, and the sum of squares that estimates its variance.
 
-    The twin's shares of stops come from the same questions, which changes how a gain varies, see `EstimatedShares`.
-    Since the shares fit these n questions best, the squares are (n - 1) / n of what they are for other questions.
-    They are corrected for that, so that sums over many small batches, each with shares of its own, are right, too.
+    The twin's shares of stops are estimated from the same questions, which changes the variance of a gain, see
+    `EstimatedShares`. Because the shares fit these n questions best, the squares are too small by a factor of (n - 1) /
+    n. They are corrected for that, so that sums over many small batches, each with its own shares, are right, too.
 
     Args:
         recorded: The units of the rows that did not fail.
@@ -383,7 +383,7 @@ def _gain_sums(recorded: Questions, rows: Floats, twin: Run, metric: str) -> tup
 
 
 def _spent(run: Run, cost: str, *, of_retrieval: bool) -> Floats:
-    """Return a cost of each question, shape ``(n_questions,)``; without a round 0 the number of retrievals is unknown."""
+    """Return a cost of each question, shape ``(n_questions,)``; the number of retrievals is NaN without a round 0."""
     if cost != RETRIEVALS:
         return run.ledger.spent(cost)
     if run.rounds is None or not of_retrieval:

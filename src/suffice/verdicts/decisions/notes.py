@@ -1,4 +1,4 @@
-"""Notes beside advice: on the metric, on columns that were not used, on what a question is, and on what later questions showed."""
+"""Notes on an advice: the metric, unused columns, the identity of questions, and contradictions by later questions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNEQUAL = 10
 
 
 def metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
-    """Return notes on a metric that is defined outside this library, or on such a one that does not judge, if no metric was `stated`."""
+    """Return notes on a metric from outside this library; if no metric was `stated`, also on such metrics of the log that are not used."""
     name = base_name(metric)
     notes = []
     if name in selector.signals:
@@ -66,7 +66,7 @@ def name_notes(recording: Recording) -> list[str]:
 
 
 def _contradiction_notes(trial: Trial) -> list[str]:
-    """Return notes on what was shown earlier and is contradicted by later questions."""
+    """Return notes on earlier proofs that later questions contradict."""
     once = trial.proved_once
     alarmed = once & trial.rung & ~trial.lost_more
     no_longer = trial.above.shown(trial.alpha) & ~trial.hopeless
@@ -93,7 +93,7 @@ def _contradiction_notes(trial: Trial) -> list[str]:
 def taken_back_text(trial: Trial) -> str:
     """Return sentences on the cheapest candidate whose proof is contradicted; empty if there is none.
 
-    They name the question since which it seems to lose more, in the order of bets: that of the visits, and of a hash within one.
+    They name the question from which on it seems to lose more; questions are counted in the order of bets, by visit and within a visit by hash.
     """
     if not trial.taken_back:
         return ""
@@ -108,7 +108,7 @@ def taken_back_text(trial: Trial) -> str:
         text += f"the alarm rang at question {first + rang:,} (risk {100 * trial.alpha:g} % {IF_INDEPENDENT})"
     else:
         lost, unknown = trial.totals.losses[place], trial.totals.open[place]
-        if trial.labels is not None:  # what has no label yet contradicts nothing
+        if trial.labels is not None:  # questions without a label contradict nothing
             lost, unknown = lost - unknown, 0.0
         lost, unknown = (100 * part / (n * trial.by_labels) for part in (lost, unknown))
         text += f"lost {lost:.1f} on all {counted(n, 'question')} together"
@@ -120,7 +120,7 @@ def taken_back_text(trial: Trial) -> str:
 
 
 def _thought_notes(recording: Recording) -> list[str]:
-    """Return notes on recorded chains of thought: what their trials cost, and checkpoints that no loop can know."""
+    """Return notes on recorded chains of thought: on the cost of trial answers, and on checkpoints that a running loop cannot know."""
     notes = [ASKED_NOTE] if recording.metadata.get(TRIALS) == ASKED else []
     depends = recording.metadata.get("depends") or {}
     if CHECKPOINTS in depends:
@@ -139,7 +139,7 @@ def _thought_notes(recording: Recording) -> list[str]:
 
 
 def _unequal_calls_notes(recording: Recording, trial: Trial) -> list[str]:
-    """Return a note if models, which a label names, differ between rounds, and money or tokens say that their calls are not equal."""
+    """Return a note if rounds used different models and the savings of money or tokens show that their calls do not cost the same."""
     if all(len({*models} - {None}) <= 1 for models in recording.objects("model").tolist()):
         return []
     saved = {name: 1 - costs[:-1] / costs[-1] for name, costs in trial.totals.costs.items() if costs[-1] > 0}
@@ -158,7 +158,7 @@ def _unequal_calls_notes(recording: Recording, trial: Trial) -> list[str]:
 
 
 def unit_notes(recording: Recording, trial: Trial) -> list[str]:
-    """Return notes on the questions that judged: how they were measured, what is unknown, and what they contradict."""
+    """Return notes on the questions of the verdict part: on how they were measured, on unknown outcomes, and on contradicted proofs."""
     notes = _thought_notes(recording)
     if trial.loop.samples:
         notes.append(
@@ -167,7 +167,7 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
             else "samples count in the order in which they came, those of a panel in its order"
         )
     if is_agreement(trial.metric):
-        # Only where the baseline returns that very answer, and where answers agree or do not.
+        # This holds only if the baseline returns the answer that agreement compares with, and if agreement is 0 or 1.
         bounds = trial.metric != "agreement_f1" and trial.selector == "last" and trial.baseline in ("recorded", "full")
         bound = "A policy can lose at most the share of answers that differ, on any metric; for"
         notes.append(
@@ -197,7 +197,7 @@ def unit_notes(recording: Recording, trial: Trial) -> list[str]:
 
 
 def needed_text(needed: tuple[int, int] | None) -> str:
-    """Return a sentence on the questions that a proof still takes.
+    """Return a sentence on the number of further questions that a proof needs.
 
     >>> needed_text((300, 510))
     'Record about 300 to 510 more questions.'
@@ -205,7 +205,7 @@ def needed_text(needed: tuple[int, int] | None) -> str:
     'It takes about 230,000 to 350,000 more questions to know: keep what you have unless you have as many.'
 
     Args:
-        needed: The least and the most of them; None if no number can be said.
+        needed: The smallest and the largest estimate of that number; None if it cannot be estimated.
     """
     if needed is None:
         return "Record more questions; how many more cannot be said yet."

@@ -1,4 +1,4 @@
-"""Losses by judgements of pairs: which of two answers is better, the full run's or the one that a candidate stops at."""
+"""Losses by judgements of pairs: a labeller compares the full run's answer with the answer at a candidate's stop."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ Pair = tuple[int, float, float]
 def labelling_of_pairs(recording: Recording, trial: Trial, labels: Labels, prices: Prices) -> Labelling:
     """Compare the answers of all candidates with the baseline's by judgements of pairs.
 
-    Equal answers lose nothing.  A pair that nobody has judged counts at its worst, and so does one with contradicting judgements.
+    Equal answers lose nothing.  A pair without a judgement, or with contradicting ones, counts at its worst.
 
     Args:
-        recording: Recorded rounds, which are no samples.
+        recording: Recorded rounds that are not independent samples.
         trial: The declared trial.
         labels: The judgements so far.
         prices: Prices, to compute money; None = unknown.
 
     Raises:
-        ConfigMismatchError: A judged answer is none of the question's answers in the log.
+        ConfigMismatchError: A judged answer is not among the question's answers in the log.
     """
     returned, questions = ReturnedAnswers.of(recording, trial), Questions.of(recording)
     numbering = _Numbering.of(returned.recording)
@@ -50,7 +50,7 @@ def labelling_of_pairs(recording: Recording, trial: Trial, labels: Labels, price
     for place, at in np.argwhere(differing).tolist():
         numbers = (float(returned.numbers[place, at]), float(returned.of_baseline[at]))
         worst[place, at], best[place, at] = 1.0, -1.0
-        if returned.unsure[place, at] or min(numbers) < 0:  # no two answers that could be shown
+        if returned.unsure[place, at] or min(numbers) < 0:  # there are not two answers to show
             continue
         own, full = (numbering.common[at][number] for number in numbers)
         better = judged.get((numbering.question[at], min(own, full), max(own, full)))
@@ -73,13 +73,13 @@ def labelling_of_pairs(recording: Recording, trial: Trial, labels: Labels, price
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Numbering:
-    """Answers by numbers that are common to all rows of one question text.
+    """Answers as numbers that are the same in all rows with the same question text.
 
     Attributes:
         recording: The recorded rows.
-        ids: The numbers of answers among those of their row, shape ``(n_rows, n_rounds)``.
+        ids: The number of each answer within its row, shape ``(n_rows, n_rounds)``.
         question: The number of the question of each row.
-        common: The common number of each answer, by its number in the row.
+        common: For each row, a map from an answer's number in the row to its number in all rows of the question.
     """
 
     recording: Recording
@@ -103,7 +103,7 @@ class _Numbering:
         return cls(recording=recording, ids=ids, question=question.tolist(), common=common)
 
     def text(self, row: int, number: float) -> str:
-        """Return an answer by its number in the row, in the words of its first round."""
+        """Return the text of the answer with this number in a row, as worded in its first round."""
         return str(self.recording.answers[row][int(np.argmax(self.ids[row] == number))])
 
     def pair(self, row: int, one: Preference) -> tuple[float, float]:
@@ -120,7 +120,7 @@ class _Numbering:
 
 
 def _numbers(recording: Recording, texts: Sequence[str | None]) -> list[float]:
-    """Number texts by the recording's normalizer."""
+    """Return a number for each text, the same for texts that the recording's normalizer makes equal."""
     ids = answer_ids(np.array([texts], dtype=object), normalizer_of(normalizer_in(recording)))[0]
     numbers: list[float] = ids.tolist()
     return numbers
@@ -129,9 +129,9 @@ def _numbers(recording: Recording, texts: Sequence[str | None]) -> list[float]:
 def _judged_pairs(
     numbering: _Numbering, labels: Labels
 ) -> tuple[Mapping[Pair, float], tuple[tuple[str, str, str], ...]]:
-    """Return by how much the first answer of each judged pair is better, NaN where that is not known, and contradictions.
+    """Return by how much the first answer of each judged pair is better (NaN if unknown), and the contradicting judgements.
 
-    An outcome holds if more than half of the judgements that could tell give it.
+    An outcome holds if more than half of the judgements, without those that say "cannot tell", agree on it.
     """
     given: dict[Pair, list[tuple[str, Preference]]] = {}
     signs: dict[Pair, list[int]] = {}

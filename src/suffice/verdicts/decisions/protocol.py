@@ -83,8 +83,8 @@ def decide(
 ) -> Advice:
     """Advise whether to keep a loop, lower its cap, or stop by a rule.
 
-    Tune questions fix the candidates and their order.  The other questions judge them, by bets that are valid after every question, so
-    you may add more questions as often as you like: the risk of advice that loses more than `max_loss` stays `alpha`.
+    Tune questions determine the candidates and their order.  The other questions judge the candidates, by bets that are valid after
+    every question, so you may add questions as often as you like: the risk of advice that loses more than `max_loss` stays `alpha`.
 
     >>> from suffice import decide
     >>> from suffice.recordings import bundled_recording
@@ -94,23 +94,25 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: What must not be lost: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), the log's only score, or `agreement`.
+        metric: The metric to keep: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), the log's
+            only score, or `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
-        cost: The cost to save, one of `SAVABLE`; None = see `declared_defaults`.
+        cost: The cost to save, one of `SAVABLE`; None = the default of `declared_defaults`.
         baseline: The baseline of differences: `recorded`, the logged loop itself, ``MODEL alone``, or a rule (`fixed_k(5)`); None = as for `cost`.
         selector: The selector of candidates and baseline; None = `last`, of samples their majority, of checked drafts `min_check_error`.
         tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts, else names.
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
         prices: Prices, to compute money: one for all language models, or by component.
         leave_out_failed: Whether to leave out questions whose recording failed; else they count as lost.
-        previous: An earlier advice on the same loop.  Its declaration holds, and new questions add to its evidence.
-        orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some.
-        signals: Columns that are a confidence in an answer, beside those called so, or in a run that may be given up.
+        previous: An earlier advice on the same loop.  Its declaration stays valid, and new questions add to its evidence.
+        orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some questions.
+        signals: Columns that are a confidence in an answer, or in a run that may be given up; columns with the name of a confidence are used anyway.
         labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
-        min_saving: The least share of the cost whose saving is worth a change, in [0, 1); None = 0 (any), for steps of agents 0.05.
-        success_price: The value of a success, in the currency of the costs: for ``abandon(solved)``, what giving up saves and loses in money; None = that of `previous`.
+        min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); None = 0 (any), for steps of agents 0.05.
+        success_price: The value of a success, in the currency of the costs, to show the money that giving up saves and loses with
+            ``abandon(solved)``; None = that of `previous`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
@@ -137,7 +139,7 @@ def decide(
     else:
         trial, (fresh, prices) = previous.trial, _continued(recording, previous.trial, given, prices, notes)
     about = _about(recording, trial.metric, prices)
-    del recording  # of a million rounds it is large, and only the questions of the verdict are measured from here on
+    del recording  # large for a million rounds, and from here on only questions of the verdict part are measured
     judged: Any = {"labels": labels, "previous": previous, "success_price": success_price, "about": about}
     return _advised(fresh, trial, prices, notes, **judged)
 
@@ -153,7 +155,7 @@ def _advised(
     success_price: float | None,
     about: Mapping[str, Any],
 ) -> Advice:
-    """Judge a trial by the new questions of the verdict part; without any, the earlier advice stands, with what is noted now."""
+    """Judge a trial by the new questions of the verdict part; without any, return the earlier advice with the new notes."""
     if fresh is None:
         assert previous is not None
         advice = replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
@@ -172,7 +174,7 @@ def _advised(
 
 
 def _about(recording: Recording, metric: str, prices: Prices) -> dict[str, Any]:
-    """Return what the advice says of the logged loop: its rounds, and of an agent where the money went."""
+    """Return the fields of `Advice` about the logged loop: its rounds, and for an agent where the money went."""
     spending = None
     if is_of_steps(recording):
         spending = Spending.of(recording.select(~recording.failed), metric, prices)
@@ -190,7 +192,7 @@ def _begun(
     notes: list[str],
     of_labels: bool,
 ) -> tuple[Trial, Recording | None]:
-    """Declare a trial from tune questions; also return the questions of the verdict part, of which there must be some."""
+    """Declare a trial from tune questions; also return the questions of the verdict part, and raise if there are none."""
     if "label_noise" in given:
         check_noise(given["label_noise"], of_labels=of_labels)
     declared = {**declared_defaults(recording, given.get("metric"), priced=bool(prices)), **given}
@@ -215,10 +217,10 @@ def _begun(
     if of_labels:
         check_asking(str(selector), baseline, metric, samples=loop.samples)
     highest = int(max(first.index[-1], logged.index[-1]))
-    # Tune questions need no labels: how often answers differ orders the candidates nearly as well.
+    # Tune questions need no labels: candidates ordered by how often their answers differ are nearly as well ordered.
     by = AGREEMENT[0] if of_labels else metric
     policies, untried = candidates(first, by, selector, highest=highest, start_round=loop.start_round, signals=signals)
-    policies = tuple(policy for policy in policies if policy.name != baseline)  # of an escalation, a model alone
+    policies = tuple(policy for policy in policies if policy.name != baseline)  # in an escalation, one model alone
     units = measure_candidates(
         first, policies, baseline, by, prices=prices, orders=declared["orders"], start_round=loop.start_round
     )
@@ -291,7 +293,7 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
 def _judged_by_labels(
     fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels
 ) -> tuple[Trial, dict[str, Any]]:
-    """Bet on all questions before the first that needs a label; also return what the advice says of the labels to come."""
+    """Bet on all questions before the first that needs a label; also return the fields of `Advice` on the labels needed next."""
     given, asked = {id_hash(name) for name in fresh.question_ids}, trial.marks.keys() - trial.tune.ids
     if asked and asked != given:
         raise ConfigMismatchError(
@@ -314,7 +316,7 @@ def _judged_by_labels(
 
 
 def _same_parts(previous: Advice, labels: Labels | None, *, of_tune: bool) -> Advice:
-    """Return the earlier advice, without its evidence if labels judge: these are given again, and more of them."""
+    """Return the earlier advice; without its evidence if labels are used, because the file contains the earlier labels, too."""
     if of_tune:
         raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
     if previous.trial.labels is None and labels is not None:
@@ -327,7 +329,7 @@ def _same_parts(previous: Advice, labels: Labels | None, *, of_tune: bool) -> Ad
 
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
-    """Return the questions that count; if the baseline is the logged loop itself, only the rounds that the loop ran."""
+    """Return the questions that count; if the baseline is the logged loop itself, return only the rounds that the loop ran."""
     of_loop = baseline == "recorded" and (recording.ends == "rule").any()
     logged = uncut(recording) if of_loop else recording
     failed = logged.failed
@@ -357,7 +359,7 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
 
 
 def _is_of_answers(metric: str, recording: Recording) -> bool:
-    """Return whether a metric needs answers: agreement, or a score of answers that is never above 0."""
+    """Return True if a metric needs answers: agreement, or a score of answers that is 0 everywhere."""
     return is_agreement(metric) or (metric in METRICS and not np.nansum(outcome(recording, metric)))
 
 
@@ -374,13 +376,13 @@ def _candidate_notes(recording: Recording, trial: Trial) -> list[str]:
     """Raise if a candidate cannot decide on the questions; return notes on the tested candidates."""
     if _is_of_answers(trial.metric, recording):
         _require_answers(recording)
-    highest = int(recording.index[-1])  # few questions of a loop that stops by itself may all be short
+    highest = int(recording.index[-1])  # if a loop stops by itself, a few questions may all be short
     noted = [
         check_policy(replace(policy, max_rounds=min(policy.max_rounds, highest)), recording)
         for policy in trial.candidates
     ]
     places: list[int] = [*trial.sequence]
-    if trial.loop.samples:  # smaller caps would say the same of fewer samples
+    if trial.loop.samples:  # smaller caps would repeat the same note for fewer samples
         widest = max(policy.max_rounds for policy in trial.candidates)
         every = [place for place, policy in enumerate(trial.candidates) if policy.max_rounds == widest]
         places = [place for place in places if place in every] or every[:1]
@@ -428,14 +430,14 @@ def _divided(recording: Recording, tune: Recording | float, baseline: str, notes
 def _new_questions(recording: Recording, trial: Trial, notes: list[str]) -> Mask:
     """Return a mask of the questions that an earlier trial has not seen, shape ``(n_questions,)``."""
     known = _known_in(recording, trial.tune | trial.counted, trial.wordings)
-    if known.any() and trial.labels is None:  # where labels judge, each run judges all questions
+    if known.any() and trial.labels is None:  # if labels are used, each run judges all questions
         said = f"{counted(int(known.sum()), 'question')} counted before, or used to choose the candidates, by id, nearly equal text or cluster"
         notes.append(f"{said}: {'none is new' if known.all() else 'the others are added'}")
     return ~known
 
 
 def _known_in(recording: Recording, seen: Seen, wordings: frozenset[str]) -> Mask:
-    """Return a mask of the questions that are known from elsewhere, or copies of such ones, shape ``(n_questions,)``."""
+    """Return a mask of the questions that were seen before or are copies of such questions, shape ``(n_questions,)``."""
     known = seen_in(recording, seen)
     if recording.texts is not None:
         known = known | near_known(recording.texts, wordings)

@@ -22,7 +22,7 @@ from suffice.verdicts.decisions.losses import prices_text
 if TYPE_CHECKING:
     from suffice.verdicts.decisions.trial import Trial
 
-_BLOCK = 65_536  # rows at once, a bound on memory
+_BLOCK = 65_536  # rows processed at once; bounds memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,12 @@ class LoopStops:
     """The rounds at which a loop stops by itself, and the names of its model, prompt and system.
 
     Attributes:
-        lowest_cap: The lowest round at which a question ended because no more rounds were allowed; 0 if no question
-            did.
+        lowest_cap: The lowest round at which a question ended because no more rounds were allowed; 0 if none did.
         own: Whether the loop stopped some questions by a rule of its own.
         start_round: 0 if the loop stopped some questions at round 0, as a gate does; otherwise round 0 is only a
             closed-book answer for comparison.
         samples: Whether its rounds are independent answers that vote.
-        labels: Names of the loop's model, prompt, system and so on, where the recording contains them.
+        labels: Names of the loop's model, prompt, system and so on, if the recording contains them.
     """
 
     highest: int
@@ -48,7 +47,7 @@ class LoopStops:
 
     @classmethod
     def of(cls, recording: Recording) -> LoopStops:
-        """Read from a recording where its loop stops."""
+        """Return the stops of a recording's loop."""
         last, ends = np.where(recording.seen, recording.index, -1).max(axis=1), recording.ends
         capped = last[ends == "max_rounds"]
         lowest_cap = int(capped.min()) if len(capped) else 0
@@ -63,10 +62,10 @@ class LoopStops:
         )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
-        """Raise a `ConfigMismatchError` if a recording comes from a loop that goes further, or stops earlier.
+        """Raise a `ConfigMismatchError` if a recording comes from another loop, or from one that goes further or stops earlier.
 
-        A loop that already follows the advice is no evidence about the old loop: compared with itself it never loses
-        anything.
+        A loop that already follows the advice gives no evidence about the old loop: compared with itself, it never
+        loses anything.
         """
         other = LoopStops.of(recording)
         for name in self.labels.keys() & other.labels.keys():
@@ -91,7 +90,7 @@ class LoopStops:
                 "Decide anew, without the earlier decision"
             )
         if self.own:
-            return  # few questions may all stop early
+            return  # a few questions may all stop early
         if other.own and own_is_baseline:
             n = int((recording.ends == "rule").sum())
             raise ConfigMismatchError(
@@ -122,11 +121,11 @@ class LoopStops:
 
 
 def one_loop(recording: Recording, tune: Recording | None, baseline: str | None) -> tuple[Recording, Recording | None]:
-    """Refuse recordings of several loops; return them, without audits where the logged loop itself is the baseline."""
+    """Raise if a recording contains several loops; return both recordings, without audits if the logged loop itself is the baseline."""
     try:
         refuse_several_loops(recording, tune)
     except UnsettledError:
-        refuse_single_rounds(recording)  # a filter would not help
+        refuse_single_rounds(recording)  # to filter by model or prompt would not help then
         raise
     if baseline not in (None, "recorded"):
         return recording, tune
@@ -138,7 +137,7 @@ def one_loop(recording: Recording, tune: Recording | None, baseline: str | None)
 
 
 def refuse_single_rounds(recording: Recording) -> None:
-    """Raise a `DataError` if no question has a second round, so that there is nothing to stop."""
+    """Raise a `DataError` if no question has a second round, since there is then nothing to stop."""
     if len(recording.index) and int(recording.index[-1]) <= 1 and not begins_closed_book(recording):
         raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
 
@@ -148,13 +147,13 @@ def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
 
     Args:
         recording: Recorded rounds.
-        metric: The metric that must not be lost; it is not hashed in addition if it is computed from the answers.
+        metric: The metric to keep; its scores are hashed, too, unless they are computed from the answers.
     """
     name, table = abandoned(metric) or metric.split(">", maxsplit=1)[0].strip(), recording.table
     rounds = table.column("round").to_numpy().astype(np.int64)
     scores = np.zeros(len(rounds))
     if name in table.column_names:
-        # Files differ in the last digit, and in the sign of zero.
+        # Files of the same scores may differ in the last digit, and in the sign of zero.
         scores = np.round(recording.column(name), 9)[recording.row_question, rounds - recording.index[0]] + 0.0
     digests = np.empty(len(rounds), dtype=np.uint64)
     for first in range(0, len(rounds), _BLOCK):
@@ -188,10 +187,10 @@ def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric
 def same_prices(
     prices: Price | Mapping[str, Price] | None, logged: Recording, trial: Trial, notes: list[str]
 ) -> Price | Mapping[str, Price] | None:
-    """Return the prices if an earlier decision used the same ones, else None, since their sums cannot be added.
+    """Return the prices if the earlier decision used the same ones; else None, since sums at different prices cannot be added.
 
     Raises:
-        ConfigMismatchError: The earlier decision saves money, at other prices, or counts it in another currency.
+        ConfigMismatchError: The earlier decision saves money at other prices or in another currency.
     """
     if prices is not None and trial.prices and prices_text(prices) != trial.prices:
         if trial.cost == "money":

@@ -39,7 +39,7 @@ def knows_spending(recording: Recording) -> bool:
 
 
 def refuse_states(recording: Recording) -> None:
-    """Raise if labels are asked for, where answers stand for states of files, which nobody can label."""
+    """Raise if the answers stand for states of files, because nobody can label these."""
     if is_of_steps(recording):
         raise DataError(
             "the answers of an agent's steps stand for the files that it changed, so nobody can label them: leave out --ask "
@@ -48,7 +48,7 @@ def refuse_states(recording: Recording) -> None:
 
 
 def step_rules(tune: Recording) -> Iterator[str]:
-    """Yield the rules that read steps: nothing has changed for a while, alone and with a check or a repeated command, and limits."""
+    """Yield the rules that read steps: no change for a while (alone, after passed checks, or with a repeated command), and spending limits."""
     columns = tune.names("signal")
     yield from (f"since_change >= {k}" for k in _UNCHANGED)
     if "check_passed" in columns:
@@ -68,13 +68,13 @@ class Spending:
     Attributes:
         unit: The currency, or `tokens` where no step has a price.
         runs: Number of runs.
-        total: What they spent, in `unit`.
+        total: The total that the runs spent, in `unit`.
         after_change: Share that was spent after the last change of the result.
-        failed: Share of the runs whose result is graded below one half.
-        repeated: Share of the steps whose command had been run before in the same run.
-        by_tenth: Share of each tenth of a run's steps.
-        savable: Share that was spent after the first step at which a run was graded as well as at its end.  It is known in hindsight
-            only: no rule that leaves each grade as it is or better can save more.  Failed runs end at their first step.
+        failed: Share that was spent on runs whose result is graded below one half.
+        repeated: Share that was spent on steps whose command had been run before in the same run.
+        by_tenth: Share that was spent in each tenth of a run's steps.
+        savable: Share that was spent after the first step at which a run was graded as well as at its end.  No rule that keeps each
+            grade or improves it can save more; the share is only known in hindsight.  Failed runs count as ended at their first step.
     """
 
     unit: str
@@ -88,7 +88,7 @@ class Spending:
 
     @property
     def sentence(self) -> str:
-        """The total, the share after the last change, and where runs are graded, the most that a rule could save, in words."""
+        """A sentence with the total, the share after the last change, and, if runs are graded, the most that a rule could save."""
         text = f"{self._amount(1.0)} went into {counted(self.runs, 'run')}, and {100 * self.after_change:.0f} % of it after the last change to the result."
         if self.savable is None:
             return text
@@ -137,8 +137,8 @@ class Spending:
 
         Args:
             recording: Recorded runs.
-            metric: The grade of a run; where nothing is graded, `failed` is None.
-            prices: Prices, instead of what the log says was spent.
+            metric: The grade of a run; `failed` and `savable` are None if a run has no grade.
+            prices: Prices to use instead of the amounts in the log.
         """
         spent, unit = spent_by_step(recording, prices)
         if spent is None:
@@ -167,7 +167,7 @@ class Spending:
 
 
 def worth_of(trial: Trial, price: float | None) -> Worth | None:
-    """Return what giving up is worth at a price of a success, in the currency of the trial; None without a price."""
+    """Return the worth of giving up runs, given the price of a success in the currency of the trial; None without a price."""
     if price is None:
         return None
     from suffice.verdicts.decisions.dollars import Worth
@@ -176,7 +176,7 @@ def worth_of(trial: Trial, price: float | None) -> Worth | None:
 
 
 def spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:
-    """Return what each step cost and in which unit, shape ``(n_questions, n_rounds)``; None if it is unknown."""
+    """Return the cost of each step, shape ``(n_questions, n_rounds)``, and its unit; None and "" if the cost is unknown."""
     table = PreparedRecording.of(recording, prices=prices).costs
     zeros = np.zeros(recording.seen.shape)
     money = sum((table.money_of(name, table.columns[name]) for name in table.loop), zeros)

@@ -1,4 +1,4 @@
-"""A trial: what was declared, the evidence so far, and the verdict on it; more questions can be added at any time."""
+"""A trial: the declaration, the evidence so far, and the verdict; more questions can be added at any time."""
 
 from __future__ import annotations
 
@@ -36,34 +36,34 @@ class Trial:
 
     Attributes:
         metric: The metric that must not be lost, see `suffice.evaluation.replay.outcome`.
-        max_loss: The largest mean loss against the baseline that one would accept, in (0, 1), unit of the metric.
-        alpha: The risk of advice whose true loss is larger, in (0, 1).
+        max_loss: The largest acceptable mean loss against the baseline, in (0, 1), in the unit of the metric.
+        alpha: The risk of advice whose true loss is above `max_loss`, in (0, 1).
         cost: The cost to save, one of `SAVABLE`.
         baseline: `recorded`, or the text of a rule.
         loop: The stops of the logged loop.
         candidates: All policies that may be advised.
         sequence: Positions of the tested candidates, from conservative to cheap, in the order that tune questions
             determine.
-        shares: Their shares of `alpha`, see `suffice.verdicts.decisions.fallback`.
-        tune: The questions that fixed candidates and sequence; the verdict never counts them.
-        tuned: Number of these questions, runs of one counted once; None in a file from a release that did not count them.
+        shares: Shares of `alpha` of the tested candidates, see `suffice.verdicts.decisions.fallback`.
+        tune: The questions that determined candidates and sequence; they never count for the verdict.
+        tuned: Number of `tune` questions, each counted once even with several runs; None in a file from a release that did not count them.
         counted: The questions whose evidence was used; each counts once, however often it is recorded again.
         marks: Hashes of the answers and scores of the `tune` and `counted` questions, see `fingerprints`.
-        wordings: Hashes of the words of their texts, see `suffice.verdicts.copies.near_known`.
+        wordings: Hashes of the words of the texts of these questions, see `suffice.verdicts.copies.near_known`.
         below: The evidence that a candidate loses less than `max_loss`.
-        above: The evidence that it loses more.
+        above: The evidence that a candidate loses more than `max_loss`.
         totals: Sums behind the figures.
         leave_out_failed: Whether questions whose recording failed are left out; otherwise they count as lost.
         prices: The prices of tokens as text, see `prices_text`; empty if unknown.
         orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
         answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
-        losses: Counts of the losses of the tested candidates; None as for `answers`.
-        labels: Number of labels by hand that the evidence used; None if golds or a column judged.
-        drift: The alarm on the tested candidates, from the second visit on: within a visit questions are in the order of a
-            hash, which no drift can follow.  None before it; where labels judge, the questions of the first visit are judged
-            anew each time, so there is no second one.
+        losses: Counts of the losses of the tested candidates; None in a file from a release that did not count them.
+        labels: Number of labels by hand that the evidence used; None if gold answers or a column were used instead.
+        drift: The alarm on the tested candidates, from the second visit (call of `decide`) on, since the hashed order
+            within a visit hides any drift; None before that.  Always None if labels are used: each call then judges the
+            questions of the first visit anew.
         label_noise: The declared largest share of labels that are wrong at random, in [0, 0.5).
-        min_saving: The least share of the cost whose saving is worth a change, in [0, 1); 0 = any.
+        min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); 0 = any.
         notes: Notes on the declaration.
         currency: The currency of the money.
     """
@@ -122,8 +122,8 @@ class Trial:
         """
         n = on_tune.totals.n
         spent = on_tune.totals.costs[cost] / n
-        # Few questions say little about a mean.  A candidate that changes few answers is proved sooner than one that
-        # changes many and happened to gain here, so candidates are ordered by how much each may lose.
+        # A few questions determine a mean poorly.  A candidate that changes few answers is proved sooner than one that
+        # changes many and happened to gain on them, so candidates are ordered by how much each may lose.
         losses = on_tune.worst
         bound = bound_by_labels(max_loss, label_noise)
         may_lose = losses.mean(axis=-1) + _ONE_SIDED_Z * losses.std(axis=-1) / np.sqrt(n)
@@ -151,17 +151,17 @@ class Trial:
 
     @property
     def bound(self) -> float:
-        """The mean loss that a true loss of `max_loss` shows: less than that where some labels are wrong."""
+        """The mean loss that is observed if the true loss is `max_loss`; it is smaller if some labels are wrong."""
         return self.below.bound
 
     @property
     def by_labels(self) -> float:
-        """The share of a true change that labels show; 1 where none are declared wrong."""
+        """The share of a true change that labels show; 1 if no labels are declared wrong."""
         return self.bound / self.max_loss
 
     @property
     def twinned(self) -> frozenset[int]:
-        """Positions of the tested candidates that do more than lower the cap; these must beat stopping at random."""
+        """Positions of the tested candidates that do more than lower the cap; they must do better than stopping at random."""
         return frozenset(place for place in self.sequence if not is_fixed_budget(self.candidates[place]))
 
     @property
@@ -201,7 +201,7 @@ class Trial:
         return drift.observe(units.best[list(self.sequence)][:, units.order])
 
     def begun_anew(self) -> Trial:
-        """Return the same declaration without evidence."""
+        """Return a trial with the same declaration and no evidence."""
         return replace(
             self,
             below=self.below.begun_anew(),
@@ -229,7 +229,7 @@ class Trial:
 
     @cached_property
     def tests(self) -> list[CandidateTest]:
-        """The tests of the candidates, in their order; evidence that later questions contradict does not count."""
+        """The tests of the candidates, in their order; proofs that later questions contradict do not count."""
         return self._tested(self.contradicted)
 
     def _tested(self, excluded: Mask) -> list[CandidateTest]:
@@ -247,10 +247,10 @@ class Trial:
 
     @property
     def waiting_for(self) -> dict[int, tuple[int, ...]]:
-        """Map the position of each open candidate that has evidence for a risk of `alpha` to the open ones before it.
+        """Map each open candidate whose evidence would be enough at the whole risk `alpha` to the open candidates before it.
 
-        Its share of the risk is smaller than `alpha` until all of them are proved, too.  A contradicted one never will be, so
-        that a candidate after it waits for none before that.
+        Keys and values are positions.  The candidate has only a share of `alpha` until all those before it are proved.
+        A contradicted candidate never will be, so candidates after it do not wait for it or any before it.
         """
         alone = self.below.shown(self.alpha) & ~self.contradicted
         waiting: dict[int, tuple[int, ...]] = {}
@@ -263,10 +263,10 @@ class Trial:
 
     @property
     def contradicted(self) -> Mask:
-        """Mask of the candidates that lose more than `max_loss` by now, whatever was proved, shape ``(n_candidates,)``.
+        """Mask of the candidates that now seem to lose more than `max_loss`, even if they were proved, shape ``(n_candidates,)``.
 
-        Evidence remains valid if the loss does not change over time.  Here it seems to have changed: all questions together
-        contradict a proof, or the alarm has rung.
+        A proof stays valid as long as the loss does not change.  For these candidates it seems to have changed: all
+        questions together contradict the proof, or the alarm has rung.
         """
         return self.lost_more | self.rung
 
@@ -274,7 +274,7 @@ class Trial:
     def lost_more(self) -> Mask:
         """Mask of the candidates that were shown to lose less than `max_loss` but lost more on all questions, same shape."""
         losses = self.totals.losses
-        if self.labels is not None:  # what has no label yet contradicts nothing
+        if self.labels is not None:  # questions without a label contradict nothing
             losses = losses - self.totals.open
         losing: Mask = losses >= self.totals.n * self.bound
         return self.below.shown(self.alpha) & losing
@@ -295,8 +295,8 @@ class Trial:
     def hopeless(self) -> Mask:
         """Mask of the candidates that are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``.
 
-        As for `proved`, candidates that lost less on all questions so far are excluded.  Wrong labels make a loss look smaller, never
-        larger, so what is declared of them does not help here.
+        Candidates that lost less than `max_loss` on all questions so far are excluded.  The declared share of wrong
+        labels plays no role here, because wrong labels make a loss look smaller, never larger.
         """
         losing: Mask = self.totals.losses > self.totals.n * self.above.bound
         return self.above.shown(self.alpha) & losing
@@ -305,8 +305,8 @@ class Trial:
     def chosen(self) -> int | None:
         """The position of the candidate that the advice is about; None if there is none.
 
-        The cheapest proved candidate that saves.  Without one, the candidate that the fewest further questions would
-        prove, among the tested ones that save and seem to lose less than `max_loss`.
+        It is the cheapest proved candidate that saves.  If there is none, it is the tested candidate that needs the
+        fewest further questions, among those that save and seem to lose less than `max_loss`.
         """
         costs = self.totals.costs[self.cost][:-1]
         loss = self.totals.losses / max(self.totals.n, 1)
@@ -331,7 +331,7 @@ class Trial:
 
     @property
     def tested_savers(self) -> Mask:
-        """Mask of the tested candidates that save enough, which alone can be proved; of all that do if none of them is tested."""
+        """Mask of the tested candidates that save enough, since only these can be proved; of all candidates that save enough if none is tested."""
         tested: Mask = self.saves & np.isin(np.arange(len(self.candidates)), self.sequence)
         return tested if tested.any() else self.saves
 
@@ -354,16 +354,16 @@ class Trial:
     def unjudged(self) -> str:
         """The reason why nothing can be judged; empty if something can.
 
-        The metric cannot show a loss, or too many outcomes are unknown under all candidates that save.
+        Nothing can be judged if the metric cannot show a loss, or if too many outcomes are unknown under all candidates that save.
         """
         totals, n = self.totals, self.totals.n
         if self.answers is not None and (reason := self.answers.unreadable(self.metric)):
             return reason
         blind = why_blind(self.answers, self.metric, totals.constant, totals.never_varied, n)
-        if self.labels is None and blind:  # labels judge answers one by one, so that they can show a loss
+        if self.labels is None and blind:  # labels judge answers one by one, so they can show a loss
             return blind
         blocked = totals.blocked(self.max_loss) & ~self.hopeless & self.saves
-        # Where labels judge, more of them settle what is unknown.
+        # If labels are used, more labels settle the unknown outcomes.
         if self.labels is not None or not blocked.any() or not (blocked | self.hopeless)[self.saves].all():
             return ""
         if totals.failed > n * self.max_loss:
@@ -397,8 +397,8 @@ class Trial:
     def questions_needed(self, place: int) -> tuple[int, int] | None:
         """Return the approximate numbers of further questions that would prove a tested candidate.
 
-        The first number is enough in one of two cases, the second in four of five; None if the candidate is proved, or no
-        number can be said.
+        The first number is enough in one of two cases, the second in four of five; None if the candidate is proved or
+        the number cannot be estimated.
         """
         done, contradicted = self.tests, self.contradicted
 
@@ -429,7 +429,7 @@ def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
     """
     places: list[int] = []
     lowest = np.inf
-    # From cheap to dear, a candidate is worth its cost only if it loses less than all cheaper ones.
+    # From cheap to expensive, a candidate is worth its cost only if it loses less than all cheaper ones.
     for place in np.lexsort((losses, costs)).tolist():
         if costs[place] < baseline - SLACK and losses[place] < lowest - SLACK:
             places.append(place)

@@ -1,4 +1,4 @@
-"""A trial as JSON: what a decision file keeps of it."""
+"""Convert a trial to the JSON of a decision file, and back."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def trial_from_dict(data: Mapping[str, Any]) -> Trial:
 
     try:
         sequence = tuple(int(place) for place in data["sequence"])
-        # Files from before there were shares began with a fixed sequence of tests: all of the risk is on the first.
+        # Files from before there were shares used a fixed sequence of tests, with the whole risk on the first.
         shares = data.get("shares", [1.0, *[0.0] * (len(sequence) - 1)][: len(sequence)])
         totals, losses = Totals.from_dict(data["totals"]), data.get("losses")
         trial = Trial(

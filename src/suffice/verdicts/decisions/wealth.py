@@ -19,7 +19,7 @@ _LARGEST = 0.99
 _SMALLEST = 0.01
 """The smallest stake, as a share of the largest: enough for losses that vary most and bounds below one point."""
 _PARTS = np.geomspace(_SMALLEST, 1.0, N_STAKES)
-_BLOCK = 4096  # losses at once, a bound on memory
+_BLOCK = 4096  # losses processed at once; bounds memory
 FOUR_OF_FIVE = 0.841621
 """The quantile of a normal distribution below which four fifths of it lie."""
 _MOST_LOSSES = 1_000_000
@@ -40,8 +40,8 @@ _POWERS: Mapping[str, float] = {"tune": 0.6, "by stake": 1.0, "even": 0.0}
 
 
 def stakes_at(bound: float, side: BetSide) -> Floats:
-    """Return the share of the remaining capital that each gambler stakes per unit of loss, for a bound in (-1, 1)."""
-    worst = 1 - bound if side == "below" else 1 + bound  # what a bet can lose
+    """Return, for a bound in (-1, 1), the share of the remaining capital that each gambler stakes per unit of loss."""
+    worst = 1 - bound if side == "below" else 1 + bound  # the most that a bet can lose
     stakes: Floats = _LARGEST / worst * _PARTS
     return stakes
 
@@ -51,16 +51,16 @@ class Wealth:
     """The capital of gamblers who bet that the mean of losses in [-1, 1] lies below a bound, or above it.
 
     Each gambler starts with a share of a capital of 1, and stakes a constant share of the remaining capital on every
-    loss; the wealth is the sum over all gamblers.  If the mean loss is not on the side that
-    they bet on, the capital of each is a non-negative supermartingale, and so is their sum, for any shares that are
-    fixed beforehand: it ever reaches 1 / alpha with probability at most alpha (Ville's inequality; Waudby-Smith and
-    Ramdas 2024, "Estimating means of bounded random variables by betting", section 4).  "Ever" means that one may look
-    after each loss, and come back with more of them.  A mixture of constant stakes needs neither the number of losses
-    nor their variance, so nothing about it has to be chosen.
+    loss; the wealth is the sum over all gamblers.  If the mean loss is not on the side that the gamblers bet on, the
+    capital of each is a non-negative supermartingale, and so is their sum, for any shares that are fixed beforehand.
+    Then the probability that the sum ever reaches 1 / alpha is at most alpha (Ville's inequality; Waudby-Smith and
+    Ramdas 2024, "Estimating means of bounded random variables by betting", section 4).  "Ever" means that you may look
+    after each loss, and add more losses later.  A mixture of constant stakes needs neither the number of losses nor
+    their variance, so nothing about it has to be chosen.
 
-    The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune
-    questions, which are never bet on, improve them: 70 % of the capital goes to each gambler in proportion to what the
-    gambler would have had after a rehearsal on them (Bayes' rule; Cover 1991, "Universal portfolios"), the rest as before.
+    The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune questions,
+    which are never bet on, improve the shares: 70 % of the capital is divided in proportion to the capital that each gambler
+    would have after betting on the tune questions (Bayes' rule; Cover 1991, "Universal portfolios"), the rest as before.
 
     >>> import numpy as np
     >>> wealth = Wealth.start(0.02, "below", 1).bet(np.zeros((1, 400)))
@@ -69,14 +69,14 @@ class Wealth:
 
     Attributes:
         bound: The bound on the mean loss, in (0, 1).
-        side: `below` to show that the mean loss is smaller than the bound, `above` that it is larger.
-        log_capital: Logarithm of each gambler's capital, if it had started at 1, shape ``(n_candidates, n_stakes)``.
+        side: `below` to show that the mean loss is smaller than the bound, `above` to show that it is larger.
+        log_capital: Logarithm of each gambler's capital relative to its start, shape ``(n_candidates, n_stakes)``.
         log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.
         squares: Sum of the squares by which the logarithm of each capital changed, shape of `log_capital`.
-        shares: Each gambler's share of the capital at the start, shape of `log_capital`; those of a candidate add up to
-            1.  They never change: other shares after some losses, with the highest wealth so far kept, would break the bound.
+        shares: Each gambler's share of the capital at the start, shape of `log_capital`; those of a candidate add up to 1.
+            They never change: to change them after some losses but keep the highest wealth so far would break the bound.
         n: Number of losses so far.
-        prior: The rule that the shares follow.
+        prior: The name of the method that determined the shares.
     """
 
     bound: float
@@ -97,7 +97,7 @@ class Wealth:
             side: See the class.
             n_candidates: Number of candidates.
             tune: Losses of tune questions, shape ``(n_candidates, n)``, in [-1, 1]; none of these questions may be bet
-                on later.  None without such questions.
+                on later. None = no tune questions.
 
         Raises:
             DataError: The bound lies outside (0, 1), or a loss outside [-1, 1].
@@ -128,7 +128,7 @@ class Wealth:
         )
 
     def begun_anew(self) -> Wealth:
-        """Return the same gamblers, with the shares that they had, before the first loss."""
+        """Return the wealth before the first loss, with the same gamblers and shares."""
         nothing = np.zeros_like(self.log_capital)
         return replace(self, log_capital=nothing, log_highest=nothing[:, 0], squares=nothing, n=0)
 
@@ -158,7 +158,8 @@ class Wealth:
         stakes = stakes_at(self.bound, self.side)
         for first in range(0, losses.shape[-1], _BLOCK):
             block = gains[:, first : first + _BLOCK]
-            # One axis for the gamblers; their sum is taken after every loss, because any of these moments may be the highest.
+            # The gamblers have an axis of their own; they are summed after every loss, because the wealth may be
+            # highest after any.
             growth = np.log1p(stakes[:, None] * block[:, None, :])
             squares = squares + (growth**2).sum(axis=-1)
             paths = capital[:, :, None] + np.cumsum(growth, axis=-1)
@@ -172,9 +173,9 @@ class Wealth:
     def more_losses(self, alpha: float, place: int, z: float = FOUR_OF_FIVE) -> int | None:
         """Estimate how many further losses would make the bet on a candidate succeed, by default in four of five cases.
 
-        If losses stay distributed as they were, the capital of a constant stake grows by a normal number of known mean
-        and variance; the best stake counts.  A small set of losses often lacks the rare large ones, so the number is
-        computed as if one more loss, the least favourable one, had been seen.
+        If losses stay distributed as they were, the logarithm of the capital of a constant stake is about normal, with
+        known mean and variance; the stake that needs the fewest losses counts.  A small set of losses often lacks the
+        rare large ones, so the estimate assumes one more loss, the least favourable one.
 
         Args:
             alpha: The risk of a false proof.
@@ -182,15 +183,15 @@ class Wealth:
             z: The quantile of a normal distribution: 0 for one of two cases.
 
         Returns:
-            The number; None if no number is enough (with that extra loss the mean is on the wrong side of the bound),
-            if more than a million losses would be needed, or if there are no losses yet.
+            The number; None if no number is enough because the mean with that extra loss is on the wrong side of the
+            bound, if more than a million losses would be needed, or if there are no losses yet.
         """
         if not self.n:
             return None
         worse = self.of(place).bet(np.array([[1.0 if self.side == "below" else -1.0]]))
         mean = worse.log_capital[0] / worse.n
         spread = np.sqrt(np.maximum(worse.squares[0] / worse.n - mean**2, 0.0))
-        # Assume that one gambler of many has all of the wealth.
+        # Assume that one gambler alone must reach the required wealth.
         lacking = -np.log(alpha) - np.log(worse.shares[0]) - worse.log_capital[0]
         with np.errstate(divide="ignore", invalid="ignore"):
             root = (z * spread + np.sqrt((z * spread) ** 2 + 4 * mean * np.maximum(lacking, 0))) / (2 * mean)
@@ -222,7 +223,7 @@ class Wealth:
         Raises:
             SchemaError: Fields are missing, or their shapes contradict each other.
         """
-        prior = data.get("prior", "even")  # files from before there were others name none
+        prior = data.get("prior", "even")  # old files, from before there were several priors, name none
         if data.get("side") not in ("below", "above") or prior not in _POWERS:
             raise SchemaError(
                 f"the evidence of a decision file has side {data.get('side')!r} and prior {prior!r}; allowed: below, above; "
@@ -252,11 +253,11 @@ class Wealth:
 class LossCounts:
     """The number of times that each loss occurred, in thousandths, by candidate.
 
-    A capital with constant stakes depends on the losses and not on their order, so that these counts give the wealth of a
-    bet on any bound.  Losses between thousandths count as the next one that is less favourable to the claim.
+    With constant stakes, the capital does not depend on the order of the losses, so these counts determine the wealth
+    of a bet on any bound.  A loss between two thousandths counts as the one that is less favourable to the claim.
 
     Attributes:
-        worst: The largest possible losses of each candidate: a map from thousandths to numbers.
+        worst: For each candidate, a map from the largest possible loss in thousandths to its number of questions.
     """
 
     worst: tuple[Mapping[int, int], ...]
@@ -289,15 +290,15 @@ class LossCounts:
         )
 
     def bound(self, at: int, side: BetSide, shares: Floats, level: float) -> float:
-        """Return the bound nearest to a candidate's mean loss that a bet excludes; the end of [-1, 1] if it excludes none.
+        """Return the bound nearest to a candidate's mean loss that a bet excludes; the end of [-1, 1] if no bound is excluded.
 
-        A bet on a bound farther from the mean succeeds, too, so that the bound is found by halving.
+        Bets on bounds farther from the mean succeed, too, so the bound can be found by bisection.
 
         Args:
-            at: The candidate's place among those that are counted.
+            at: The candidate's position among the counted ones.
             side: `below` for a bound that the mean loss does not reach, `above` for one that it exceeds.
             shares: The gamblers' shares of the capital.
-            level: The probability that this bound is ever wrong; 0 excludes nothing.
+            level: The probability that the bound is ever wrong; 0 excludes nothing.
         """
         counts, sign = (self.worst[at], 1.0) if side == "below" else (self.best[at], -1.0)
         losses, numbers = np.array([*counts], dtype=np.float64) / _UNIT, np.array([*counts.values()], dtype=np.float64)
@@ -315,11 +316,11 @@ class LossCounts:
 
         Args:
             data: The values.
-            n: Number of candidates that they must be about.
-            n_losses: Number of losses that they must count.
+            n: The required number of candidates.
+            n_losses: The required number of losses of each candidate.
 
         Raises:
-            SchemaError: Fields are missing, or the counts contradict these numbers.
+            SchemaError: Fields are missing, or the counts contradict `n` or `n_losses`.
         """
         try:
             counts = cls(
@@ -342,10 +343,10 @@ class LossCounts:
 
 
 def bound_by_labels(max_loss: float, noise: float) -> float:
-    """Return the mean loss that labels show on average where the true one is `max_loss`.
+    """Return the mean loss that labels show on average if the true mean loss is `max_loss`.
 
-    If a share of the labels is wrong at random, the answers of a question that differ in truth differ by its label in
-    ``1 - noise`` of the cases, and the other way round in the rest.
+    If a share `noise` of the labels is wrong at random, a question with a true loss of 1 shows a loss of 1 by its label
+    in ``1 - noise`` of the cases, and a loss of -1 in the rest.
 
     >>> bound_by_labels(0.02, 0.0), round(bound_by_labels(0.02, 0.1), 9)
     (0.02, 0.016)

@@ -59,7 +59,7 @@ class Reliability(Result):
     """Every calibrated signal in every form.
 
     Attributes:
-        forms: All forms; for each signal the form in use comes first: the policy's, else the recorded one, else a
+        forms: All forms.  For each signal, the form in use comes first: the policy's, else the recorded one, else a
             fitted one.
         target: The outcome that the probabilities predict.
         quality_metric: The metric of `CalibratorForm.quality`.
@@ -134,7 +134,7 @@ def bins_table(
     first: Mapping[Column, Callable[[Any], Any]],
     notes: Sequence[str] = (),
 ) -> Table:
-    """Tabulate predicted against observed shares by bin; `first` has further columns of (name, bin).
+    """Tabulate predicted against observed shares by bin; `first` maps further columns to functions of (name, bin).
 
     Bins without rounds are left out.
     """

@@ -153,7 +153,7 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
     ordered = np.sort(raw[np.isfinite(raw)])
     if not len(ordered):
         return math.nan
-    # All values above the threshold fire, so it is the largest value that does not fire.
+    # All values above the threshold fire, so the threshold is the largest value that does not fire.
     quiet = len(ordered) - int((fires & np.isfinite(raw)).sum())
     return float(ordered[quiet - 1]) if quiet else float(np.nextafter(ordered[0], -np.inf))
 
@@ -168,7 +168,7 @@ def compare_cells(
 
     Args:
         cells: Recordings by name, of any sizes; the raw threshold is matched in the first.
-        rule: A rule with one lower bound on `p_correct`; for None, or a rule without such a bound, TASR is used.
+        rule: A rule with one lower bound on `p_correct`; TASR is used if it is None or has no such bound.
         metric: The metric that says which answers are right.
         quality: The quality.
 
@@ -219,7 +219,7 @@ def compare_cells(
 
 
 def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
-    """Return a rule with its only lower bound on `p_correct`; a rule without one is replaced by TASR with its bound."""
+    """Return a rule and its only lower bound on `p_correct`; a rule without such a bound is replaced by TASR and its bound."""
     bounds = [] if rule is None else [item for item in thresholds(rule) if item.name == CALIBRATED_NAME]
     if rule is not None and len(bounds) == 1 and bounds[0].comparison in (">", ">="):
         return rule, bounds[0]

@@ -55,7 +55,7 @@ class Diagnosis(Evaluation):
         """Return the chart of a part: `signals`, `calibration`, or a ``sweep LITERAL``.
 
         Raises:
-            DataError: There is no such part here, or it has no chart.
+            DataError: The diagnosis has no such part, or the part has no chart.
         """
         charts: dict[str, Any] = {name: value for name, value in self.parts.items() if hasattr(value, "plot")}
         if part not in charts:
@@ -83,7 +83,7 @@ def diagnose(
 ) -> Diagnosis:
     """Diagnose a recording: its signals, and with a policy or a tune recording its calibrators and stops.
 
-    A part is left out if its inputs are missing, and a note says which.
+    A part is left out if its inputs are missing, and a note names the missing inputs.
 
     >>> from suffice import diagnose
     >>> from suffice.recordings import bundled_recording
@@ -102,7 +102,7 @@ def diagnose(
         baseline: The reference of differences in quality: a rule or its text, `full`, `recorded`, or a policy.
             None = `fixed_k(3)`, or `recorded` where a rule ended some recordings.
         type_column: The column of question types.
-        name: The name of the recording among the cells.
+        name: The name that the recording gets in the comparison of cells.
         resampling: Settings of the intervals.
 
     Raises:

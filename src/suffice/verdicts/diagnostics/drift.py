@@ -1,4 +1,4 @@
-"""Drift from tune to eval questions: changes in the separation and in the values of each signal."""
+"""Drift from tune to eval questions: changes in the separation and in the distribution of each signal."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def kolmogorov_smirnov(first: Coded, second: Coded) -> float:
 
 
 def _distribution(column: Coded, places: Floats) -> Floats:
-    # Counts of values up to each, with a 0 for places below the first.
+    # Counts of the values up to each distinct value, with a 0 for positions below the first.
     reached = np.concatenate([[0], np.cumsum(column.counts(column.defined))])
     shares: Floats = reached[np.searchsorted(column.values, places, side="right")] / reached[-1]
     return shares
@@ -141,8 +141,8 @@ def measure_drift(
         evaluation: Rounds of other questions.
         eval_draws: Result of `draw_d` for all signals of `evaluation`.
         metric: The metric of right answers, for titles.
-        resampling: Settings of `eval_draws`; tune is drawn with the next seed, so that equal names do not get equal
-            draws.
+        resampling: Settings of `eval_draws`; tune is drawn with the next seed, so that equal names of questions do not
+            get equal draws.
     """
     places = {name: place for place, name in enumerate(evaluation.columns) if name in tune.columns}
     names = list(places)

@@ -1,4 +1,4 @@
-"""Premature stops: wrong answers that a later round would have corrected, or that were stable; and what a margin floor changes."""
+"""Premature stops (wrong answers that a later round would have corrected, or that were stable), and the effect of a margin floor."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class PrematureStops(Result):
     """Outcomes of the questions that a policy stopped before their last recorded round.
 
     Shares are of the early stops.  "Later" means the answers of the recorded rounds after the stop, "at the end" the
-    last answer, which the full budget returns.  If a rule cut the recording both are unknown, and such stops are not
-    counted.
+    last answer, which the full budget returns.  If a rule ended the recording, both are unknown and the stop does not
+    count for them.
 
     Attributes:
         policy: The policy.
@@ -148,7 +148,7 @@ def look_at_stops(prepared: PreparedRecording, policy: Policy, metric: str) -> P
     early = candidates & ~np.isnan(now)
     later = (right == 1) & seen & (np.arange(right.shape[1]) > position[:, None])
     at_end = right[rows, np.maximum(last, 0)]
-    # NaN where it was not recorded, and no comparison with NaN holds.
+    # the signal is NaN where it was not recorded, and comparisons with NaN are False
     column = prepared.in_view(column_or_nan(recording, "answer_stable"), stopped.view)
     stable = early & (column[rows, np.maximum(position, 0)] >= 1)
     wrong, fine = early & (now == 0), early & (now == 1)
@@ -267,7 +267,7 @@ def without_floor(rule: Rule, signal: str = "p_correct") -> tuple[Rule, Threshol
 def compare_floor(
     prepared: PreparedRecording, policy: Policy, metric: str, resampling: Resampling = Resampling()
 ) -> FloorEffect | None:
-    """Compare a policy with the same one without its floor on `p_correct`; None if its rule has no such floor.
+    """Compare a policy with and without its floor on `p_correct`; return None if its rule has no such floor.
 
     Args:
         prepared: The recording.

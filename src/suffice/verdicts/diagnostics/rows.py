@@ -71,7 +71,7 @@ class Rows:
         )
 
     def at(self, rows: Mask) -> Rows:
-        """Return some of the rows; the units keep their numbers."""
+        """Return the rows in a mask; the units keep their numbers."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         return replace(self, columns=columns, right=self.right[rows], unit=self.unit[rows], rounds=self.rounds[rows])
 
@@ -107,7 +107,7 @@ def right_if_known(recording: Recording, metric: str) -> Floats:
 
 
 def has_metric(recording: Recording, metric: str) -> bool:
-    """Return whether a recording contains a metric, even if all of its values are undefined."""
+    """Return True if a recording contains a metric, even if all of its values are undefined."""
     name = metric.replace(">=", ">").partition(">")[0].strip()
     return name in AGREEMENT or name in recording.table.column_names
 
@@ -190,7 +190,7 @@ def _d_of(totals: Floats) -> Floats:
     """Return Cohen's d, shape ``(..., n)``, from count, sum and sum of squares of both classes, ``(..., 6, n)``."""
     n1, s1, q1, n0, s0, q0 = np.moveaxis(totals, -2, 0)  # 1 = right, 0 = wrong
     usable = (n1 > 0) & (n0 > 0) & (n1 + n0 > 2)  # noqa: PLR2004
-    n1, n0 = np.where(usable, n1, 1.0), np.where(usable, n0, 2.0)  # any numbers that divide without a warning
+    n1, n0 = np.where(usable, n1, 1.0), np.where(usable, n0, 2.0)  # arbitrary values, which avoid a division warning
     within = (q1 - s1**2 / n1) + (q0 - s0**2 / n0)
     usable &= within > ROUNDING * (q1 + q0)
     pooled = np.sqrt(np.where(usable, within / (n1 + n0 - 2), 1.0))
@@ -219,7 +219,7 @@ def draw_d(rows: Rows, names: Sequence[str], resampling: Resampling) -> Floats:
 def ends(draws: Floats, level: float) -> tuple[Floats, Floats]:
     """Return percentile ends of each column of draws; NaN where more than one draw in twenty is undefined."""
     # Linear interpolation between order statistics of the defined draws; `np.nanquantile` takes a Python loop over columns.
-    ordered = np.sort(draws, axis=0)  # NaN last
+    ordered = np.sort(draws, axis=0)  # sorted with NaN last
     defined = (~np.isnan(draws)).sum(axis=0)
     usable = defined >= (1 - MOST_UNDEFINED) * len(draws)
     columns, last = np.arange(draws.shape[1]), np.maximum(defined - 1, 0)

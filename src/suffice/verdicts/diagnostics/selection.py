@@ -1,4 +1,4 @@
-"""Selectors under stopping rules, and the share of the gap to the oracle that each closes."""
+"""Compare selectors under stopping rules, with the share of the gap to the oracle that each closes."""
 
 from __future__ import annotations
 
@@ -195,7 +195,8 @@ class Reference:
             )
         self.last = self.checked(run.values[metric], "last")
         values = np.nan_to_num(prepared.in_view(prepared.metrics[metric], stopped.view), nan=-np.inf)
-        # An oracle chooses among what could be returned: never worse than `last`, which may return nothing.
+        # An oracle chooses among all answers that could be returned, so it is never worse than `last`, which may return
+        # none.
         self.seen = np.maximum(np.where(stopped.charged(), values, -np.inf).max(axis=1), self.last)
         full = np.maximum(np.where(stopped.view.seen, values, -np.inf).max(axis=1), self.last)
         self.full = np.where(prepared.cut, np.nan, full)

@@ -41,7 +41,7 @@ _QUALITY_DIGITS = 12  # sums in another order differ in the last bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """The outcome that all thresholds between two neighbouring changes share.
+    """The outcome of all thresholds in an interval in which no question's outcome changes.
 
     Attributes:
         low: Lower end of the interval of thresholds with this outcome; -inf if no lower threshold changes the outcome.
@@ -161,7 +161,8 @@ def _changes(values: Floats, tables: Sequence[npt.NDArray[Any]]) -> Floats:
             of its values lie below the threshold.
     """
     each, others = values[:, :, None], values[:, None, :]
-    # A question is in region j where j of its values lie below the threshold: just below a value, and just above it.
+    # A question is in region j if j of its values lie below the threshold; compare just below and just above each
+    # value.
     before, after = (others < each).sum(axis=-1), (others <= each).sum(axis=-1)  # equal values are passed at once
     rows = np.arange(len(values))[:, None]
     differs = np.zeros(values.shape, dtype=np.bool_)

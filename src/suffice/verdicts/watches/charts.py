@@ -34,7 +34,7 @@ def watch_chart(
 ) -> Chart:
     """Chart the mean loss since deployment with its interval, and the mean loss of each window."""
     seen = [abs(item.mean) for item in windows if item.n_audited]
-    # The first intervals cover all possible values, and would leave no room for the rest.
+    # The first intervals cover all possible values, and would leave no room for the others.
     most = max(
         [*seen, *(abs(point.mean) for point in points), 2 * (question.bound or 0.0), points[-1].high if points else 0.0]
     )

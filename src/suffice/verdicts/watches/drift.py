@@ -42,8 +42,8 @@ class Movement:
         now: Mean of the number in the last whole window.
         distance: The largest distance between the two distribution functions in that window, in [0, 1].
         p: Probability of at least this distance between two sets of the same sizes from one distribution.
-        since: Position of the first request of the first window that moved; None if none did.
-        moved: Whether some window moved and the last whole window still differs by at least the effect size.
+        since: Position of the first request of the first window in which the number moved; None if there is none.
+        moved: Whether the number moved in some window and still differs by at least the effect size in the last whole window.
     """
 
     name: str
@@ -125,10 +125,10 @@ class Habits:
 def drifts_of(
     requests: Requests, tune: Recording | None, *, window: int, alpha: float = 0.05, effect: float = 0.1
 ) -> Drifts:
-    """Compare each whole window of a log with tune questions that the same policy stopped, by replay.
+    """Compare each whole window of a log with a replay of the policy on tune questions.
 
-    The policy stops both in the same way, so the same rounds are missing on both sides.  Each window is tested once;
-    the k-th test spends ``alpha * share(k)`` over all numbers, so the risk over an infinite log is alpha.
+    The same policy stops requests and tune questions, so the same rounds are missing on both sides.  Each window is
+    tested once; the k-th test spends ``alpha * share(k)`` over all numbers, so the risk over an infinite log is alpha.
 
     Args:
         requests: The requests of the log.
@@ -210,7 +210,7 @@ def _movement_of(
     since, distance, p = None, math.nan, math.nan
     for look, start in enumerate(starts, start=1):
         part = Coded.of(values[start : start + window])
-        # Requests that repeat a question add no new value.
+        # A request that repeats a question adds no new value.
         n_now = len(np.unique(questions[start : start + window][part.defined]))
         if n_now < _FEWEST_VALUES:
             distance, p = math.nan, math.nan
@@ -233,7 +233,7 @@ def _movement_of(
 
 
 def habits_of(requests: Requests) -> Habits:
-    """Return the numbers of each request, as they were kept for requests whose rounds are left out."""
+    """Return the numbers of each request; for requests whose rounds were left out of the log, the numbers stored with them."""
     recording = requests.recording
     habits = _habits(recording, requests.policy, requests.ran, requests.stop, requests.answer)
     left_out = numbers_of(recording, LEFT_OUT) > 0

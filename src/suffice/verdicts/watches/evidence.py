@@ -27,7 +27,7 @@ class LossWindow:
 
     Attributes:
         last: Position of the last request.
-        n_audited: Number of them whose loss is known.
+        n_audited: Number of requests whose loss is known.
         mean: Mean of the known losses; NaN if there are none.
     """
 
@@ -41,7 +41,7 @@ class LossWindow:
 
     @property
     def interval(self) -> tuple[float, float, float]:
-        """The mean with both ends."""
+        """The mean and both ends of its interval."""
         return self.mean, self.low, self.high
 
 
@@ -53,8 +53,8 @@ class LossAlarm:
         e_value: The present evidence against the bound.
         highest: The largest evidence so far.
         rang: Position of the request at which the alarm rang; None while it is silent.
-        after: The window of requests since the loss seems to have risen; None while the alarm is silent.  This window
-            was selected for its large mean, so it has no interval.
+        after: The requests from the point where the loss seems to have risen; None while the alarm is silent.  This
+            window was selected for its large mean, so it has no interval.
     """
 
     e_value: float
@@ -71,7 +71,7 @@ def sequence_of(losses: Losses, alpha: float) -> ConfidenceSequence:
 
 
 def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[LossAlarm, Floats]:
-    """Run the alarm over all losses; also return the logarithm of the evidence after each.
+    """Run the alarm over all losses; also return the logarithm of the evidence after each loss.
 
     Args:
         losses: At least one.
@@ -111,11 +111,11 @@ def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[L
 
 
 def _bets(losses: Losses) -> list[tuple[int, int, float | None]]:
-    """Return stretches of losses with the smallest audit rate so far; the rate is None if only audited requests bet.
+    """Return stretches of losses, as (first, last, rate), with the smallest audit rate so far; None if only audited requests are bet on.
 
-    A stake may depend on what came before, and on the rate of the request itself.  So the stake changes when a rate is
-    the smallest so far, and earlier bets stay as they were: the evidence of a longer log begins with that of the
-    shorter one.
+    A stake may depend on earlier requests and on the rate of the request itself.  So the stake changes whenever a rate
+    is the smallest so far, and earlier bets stay the same: the evidence of a longer log begins with that of the shorter
+    one.
     """
     if losses.least_rate is None:
         return [(0, len(losses), None)]
@@ -164,13 +164,13 @@ def _window_of(
 
 
 def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float) -> tuple[int, int | None]:
-    """Return how many audits are needed to notice a rise, and how many of the latest ones would have been enough.
+    """Return the number of audits needed to notice a rise, and the number of latest audits that would have been enough.
 
     The second number is None if the log has too few audits.
 
     The alarm needs longer for a rise that begins late in a log, so the number of audits since deployment does not
-    determine whether a rise would have been noticed.  A log has enough audits once a rise that began with its last
-    `audits_needed` would have been noticed by now.
+    determine whether a rise would have been noticed.  A log has enough audits if a rise that began `audits_needed`
+    audits ago would have been noticed by now.
     """
 
     def needed(before: int) -> int:

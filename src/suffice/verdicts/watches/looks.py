@@ -1,7 +1,7 @@
-"""Read a log that is watched again and again: only what is new, beside the state that an earlier look has kept.
+"""Read a log that is watched repeatedly: only the new parts, and a state file that an earlier look has saved.
 
-The state is a file in the folder of the log. It contains the sealed parts as one part, as a compaction would, in which requests that were
-not audited have one row: a watch needs all rounds of audited requests, and of the others some numbers of each.
+The state file lies in the folder of the log.  It combines the sealed parts into one, like a compaction, but keeps only one row of
+each request that was not audited: a watch needs all rounds of audited requests, but only a few numbers of each other request.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _READ_OF_ALL = frozenset({"question", *REPLY_COLUMNS})
 
 
 def read_log(path: str | Path, policy: Policy, *, fewest: int = _FEWEST_ROWS) -> tuple[Recording, list[str]]:
-    """Read a log in order to watch one policy, and only what is new since an earlier look; also return notes.
+    """Read a log in order to watch one policy, reading only the parts that are new since an earlier look; also return notes.
 
-    To watch the result gives the same as to watch the whole log.  The state of a folder of parts is its file `.watched-DIGEST`; other logs
-    are read whole.  If an earlier part was changed or removed, or the state is damaged, the whole log is read, and a note says so.
+    A watch of the result gives the same verdict as a watch of the whole log.  The state of a folder of parts is its file `.watched-DIGEST`; logs of
+    other forms are always read whole.  If an earlier part was changed or removed, or the state is damaged, the whole log is read, and a note says so.
 
     Args:
         path: The log.
         policy: The policy that is watched.
-        fewest: Fewest new rows of sealed parts for which the state is written.
+        fewest: The smallest number of new rows in sealed parts for which the state is written.
 
     Raises:
         DataError: The log is missing, or its rows contradict each other.
@@ -59,7 +59,7 @@ def read_log(path: str | Path, policy: Policy, *, fewest: int = _FEWEST_ROWS) ->
 
 
 class _Look:
-    """One look at a folder of parts."""
+    """A single reading of a folder of parts."""
 
     def __init__(self, folder: Path, policy: Policy, fewest: int) -> None:
         self._folder, self._policy, self._fewest = folder, policy, fewest
@@ -69,7 +69,7 @@ class _Look:
         self._notes: list[str] = []
 
     def read(self) -> tuple[Recording, list[str]]:
-        """Read the folder with the state if there is one that fits, else without."""
+        """Read the folder, using the state file if there is one that fits."""
         if not self._path.is_file():
             return self._read(None), self._notes
         try:
@@ -111,7 +111,7 @@ class _Look:
         changed = {name for name in known.keys() & self._stamps.keys() if known[name] != self._stamps[name]}
         if gone | changed:
             raise SchemaError(f"{min(gone | changed)!r} was changed or removed since an earlier look")
-        # Of a part that was compacted from known parts and new ones, each run that is known counts once.
+        # A part may have been compacted from known and new parts; its known runs then still count only once.
         new = [part for part in parts if not joined[part] or not joined[part] <= known.keys()]
         self._in_state = {*known, *(part.path.name for part in parts if part not in new)}
         if any(name not in state.schema.names for part in new for name in part.schema.names):
@@ -119,7 +119,7 @@ class _Look:
         return new
 
     def _keep(self, recording: Recording) -> bool:
-        """Write the state; return whether it could be written."""
+        """Write the state; return True if it could be written."""
         parts = [{"file": name, "stamp": self._stamps[name]} for name in sorted(self._in_state & self._stamps.keys())]
         metadata = {**recording.metadata, MERGED: parts}
         try:
@@ -134,7 +134,7 @@ def _stamps(paths: Sequence[Path]) -> dict[str, list[int]]:
     """Return the size and the time of the last change of each file that exists."""
     stamps = {}
     for path in paths:
-        with suppress(FileNotFoundError):  # a part without a file, or one that is compacted at this moment
+        with suppress(FileNotFoundError):  # the part has no file, or is being compacted at this moment
             status = path.stat()
             stamps[path.name] = [status.st_size, status.st_mtime_ns]
     return stamps
@@ -146,14 +146,14 @@ def _read_parts(folder: Path, parts: Sequence[OpenFile]) -> Recording:
 
 
 def reduced(log: Recording, policy: Policy) -> Recording:
-    """Leave out what a watch of a policy does not need: of requests without an audit all rounds but the first, with its texts.
+    """Drop the data of requests without an audit that a watch does not need: rounds after the first, and most columns of the first.
 
-    The numbers that are compared for drift, and the number of rounds, become columns of the first row.  A log without audits stays whole,
-    since it then depends on all answers which metric is judged.
+    The number of rounds, and the numbers that are compared for drift, become columns of the first row.  A log without
+    audits stays whole, because the choice of the metric then depends on all answers.
     """
     try:
         requests = Requests.of(log, policy)
-    except DataError:  # the watch reports it
+    except DataError:  # the watch reports this error
         return log
     if not requests.complete.any():
         return log

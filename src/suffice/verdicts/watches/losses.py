@@ -27,15 +27,15 @@ _WITHIN_BOUNDS = "for the alarm they lost as little as they can have lost, and f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossClaim:
-    """The question that a watch puts to a log: the kind of loss, and the largest loss that is accepted.
+    """The claim that a watch checks on a log: the kind of loss, and the largest accepted loss.
 
     Attributes:
         metric: The quantity that may be lost: a metric, `agreement`, or `user signal`.
         kind: `net` or `harm`, see `suffice.verdicts.certificates.Claim`.
         baseline: The baseline of the loss, as the text of a rule.
-        bound: The largest accepted mean loss; None if nothing was set.
+        bound: The largest accepted mean loss; None if no bound was set.
         source: The origin of the bound: `certificate`, `decision`, `max_loss`, or empty.
-        full_agrees: Whether the full run always agrees with itself: it returns the answer that agreement compares with.
+        full_agrees: Whether the full run always returns the answer that agreement compares with, and so agrees with itself.
     """
 
     metric: str
@@ -78,7 +78,7 @@ class LossClaim:
             requests: The requests of the log.
             certificate: The certificate to check; None = none.
             metric: The metric that may be lost; None = that of the certificate, else of the policy's decision, if the
-                log has it, else one of gold answers, else agreement.
+                log has it; else a metric of gold answers, else agreement.
             max_loss: The largest mean loss that is accepted; None = that of the certificate, else of the decision.
 
         Raises:
@@ -92,7 +92,7 @@ class LossClaim:
         if metric is None:
             metric = _best_metric(audited, certificate, decided)
         elif not has_outcome(audited, metric):
-            outcome(audited, metric)  # which says what there is
+            outcome(audited, metric)  # raises an error that names the metrics of the log
         selector = "majority" if requests.recording.independent else "last"
         full_agrees = str(requests.policy.selector) == selector
         if certificate is None or certificate.metric != metric:
@@ -112,7 +112,7 @@ class LossClaim:
                         f"{decided[0]} to the log, or give the largest loss of {metric} (--max-loss)"
                     )
             return cls(metric=metric, bound=max_loss, source=source, full_agrees=full_agrees, notes=tuple(notes))
-        # A baseline that answers by the policy's selector says so at its end.
+        # The text of a baseline ends with a remark if it uses the policy's selector.
         baseline = certificate.baseline.removesuffix(answering_like(requests.policy).name)
         question = cls(metric=metric, kind=certificate.loss, baseline=baseline, full_agrees=full_agrees)
         try:
@@ -158,7 +158,7 @@ def _is_known(audited: Recording, metric: str) -> bool:
 
 
 def _reference(requests: Requests, question: LossClaim) -> Policy:
-    """Return the policy that the loss is taken against; it has the same selector."""
+    """Return the baseline policy of the loss; it has the same selector as the watched policy."""
     if question.baseline == "full":
         return replace(requests.policy, rule=Never(), certificate=None)
     return baseline_policy(requests.recording, question.baseline, requests.policy)
@@ -170,7 +170,7 @@ class AuditedBounds:
 
     Attributes:
         least: The smallest possible loss.
-        most: The largest; the same where the loss is known.
+        most: The largest possible loss; equal to `least` where the loss is known.
         same: Mask of the requests that certainly returned the answer of their full run, so that they lost nothing.
     """
 
@@ -185,7 +185,7 @@ class AuditedBounds:
         same = np.zeros(len(requests), dtype=np.bool_)
         least[requests.drawn], most[requests.drawn] = question.lowest, 1.0
         judged = requests.complete
-        # Agreement compares with the last answer, which a lost audit does not have.
+        # Agreement compares with the last answer, which is missing if the audit was lost.
         if not is_agreement(question.metric):
             judged = judged | (requests.lost & (requests.recording.ends == "rule"))
         if judged.any():
@@ -378,7 +378,7 @@ def audited_losses(
 
 
 def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
-    """Return each request's loss against the baseline, if it ran on, shape ``(n_requests,)``; NaN where unknown."""
+    """Return the loss of each request that ran on, against the baseline, shape ``(n_requests,)``; NaN where unknown."""
     low, high, _ = _account(requests, question)
     return np.where(low < high, np.nan, low)
 

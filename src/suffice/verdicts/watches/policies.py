@@ -1,4 +1,4 @@
-"""The number of a policy among those of its loop, and its share of the risk of false alarms."""
+"""The number of a policy among all policies of its loop, and its share of the risk of false alarms."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from suffice.verdicts.watches.requests import times_of
 
 
 def policy_number(log: Recording, policy: Policy) -> int:
-    """Return the number of a policy among those that decided a log, from 1, by the first request of each.
+    """Return the number of a policy, from 1, in the order in which the policies of a log decided their first requests.
 
-    A policy that decided none is the next.  Where the time of a request is missing, the order of the log counts.
+    A policy without requests comes after all others.  If the time of a request is missing, the order of the log counts.
 
     Args:
         log: The whole log, with the requests of all policies.
-        policy: One of its policies.
+        policy: The policy to number.
     """
     digests = log.per_question("policy_digest", [None] * log.shape[0])
     decided = np.array([digest is not None for digest in digests.tolist()], dtype=np.bool_)
@@ -31,7 +31,7 @@ def policy_number(log: Recording, policy: Policy) -> int:
 
 
 def number_by_begin(begins: Mapping[str, float], policy: Policy) -> int:
-    """Return the number of a policy among others, from 1; those that began at once are in the order of their digests.
+    """Return the number of a policy, from 1, in the order in which policies began; ties are ordered by digest.
 
     Args:
         begins: The first request of each policy, as a time or position, by digest.
@@ -42,7 +42,7 @@ def number_by_begin(begins: Mapping[str, float], policy: Policy) -> int:
 
 
 def share_of_risk(alpha: float, number: int) -> float:
-    """Return the risk of a false alarm of one policy, such that those of all policies that a loop ever has add up to `alpha`.
+    """Return one policy's share of the risk of a false alarm; the shares of all policies that a loop ever has add up to `alpha`.
 
     >>> [round(share_of_risk(0.05, number), 4) for number in (1, 2, 3)]
     [0.0205, 0.0057, 0.0029]

@@ -37,11 +37,11 @@ class Requests:
         policy: The policy that decided.
         times: Start time of each request, seconds since 1970; NaN where unknown.
         stop: The round at which each stopped.
-        answer: The round whose answer was returned; -1 if no answer was.
+        answer: The round whose answer was returned; -1 if no answer was returned.
         reasons: The reason of each stop.
         rate: The probability with which each was drawn for an audit; NaN without one.
         drawn: Mask of the requests that were drawn.
-        others: Number of requests in the log that are not judged, by reason.
+        others: Number of requests in the log that are not judged, for each reason.
         notes: Notes for the reader.
     """
 
@@ -106,8 +106,7 @@ class Requests:
         rows = _requests_in_order(log, order)
         reasons = rows.per_question("stop_reason", [])
         stop = _rounds_of_requests(rows, "stop_round")
-        # A rule may stop although no round has an answer: the loop did not fail, and a full run might have had an
-        # answer.
+        # A rule may stop a loop that has no answer yet: the loop did not fail, and a full run might have had an answer.
         unanswered = (reasons == "failed") & (rows.ends != "failed")
         ended = np.where(rows.seen, rows.index, -1).max(axis=1) <= stop
         reasons[unanswered] = np.where(ended, rows.ends, "rule")[unanswered]
@@ -211,7 +210,7 @@ class Requests:
         return mask
 
     def at(self, keep: Mask | npt.NDArray[np.int64]) -> Requests:
-        """Return some of the requests, in the same order."""
+        """Return the requests in a mask or at some positions, in the same order."""
         keep = np.flatnonzero(keep) if keep.dtype == np.bool_ else keep
         arrays = {name: getattr(self, name)[keep] for name in ("times", "stop", "answer", "reasons", "rate", "drawn")}
         chosen = np.zeros(len(self), dtype=np.bool_)

@@ -59,13 +59,13 @@ class SignalFit:
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class WatchResult(Result):
-    """The result of a watch about the policy that decided a production log.
+    """The result of watching the policy that decided a production log.
 
     Attributes:
         policy: Label of the policy.
         digest: Digest of the policy.
-        question: The claim: the kind of loss, and its bound.
-        n: Requests that it decided.
+        question: The checked claim: the kind of loss, and its bound.
+        n: Number of requests that the policy decided.
         ids: Ids of these requests, in the order of time.
         times: Start time of each request, seconds since 1970.
         n_audited: Requests whose loss is known.
@@ -83,11 +83,11 @@ class WatchResult(Result):
         alarm: Evidence against the bound; None without a bound or an audit.
         needed: Approximate number of further audits needed to notice a loss of `rise` above the bound; 0 if there are
             enough.
-        noticed: Approximate number of latest audits during which a loss of `rise` above the bound would have rung the
-            alarm in at least four of five cases; None if there are too few audits, or audit rates vary.
+        noticed: Approximate number of the latest audits in which a loss of `rise` above the bound would have rung the
+            alarm, in at least four of five cases; None if there are too few audits, or audit rates vary.
         rise: The size of a rise above the bound that must be noticed.
-        number: The number of the policy among those of its loop, from 1.
-        alpha: The risk of a false alarm over all policies of the loop, and of an interval that misses.
+        number: The number of the policy among all policies of its loop, from 1.
+        alpha: The risk of a false alarm over all policies of the loop, and the risk that an interval misses the true value.
         drifts: Numbers compared for drift.
         reliability: The fit of calibrated signals.
         changes: New model ids and fingerprints.

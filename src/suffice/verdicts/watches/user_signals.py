@@ -54,7 +54,7 @@ def signalled_losses(
         signals: The signals in any order; if one request has several, the largest counts.
         deadline: Seconds after which a request counts and a signal about it is late.
         now: The time, seconds since 1970.
-        names: The ids and runs of all requests of the log, those that are not judged among them; None = those of `requests`.
+        names: The ids and runs of all requests of the log, including requests that are not judged; None = those of `requests`.
 
     Raises:
         DataError: There is no deadline, the log does not say when requests came, no signal belongs to a request of the

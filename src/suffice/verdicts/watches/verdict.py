@@ -84,15 +84,15 @@ def watch(
         window: Number of requests in a window.
         alpha: The risk that a false alarm ever rings, over all policies of the loop, and the risk that an interval misses the
             true value.
-        number: The number of the policy among those that the loop had, from 1, which gives its share of the risk; None = by
-            the first requests of the policies of the log.
+        number: The number of the policy among all policies that the loop has had, from 1; it determines the share of
+            the risk.  None = in the order of the policies' first requests in the log.
         rise: The rise of the loss above its bound that must be noticed; it determines how many audits are enough.
         effect: The smallest distance between distribution functions that counts as drift.
 
     Raises:
         DataError: The log does not say what was decided, has no request of this policy, or lacks the metric.
-        UnsettledError: The policy decided requests of several models, prompts or systems: `log.where(model=...)` chooses
-            one, and `since` what came after a change.
+        UnsettledError: The policy decided requests of several models, prompts or systems: `log.where(model=...)`
+            chooses one, and `since` the requests after a change.
     """
     _check_options(window, gold_deadline)
     requests = Requests.of(log, policy, since=since)
@@ -134,7 +134,7 @@ def _check_options(window: int, gold_deadline: float) -> None:
 
 
 def _claim_of_signal(metric: str | None, max_loss: float | None) -> LossClaim:
-    """Return the claim that user signals are judged by."""
+    """Return the claim that is checked by user signals."""
     if metric is not None:
         raise DataError("a user signal is judged instead of a metric: give one of them")
     return LossClaim(metric=USER_SIGNAL, kind="harm", bound=max_loss, source="max_loss" if max_loss else "")
@@ -218,7 +218,7 @@ def _evidence_of(
 def _first_pending(
     requests: Requests, bounds: AuditedBounds, audits: float, golds: float, now: float
 ) -> tuple[int, str]:
-    """Return the position of the first request that waits for its audit or gold answer, and which of these it lacks.
+    """Return the position of the first request that waits for its audit or gold answer, and a text that explains the wait.
 
     Later requests wait too, because audits that end early may lose less than others, and early gold answers may belong
     to losses.  If nothing waits, the position is the number of requests.
@@ -341,11 +341,11 @@ def full_width(policy: Policy) -> Policy:
 def audited_recording(log: Recording, policy: Policy, *, since: float | None = None) -> Recording:
     """Return the audited requests that ran on as a recording at full width, without the columns of decisions.
 
-    They are a fair sample of the requests, so a policy can be calibrated and certified on them.  The questions are the units: rows
-    that repeat one stay, as one cluster.
+    They are a fair sample of the requests, so a policy can be calibrated and certified on them.  The questions are the
+    units: rows that repeat a question are kept, as one cluster.
 
     Raises:
-        DataError: There are none.
+        DataError: No audited request ran on.
     """
     requests = Requests.of(log, policy, since=since)
     if not requests.complete.any():

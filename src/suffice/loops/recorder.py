@@ -61,7 +61,7 @@ class Recorder:
         start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy
             defines its own.
         answer_position: The position of the answer in a response.  None = that of the policy, or the whole text without a policy.
-            If the policy has the default position, the whole text is also read until a response of the question has that
+            With the policy's default position, the whole text is the answer until a response of the question contains that
             position.
         labels: Texts that all questions share, such as `model`; policies fitted on the recording depend on `model` and
             `prompt_id`.

@@ -51,7 +51,8 @@ class SamplingLoop(LiveLoop):
     costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
 
     Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop; a model that is
-    listed twice answers twice in each turn.  Prompts also take turns: the next prompt is used after all models have answered the previous one.
+    listed twice answers twice in each turn.  Prompts also take turns: each is used for
+    one turn of all models.
 
     With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, not of the
     arrival, which would favour short answers.  When it stops, the requests in flight are cancelled.  Their cost is the

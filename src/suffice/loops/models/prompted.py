@@ -31,7 +31,7 @@ def reply_of(text: str, tokens: Sequence[Token] | None, cost: Cost, position: An
 
 
 def unless_cut(located: Located, text: str, position: AnswerPosition, finish_reason: str | None) -> Located:
-    """Return the answer of a reply if the reply was not cut.
+    """Return the located answer, unless the reply was cut.
 
     After a prefilled prompt (position `start`) many models never end by themselves, so that the limit of tokens cuts every
     reply; the answer is then complete if more text follows it.

@@ -39,8 +39,8 @@ def stop_condition(
         measure: Measures signals of a message, given the task and the message.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
-        final_call: The method of a model client without tools, such as ``model.create``, that is called once more with what was
-            said if the policy would end the team without an answer, see `QuestionRun`.
+        final_call: The method of a model client without tools, such as ``model.create``, that is called once more with the
+            messages so far if the policy would end the team without an answer, see `QuestionRun`.
 
     Raises:
         ImportError: AutoGen AgentChat is not installed.

@@ -139,7 +139,7 @@ class _StopMiddleware:
 
 
 def _failed(error: Exception) -> Any:
-    """Return an empty response that says why the last call failed."""
+    """Return an empty response with the error of the last call in its metadata."""
     from langchain.agents.middleware.types import ModelResponse
     from langchain_core.messages import AIMessage
 

@@ -186,7 +186,7 @@ def slidable(policy: Policy) -> list[Threshold]:
 
 
 def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> Slider:
-    """Return the slider of one literal."""
+    """Return the slider of one comparison in a policy's rule."""
     moved = regions(prepared, policy, literal)
     view = prepared.view(policy)
     after = np.arange(len(view)) >= np.arange(len(view))[:, None]  # row k: the rounds from position k on

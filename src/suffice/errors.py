@@ -1,4 +1,4 @@
-"""Every error of Suffice: one tree, each class also the matching builtin.
+"""Every error of Suffice, as one tree; each class is also the matching builtin error.
 
 ::
 

@@ -12,7 +12,8 @@ def lazy_face(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str
     """Return `__getattr__`, `__dir__` and `__all__` for a package that exports names of its modules.
 
     The package's `__init__.py` imports the names under `if TYPE_CHECKING:`, where type checkers and editors read them; this function
-    reads the same lines, so that each name is listed once.  `__all__` also has names that the file imports immediately, as `name as name`.
+    reads the same lines, so that each name is listed once.  `__all__` also has names
+    that the file imports immediately, as `name as name`.
     The package's modules are attributes, too, and imported on first use; `dir` does not list them.
 
     >>> get, _, names = lazy_face("suffice.common.display")

@@ -33,7 +33,7 @@ DISTRIBUTIONS = (
 def installed(group: str) -> EntryPoints:
     """Return the entry points of a group that are installed now.
 
-    The metadata of all packages, which takes 30 ms, is read again only if a folder of `sys.path` has changed.
+    Reading the metadata of all packages takes 30 ms; this is repeated only if a folder of `sys.path` has changed.
     """
     folders = tuple((folder, Path(folder).stat().st_mtime_ns) for folder in sys.path if Path(folder).exists())
     return _read(folders).get(group, EntryPoints())

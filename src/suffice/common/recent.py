@@ -8,10 +8,10 @@ _REMEMBERED = 1 << 16
 
 
 class RecentTexts:
-    """The about 65,536 texts that were added last.
+    """The most recently added texts, about 65,536 of them.
 
-    Several threads may add texts at once.  There is no lock, since a forked process could inherit a held one; the single
-    operations of a dictionary used here are safe without.
+    Several threads may add texts at once.  There is no lock, which a forked process could inherit while it is held:
+    single operations of a dictionary are thread-safe.
 
     >>> recent = RecentTexts()
     >>> recent.add("chatcmpl-1"), recent.add("chatcmpl-2"), recent.add("chatcmpl-1")

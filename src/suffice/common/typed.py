@@ -22,7 +22,7 @@ _IN_JSON: Mapping[Any, type] = {tuple: list, set: list, Mapping: dict}
 
 @lru_cache(maxsize=64)
 def _checked_types(cls: type) -> dict[str, tuple[tuple[type, ...], tuple[Any, ...]]]:
-    """Return the allowed types and literals of each field; fields with other annotations are left out."""
+    """Return the allowed types and literals of each field; leave out fields with an annotation of any other kind."""
     checked = {}
     for name, hint in get_type_hints(cls).items():
         parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

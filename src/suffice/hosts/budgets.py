@@ -117,7 +117,7 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
 
 
 def _shown_thoughts(reply: Completion) -> str:
-    """Return the thoughts in a reply: its separate reasoning, and its text up to the last mark that ends thoughts."""
+    """Return the thoughts in a reply: separate reasoning, and the text up to its last end of thoughts (all if they do not end)."""
     last = max((match.end() for match in _END.finditer(reply.text)), default=0)
     is_open = _BEGIN.search(reply.text, last) is not None
     return (reply.reasoning or "") + (reply.text if is_open else reply.text[:last])

@@ -421,7 +421,7 @@ def _given(policy: Policy, of: str) -> str:
 
 
 def _measured(name: str, of: str = "question, reply") -> str:
-    """Return an item that measures a signal by a function of the same name."""
+    """Return the code of a dict item that computes a signal by a function of the same name."""
     return f'"{name}": {name.replace(".", "_").replace("-", "_")}({of})'
 
 

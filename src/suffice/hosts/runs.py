@@ -73,7 +73,7 @@ class QuestionRun:
     Raises:
         DataError: The policy file cannot be read, a rule has no cap on the rounds, there is neither a policy nor a state, or a
             recorder lacks the question or has another policy.
-        UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
+        UnknownSignalError: The policy reads a signal that replies do not contain and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
         SchemaError: `state` is not a stored run.
         ConfigMismatchError: `state` belongs to another policy, or the policy compares `spend` in another currency than that of `price`.
@@ -362,7 +362,7 @@ def opener(
     Raises:
         DataError: The policy file cannot be read, a rule has no cap on the rounds, or the recorder has another policy.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
-        UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
+        UnknownSignalError: The policy reads a signal that replies do not contain and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
         ConfigMismatchError: The policy compares `spend` in another currency than that of `price`.
     """

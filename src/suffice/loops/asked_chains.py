@@ -92,8 +92,8 @@ class RecordedChainLoop(ThinkingLoop):
     thinking tokens is then computed from the server's count of prompt tokens; one more request per chain counts the text
     around the chain. The tokens of the chain's own reply are estimated from its characters.
 
-    Costs: `generator` has the tokens of the chain, as if it had been one request; `trial` has the cost of the trials. A live
-    loop pays another amount: it asks for fewer trials, and the chain is in the server's cache.
+    Costs: `generator` has the tokens of the chain, as if it had been one request; `trial` has the cost of the trials. The
+    cost of a live loop differs: it asks for fewer trials, and the chain is in the server's cache.
 
     Attributes:
         model: As in `ThinkingLoop`; it should be the model that thought.

@@ -27,7 +27,7 @@ class Call:
         send: Makes the call; with True it blocks the thread instead of suspending.
         without: The round's result without this call, if a live loop may omit it; None if the call is required.
         instead: The reply that a live loop uses if the call fails; None if the round then fails.
-        brought: After the call: replies for later rounds that arrived with it, by round.
+        brought: Returns, after the call, replies for later rounds that arrived with it, by round.
         beside: Starts work for the next round while a live loop waits for the reply; None if there is none.
     """
 

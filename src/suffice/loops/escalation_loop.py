@@ -17,7 +17,7 @@ _ACCEPTS = Policy(rule="answer_stable_guarded")
 
 @dataclass(frozen=True, kw_only=True)
 class EscalationLoop(SamplingLoop):
-    """Asks models in the order of their price until the policy stops, which accepts the answer.
+    """Asks models, the cheapest first, until the policy accepts an answer by stopping.
 
     Round i is the attempt of the i-th model, which sees only the question, without earlier answers or marks.  The cost of a
     question is that of all attempts up to the accepted one, and of enrichers that judge them.  After the last model the loop
@@ -59,7 +59,7 @@ class EscalationLoop(SamplingLoop):
         return {"normalizer": self.policy.normalizer}
 
     def verify(self) -> None:
-        """Check that there are at least two models, one for each attempt, which are asked one at a time.
+        """Check that there are at least two models, and one for each attempt, and that they are asked one at a time.
 
         Raises:
             DataError: There is only one model, several prompts take turns, several models are asked at once, or a check of `SamplingLoop.verify` failed.

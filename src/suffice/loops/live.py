@@ -165,7 +165,7 @@ class LiveLoop(ABC):
         return self.labels
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of round `r` under the names that prices use; by default, the components."""
+        """Return the costs of round `r` by the names in price lists; by default, by component."""
         del r
         return costs
 
@@ -358,7 +358,7 @@ def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any
 
 
 async def _sent_beside(session: Session, call: Call, *, blocking: bool) -> Reply:
-    """Make a call, and start the work beside it unless the loop would stop with any reply."""
+    """Make a call, and start the work beside it unless the loop stops regardless of the reply."""
     if call.beside is not None and call.without is not None and not session.would_stop(call.without.observed):
         call.beside()
     return await send(call, blocking=blocking)
@@ -414,7 +414,7 @@ class PendingAnswers:
         return unmeasured(session, result.observed)
 
     def due(self, session: Session, observed: Round | None) -> PendingCall | None:
-        """Return the pending call to make before the session observes a round (None: before it ends); None if there is none."""
+        """Return the pending call to make before the session observes a round (or ends, if `observed` is None), if any."""
         waiting = [r for r in self._rest if observed is None or r < observed.index]
         if not waiting:
             return None

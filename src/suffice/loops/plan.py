@@ -76,7 +76,7 @@ class RecordingPlan:
 
 
 class PlanExecutor(Protocol):
-    """Protocol of a way to run plans: with live requests (`LiveExecutor`), or in batches (`suffice_scale.batches.BatchQueue`).
+    """Protocol of an executor of plans: with live requests (`LiveExecutor`), or in batches (`suffice_scale.batches.BatchQueue`).
 
     On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice_scale.clusters`.  It receives the command
     line instead of the plan, because a pickled plan would contain the keys and open connections of its models.

@@ -139,7 +139,7 @@ def row_of(
 
 
 def said_columns(observed: Round) -> dict[str, Any]:
-    """Return the columns with a round's texts and related facts."""
+    """Return the columns with a round's texts, passage ids, finish reason, token ids and embedding."""
     columns: dict[str, Any] = {
         "answer": observed.answer,
         "text": observed.text,

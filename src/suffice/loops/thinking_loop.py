@@ -114,7 +114,7 @@ class ThinkingLoop(LiveLoop):
         trial_tokens: Longest trial answer in tokens; a trial answer that is cut is undefined.
         answer_tokens: Longest answer after the model's own end of thinking, in tokens.
         token_ids: True to continue from token ids where possible; False = always from text.
-        overlap: True to continue a live chain while its trial answer is generated, unless the chain stops with any answer.
+        overlap: True to continue a live chain while its trial answer is generated, unless it stops regardless of the answer.
             The final answer then arrives sooner, but thoughts beyond the stop are paid (`Outcome.surplus`). The server should handle
             two requests at once. Decisions and answers are the same.
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the

@@ -31,7 +31,7 @@ _NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The endpoints of a model, with their clients and the removal of keys from texts.
+    """The endpoints of a model, with their clients and functions that remove keys from texts.
 
     Attributes:
         redact: Removes the key and the values of headers from messages.

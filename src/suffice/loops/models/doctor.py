@@ -225,7 +225,7 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
 
 
 def _continuation(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Send a text with the first half of its own continuation, and compare what follows with the other half."""
+    """Test continuation: send a text with the first half of the model's reply, and compare the rest with the other half."""
     if model.api != "completions":
         return report
     question, passage = _question_and_passage(0)

@@ -72,7 +72,7 @@ class PromptedModel:
         return LOGPROB_NEEDS | confidence if (self.top_logprobs or 0) >= MIN_ALTERNATIVES else confidence
 
     def _reading_pin(self) -> dict[str, Any]:
-        """Return the settings that affect prompts, or the reading of answers."""
+        """Return the settings that affect prompts or how answers are read."""
         is_code = self.position.kind == "callable"
         return {**self.prompt.pin, "position": {"kind": "callable"} if is_code else self.position.to_dict()}
 

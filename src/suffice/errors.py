@@ -77,8 +77,8 @@ class UnsettledError(DataError):
         confirmed: The option that the data themselves confirm; "" if only their owner knows.
 
     Attributes:
-        then: The next question, if it follows whatever is chosen here, so that both can be settled together; None if there is none,
-            or it is not known.
+        then: The next ambiguity, if it remains whatever is chosen here, so that both can be settled together; None if there is none
+            or it is unknown.
         earlier: The file that stores the options of an earlier reading of the same data, and these options as typed; "" for both if
             there was none, or the data have changed since.
     """

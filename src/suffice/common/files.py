@@ -112,7 +112,7 @@ def disk_fault(path: str | Path, error: Exception) -> DataError:
 
 
 def check_file(path: str | Path) -> Path:
-    """Return the place of a file to write; raise a `DataError` if it is a folder."""
+    """Return `place(path)` for a file to write; raise a `DataError` if it is a folder."""
     target = place(path)
     if target.is_dir():
         raise DataError(

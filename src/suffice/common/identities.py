@@ -84,8 +84,8 @@ def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     >>> same_model(cluster, {"model": "org/llama", "revision": "main", "content": "0123456789abcdef"})
     True
 
-    In fingerprints of older releases, without the content, the revision decides for a folder (it is a hash of its files), and
-    name and revision decide for other models.
+    Fingerprints of older releases lack the content: folders are then the same model if their revisions (hashes of their
+    files) are equal, other models if name and revision are equal.
     """
     if one.get(_CONTENT) is not None and one.get(_CONTENT) == other.get(_CONTENT):
         return True

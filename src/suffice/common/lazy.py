@@ -43,7 +43,7 @@ def lazy_face(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str
 
 
 def _imports(package: str) -> tuple[dict[str, str], list[str]]:
-    """Return the module of each name that a package imports for type checkers, and the names that it exports at once."""
+    """Return the module of each name that a package imports for type checkers, and the names that it imports immediately."""
     spec = find_spec(package)
     assert spec is not None
     text = spec.loader.get_source(package)  # type: ignore[union-attr]

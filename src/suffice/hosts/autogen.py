@@ -29,9 +29,9 @@ def stop_condition(
 
     A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the condition
     keeps the run, and `ended()` returns the best message and the decision, also if the team's `max_turns` or another
-    condition ended it.  Call it after each run: until then, a recording counts a question that the policy did not end as
-    unfinished, since the condition cannot tell whether the team ended or failed.  One condition serves one team, for any
-    number of successive questions.
+    condition ended it.  Call it after each run: until then, a question that was not ended by the policy counts as
+    unfinished in a recording, since the condition cannot tell whether the team ended or failed.  One condition serves one
+    team, for any number of successive questions.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.

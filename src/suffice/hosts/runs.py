@@ -59,7 +59,7 @@ class QuestionRun:
         policy: Decides when to stop: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text;
             None = the policy in `state`.  A rule must contain its own cap, such as ``| (round >= 20)``; a policy has `max_rounds`.
         question: The question, for `measure`.
-        measure: Measures signals of each reply that the policy reads and that are not computed from the rounds.
+        measure: Measures, for each reply, the signals that the policy reads and that are not computed from the rounds.
         recorder: Records each round when it is observed; it must have this policy, or neither a policy nor a cap.  The
             reason `cancelled` is recorded as `max_rounds`, the loop's cap.
         state: The values of `to_state`, to continue that run; None begins a new one.

@@ -63,7 +63,7 @@ class RoundResult:
 
     @property
     def is_answered(self) -> bool:
-        """True if the round has its answer: a gate's decision alone has none yet, but a draft without critique does."""
+        """True if the round has its answer, as a draft without critique does, but a gate's decision alone does not."""
         return self.rest is None or self.rest.call.part == CRITIC
 
     @property

@@ -156,7 +156,7 @@ class LiveLoop(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for a recording on what these models cannot do."""
+        """Notes for a recording on limitations of these models."""
         return ()
 
     def cells(self, r: int) -> Mapping[str, str]:
@@ -239,9 +239,7 @@ class LiveLoop(ABC):
             while session.decision is None and await _has(course, session.next_round, blocking=blocking):
                 result = await wave.result(session.next_round)
                 observed, error = await self._measure(session, question, result, unanswered, begin)
-                failed: ModelError | None = (
-                    None  # of a call for an earlier answer; this round still counts, as it is paid
-                )
+                failed: ModelError | None = None  # of an earlier answer's call; this round still counts, as it is paid
                 while failed is None and (rest := unanswered.due(session, observed)) is not None:
                     session, failed = await unanswered.answer(session, rest, blocking=blocking)
                     error = error or failed

@@ -172,7 +172,7 @@ def _next(
 
 
 def _lacks_trials(rounds: Sequence[Round], back: int) -> bool:
-    """Return whether one of the last `back` rounds is a checkpoint whose trial answer was not asked."""
+    """Return whether one of the last `back` rounds is a checkpoint whose trial answer was not requested."""
     return any(r.thinking and TRIAL not in r.costs for r in rounds[max(len(rounds) - back, 0) :])
 
 

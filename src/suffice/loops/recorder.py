@@ -53,8 +53,8 @@ class Recorder:
     array([[1., 1.]])
 
     Args:
-        path: A new recording, or one that was made with the same settings: a parquet file; or a folder of parts, if the path
-            does not end in ``.parquet`` or is an existing folder.
+        path: A new recording, or one with the same settings: a parquet file; or a folder of parts, if the path does
+            not end in ``.parquet`` or is an existing folder.
         policy: Decides when to stop: a policy, a policy file, or a rule or its text.  Questions that it stops are marked as
             censored.  None = the loop runs as it does without a recorder.
         max_rounds: The cap of a loop without a policy; None = the loop ends each question itself.
@@ -72,8 +72,8 @@ class Recorder:
         shadow: Policies that decide on the same rounds and change nothing; the rounds at which they would stop are recorded.
         samples: True if the rounds of a question are independent answers in arbitrary order; figures of the recording are
             then means over random orders.
-        normalizer: A name in `NORMALIZERS`, which decides which answers are the same; None = that of the policy for samples, else that of
-            question answering.
+        normalizer: A name in `NORMALIZERS`, which decides which answers are the same; None = that of the
+            policy for samples, else that of question answering.
         part_questions: In a folder: the largest number of questions in a part.
         part_bytes: In a folder: the size of its rounds, in bytes, at which a part takes no further questions.
 

@@ -54,8 +54,8 @@ def record(
         shard: Record only the questions of this share, into a part of the folder.  Give every process all questions, or
             the result of `suffice.loops.retrieval.load_share`, which holds only its share in memory. The process that completes
             the set writes `manifest.json`; until then the folder cannot be read.
-        journal_folder: If `path` is a URL: the folder of the journal on this machine; None = the user's cache folder.  It is copied to
-            the URL about every minute, so that another machine can resume the recording and pay again for at most that minute.
+        journal_folder: If `path` is a URL: the folder of the journal on this machine; None = the user's cache folder.  It is
+            copied to the URL about every minute, so that another machine can resume the recording and pay again for at most that minute.
         concurrency: Number of concurrent questions, which limits concurrent calls (times the number of parallel rounds,
             or the wave).
         parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and

@@ -51,8 +51,7 @@ class SamplingLoop(LiveLoop):
     costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
 
     Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop; a model that is
-    listed twice answers twice in each turn.  Prompts also take turns: each is used for
-    one turn of all models.
+    listed twice answers twice in each turn.  Prompts also take turns: each is used for one turn of all models.
 
     With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, not of the
     arrival, which would favour short answers.  When it stops, the requests in flight are cancelled.  Their cost is the
@@ -241,7 +240,7 @@ class SamplingLoop(LiveLoop):
         return _SamplingCourse(self, question, passages)
 
     def _check_differ(self) -> None:
-        """Raise if a model would give the same answer several times."""
+        """Raise if samples would be equal: at temperature 0, or with a temperature or seed in `extra_body`."""
         for settings in self._settings:
             fixed = [name for name in _SET_BY_THE_LOOP if name in settings["extra_body"]]
             if fixed:

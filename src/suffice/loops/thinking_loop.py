@@ -89,7 +89,7 @@ THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = _TEMPLATES | {
 
 @dataclass(frozen=True, kw_only=True)
 class ThinkingLoop(LiveLoop):
-    """Answers questions by a chain of thought that stops early where the policy says so.
+    """Answers questions by a chain of thought that stops early when the policy says so.
 
     Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at its own end. There the loop may ask for a
     trial answer, with a prompt of chain, end of thinking and cue; the chain then continues without it. A live run asks only if
@@ -220,7 +220,7 @@ class ThinkingLoop(LiveLoop):
         """Check that the model continues raw text, and that the policy's rounds are checkpoints.
 
         Raises:
-            DataError: The policy's `start_round` is not 1, an enricher measures answers, or one reads chains beyond a `boundary`.
+            DataError: The policy's `start_round` is not 1, or an enricher measures answers or reads chains beyond a `boundary`.
             ModelError: The model only takes chat messages.
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not provide.
         """

@@ -97,7 +97,7 @@ class RecordedTrajectory:
         return payloads
 
     def rows(self, end: End) -> list[dict[str, Any]]:
-        """Return the rows of the rounds before the first gap."""
+        """Return the rows of all rounds before the first missing one."""
         rounds: list[Round] = []
         for r in range(self.loop.policy.start_round, self.loop.policy.max_rounds + 1):
             if r not in self.rounds:

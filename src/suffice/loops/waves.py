@@ -44,7 +44,7 @@ class Surplus:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Caveats for the reader."""
+        """Notes on the surplus, for readers of the outcome."""
         if not self.samples:
             return ()
         note = f"requested beyond the stop: {counted(self.samples, *self.what)}"

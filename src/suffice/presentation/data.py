@@ -136,7 +136,7 @@ class ReportCell:
 
     @cached_property
     def reliability(self) -> dict[str, dict[str, CalibrationReport]]:
-        """Reports on calibrated signals against exact match: by signal, then `all rounds` and each round."""
+        """Calibration reports of signals against exact match: by signal, then by round or `all rounds`."""
         if "em" not in self.prepared.recording.table.column_names:
             return {}
         em = outcome(self.prepared.recording, "em")

@@ -144,7 +144,7 @@ class Slider:
     def to_dict(self, pool: Pool) -> dict[str, Any]:
         """Return JSON-ready values for the page; arrays are put into the pool.
 
-        An outcome that depends only on the stop is stored once for all literals of a policy; others are stored by region.
+        An outcome that depends only on the stop is stored once for all comparisons of a policy; others are stored by region.
         """
         low, high, step = self.scale()
         text = str(

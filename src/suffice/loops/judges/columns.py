@@ -127,7 +127,7 @@ async def prefer_to_last(
     """Compare every distinct draft with the last one of its trajectory, in both orders.
 
     As a metric of a replay it measures the loss or gain of stopping early against the whole budget, without gold answers:
-    the last round has 0.5 by construction.  A verdict that depends on the order counts as neither.
+    the last round has 0.5 by construction.  A verdict that depends on the order counts as a tie.
 
     Args:
         recording: The recording.

@@ -26,8 +26,8 @@ class ScriptedModel:
     """A model that answers from a script, offline and deterministic, and records its calls.
 
     A mapping contains one line per number of passages for each question: the first for no passages (closed book), the
-    second for one passage, and so on; the last line is used for more.  A function gets question and passages.  A line is an answer,
-    None for no answer, or a complete `Reply`.  A line without costs is charged one call, one input token per word of
+    second for one passage, and so on; the last line is used for more.  A function gets question and
+    passages.  A line is an answer, None for no answer, or a complete `Reply`.  A line without costs is charged one call, one input token per word of
     question and passages (cached where an earlier round contained it), one output token per word of the answer, and the
     latency.
 

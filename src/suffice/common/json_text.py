@@ -47,7 +47,7 @@ def load_json(text: str) -> Any:
     {'answer': 'Oslo \ufffd'}
 
     Raises:
-        ValueError: The text is not JSON, is nested too deeply, or holds a whole number of thousands of digits.
+        ValueError: The text is not JSON, is nested too deeply, or contains an integer with thousands of digits.
     """
     try:
         value = json.loads(text)

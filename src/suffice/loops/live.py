@@ -127,7 +127,7 @@ class LiveLoop(ABC):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The configuration that a policy fitted on this loop's recordings pins: `depends` and the embedder, if any."""
+        """The configuration pinned by policies that are fitted on this loop's recordings: `depends` and any embedder."""
         embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
         return {**self.depends, **embedders}
 

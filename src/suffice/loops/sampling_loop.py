@@ -336,7 +336,7 @@ def _with_variant(model: ChatModel, prompt: Prompt) -> ChatModel:
 
 
 def _with_advice(error: ModelError) -> ModelError:
-    """Add advice to the error of a request for several choices, which an endpoint may not support."""
+    """Add advice to the error of a request for several choices, in case the endpoint does not support them."""
     if type(error) is not ModelError or error.retryable:
         return error
     return ModelError(f"{error}. If it refuses several choices (n), leave out use_n (--set use-n=true)")

@@ -180,7 +180,7 @@ class ThinkingLoop(LiveLoop):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The configuration that a policy fitted on these recordings pins: `depends`, embedder, and probe."""
+        """The configuration pinned by policies that are fitted on these recordings: `depends`, embedder and probe."""
         probes = {e.name: dict(e.fingerprint()) for e in self.enrichers if isinstance(e, ChainEnricher)}
         return {**super().pinned, **probes}
 

@@ -1,4 +1,4 @@
-"""Every error of Suffice: one tree, each class also the matching builtin.
+"""Every error of Suffice, as one tree; each class is also the matching builtin error.
 
 ::
 
@@ -32,7 +32,7 @@ from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name: the known one that it may stand for, or nothing.
+    """Return a hint with the known name closest to an unknown one, to end a message with; empty if none is close.
 
     >>> did_you_mean("answer_stabel", ["overlap", "answer_stable"])
     " Did you mean 'answer_stable'?"
@@ -77,10 +77,10 @@ class UnsettledError(DataError):
         confirmed: The option that the data themselves confirm; "" if only their owner knows.
 
     Attributes:
-        then: The question that is asked next, whichever choice settles this one, so that both can be settled together; None if there is none, or
-            it is not known.
-        earlier: The file with the options by which the same data were read before, and these as typed; "" for both if they were not, or
-            have changed since.
+        then: The next ambiguity, if it remains whatever is chosen here, so that both can be settled together; None if there is none
+            or it is unknown.
+        earlier: The file that stores the options of an earlier reading of the same data, and these options as typed; "" for both if
+            there was none, or the data have changed since.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ _PINNED = {"suffice-papers": ("suffice-reader", "suffice-retrieval", "suffice-ga
 
 
 def paths_in_checkout(distribution: str, extra: str = "") -> str:
-    """Return what `pip install` takes to install a package and those that it needs from a checkout.
+    """Return the arguments of `pip install` to install a package and the packages it needs from a checkout.
 
     >>> paths_in_checkout("suffice-gates", "[torch]")
     ". './packages/suffice-gates[torch]'"
@@ -169,7 +169,7 @@ class MissingExtraError(SufficeError, ImportError):
 
 
 class UnansweredError(SufficeError, RuntimeError):
-    """A run of a framework ended, and no reply had the type of its output.
+    """A framework's run ended without a reply of the required output type.
 
     Attributes:
         decision: The decision with its reason, as a framework's final message has it.

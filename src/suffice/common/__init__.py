@@ -1,5 +1,5 @@
-"""Helpers that every room may use: files, processes, tables, text, and registries of users' names.
+"""Helpers for every other package of Suffice: files, processes, tables, text, and registries of users' names.
 
-Texts, paths, tables and callables enter and leave.  A module belongs here if three rooms need it and it knows nothing of questions,
-rounds or recordings.
+They take and return texts, paths, tables and callables.  A module belongs here if three packages need it and it has nothing to
+do with questions, rounds or recordings.
 """

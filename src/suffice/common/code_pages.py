@@ -1,4 +1,4 @@
-"""The encodings in which texts that are not UTF-8 may be written."""
+"""Guess the encoding of texts that are not UTF-8."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _WIDE_LETTERS = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff00-\uffe
 
 
 def page_of(raw: bytes, start: int) -> tuple[str, str]:
-    """Return an encoding in which bytes are text, and the first letter that is not ASCII; CP1252 if no other one is likelier.
+    """Guess the encoding of bytes; also return the first letter that is not ASCII.
 
-    One of East Asia is likelier if it reads everything, and nearly all letters beyond ASCII are of its scripts.
+    An East Asian encoding is chosen if it decodes all bytes and nearly all letters beyond ASCII are East Asian; else CP1252.
 
     >>> page_of("回答,正解".encode("cp932"), 0), page_of("Café".encode("cp1252"), 3)
     (('CP932', '回'), ('CP1252', 'é'))

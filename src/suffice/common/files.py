@@ -112,7 +112,7 @@ def disk_fault(path: str | Path, error: Exception) -> DataError:
 
 
 def check_file(path: str | Path) -> Path:
-    """Return the place of a file to write; raise a `DataError` if it is a folder."""
+    """Return `place(path)` for a file to write; raise a `DataError` if it is a folder."""
     target = place(path)
     if target.is_dir():
         raise DataError(
@@ -277,7 +277,7 @@ def _beside(target: Any) -> Any:
 
 
 def remove_leftovers(path: str | Path) -> None:
-    """Remove temporary files that killed processes left of `path`; no other process may be writing it."""
+    """Remove temporary files of `path` left by killed processes; no other process may be writing `path`."""
     for leftover in Path(path).parent.glob(f".{escape(Path(path).name)}.*.tmp"):
         if leftover.is_dir():
             shutil.rmtree(leftover, ignore_errors=True)
@@ -317,7 +317,7 @@ def file_sha256(path: Path) -> bytes:
 
 
 def files_hash(folder: Path, files: Iterable[Path], sha256_of: Callable[[Path], bytes] = file_sha256) -> str:
-    """Return 16 hexadecimal digits of a hash over the names in `folder` and the contents of files, sorted."""
+    """Return 16 hexadecimal digits of a hash over the sorted files: their names in `folder` and their contents."""
     digest = hashlib.sha256()
     for file in sorted(files):
         digest.update(file.relative_to(folder).as_posix().encode() + b"\x00" + sha256_of(file))
@@ -327,7 +327,7 @@ def files_hash(folder: Path, files: Iterable[Path], sha256_of: Callable[[Path], 
 def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
     """Yield the lines of a file in UTF-8, or pieces of `size` bytes, decompressed if it is gzip, Zstandard, bzip2 or xz.
 
-    Text in UTF-16 is converted, and lines that end as on a classic Mac, with a carriage return alone, end with a line feed.
+    Text in UTF-16 is converted to UTF-8, and carriage returns alone (classic Mac) to line feeds.
 
     Raises:
         DataError: The file cannot be read, or does not unpack.
@@ -363,7 +363,7 @@ def unpacked(path: Path, size: int | None = None) -> Iterator[bytes]:
 
 
 def _opened(path: Path, kind: str) -> IO[bytes]:
-    """Open a file of some kind of compression; "" for none."""
+    """Open a file with a kind of compression; "" for none."""
     if kind == "zstd":
         import pyarrow as pa
 
@@ -391,7 +391,7 @@ def _wide_encoding(head: bytes) -> str:
 
 
 def decoded(raw: bytes, where: str, *, errors: str = "strict") -> str:
-    """Decode bytes in UTF-8, with or without a byte order mark; raise a `DataError` that names the byte if they are not."""
+    """Decode bytes in UTF-8, with or without a byte order mark; raise a `DataError` that names an invalid byte."""
     raw = raw.removeprefix(_BOM)
     try:
         return raw.decode(errors=errors)

@@ -31,8 +31,8 @@ _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "merges.txt", "added_toke
 def model_content(folder: Path) -> str:
     """Return 16 hexadecimal digits of a hash over the weights, settings and tokenizer in a folder.
 
-    Only files that a loader reads count: the safetensors if there are two forms of the weights, ``tokenizer.json`` if there are
-    two of the tokenizer. So a copy, the hub's cache and a folder with notes in it are the same model. Every byte of
+    Only files that a loader reads count: the safetensors if the weights also exist in another form, ``tokenizer.json`` if
+    the tokenizer does. So a copy, the hub's cache and a folder with notes in it are the same model. Every byte of
     these files counts: a fine-tuned layer makes another model.
     """
     weights = next((files for pattern in _WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
@@ -84,8 +84,8 @@ def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     >>> same_model(cluster, {"model": "org/llama", "revision": "main", "content": "0123456789abcdef"})
     True
 
-    In fingerprints of older releases, without the content, the revision decides for a folder (it is a hash of its files), and
-    name and revision decide for other models.
+    Fingerprints of older releases lack the content: folders are then the same model if their revisions (hashes of their
+    files) are equal, other models if name and revision are equal.
     """
     if one.get(_CONTENT) is not None and one.get(_CONTENT) == other.get(_CONTENT):
         return True

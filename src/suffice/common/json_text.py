@@ -47,18 +47,18 @@ def load_json(text: str) -> Any:
     {'answer': 'Oslo \ufffd'}
 
     Raises:
-        ValueError: The text is not JSON, is nested too deeply, or holds a whole number of thousands of digits.
+        ValueError: The text is not JSON, is nested too deeply, or contains an integer with thousands of digits.
     """
     try:
         value = json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    # Decoded text has surrogates only by escapes, so others need no check.
+    # Decoded text can have surrogates only through escapes; a text without these needs no check.
     return well_formed(value) if _SURROGATE_ESCAPE.search(text) else value
 
 
 def as_number(value: object) -> float:
-    """Convert a host's value to a float; NaN if it is not a number (None, text, an array)."""
+    """Convert any value to a float; NaN if it is not a number (None, text, an array)."""
     if type(value) is float:  # by far the most frequent
         return value
     if isinstance(value, (Real, np.bool_)):
@@ -193,7 +193,7 @@ def number_or_none(value: float) -> float | None:
 
 
 def refuse_constant(text: str) -> float:
-    """Raise for a constant that JSON does not have: the `parse_constant` of `json.loads`."""
+    """Raise for a constant that JSON does not have, such as NaN; use as `parse_constant` of `json.loads`."""
     raise ValueError(f"{text} is not a JSON number")
 
 
@@ -211,7 +211,7 @@ def sealed_text(data: dict[str, Any]) -> str:
 
 
 def was_edited(data: Any) -> bool:
-    """Return whether the content of a file is not that of its hash; False without a hash, as in files of older releases."""
+    """Return whether the content of a file does not match its hash; False without a hash, as in files of older releases."""
     return isinstance(data, dict) and FIELD in data and data[FIELD] != _hash(unsealed(data))
 
 

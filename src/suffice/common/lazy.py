@@ -12,7 +12,8 @@ def lazy_face(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str
     """Return `__getattr__`, `__dir__` and `__all__` for a package that exports names of its modules.
 
     The package's `__init__.py` imports the names under `if TYPE_CHECKING:`, where type checkers and editors read them; this function
-    reads the same lines, so that each name is listed once.  `__all__` also has what the file imports at once, written as `name as name`.
+    reads the same lines, so that each name is listed once.  `__all__` also has names
+    that the file imports immediately, as `name as name`.
     The package's modules are attributes, too, and imported on first use; `dir` does not list them.
 
     >>> get, _, names = lazy_face("suffice.common.display")
@@ -42,7 +43,7 @@ def lazy_face(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str
 
 
 def _imports(package: str) -> tuple[dict[str, str], list[str]]:
-    """Return the module of each name that a package imports for type checkers, and the names that it exports at once."""
+    """Return the module of each name that a package imports for type checkers, and the names that it imports immediately."""
     spec = find_spec(package)
     assert spec is not None
     text = spec.loader.get_source(package)  # type: ignore[union-attr]

@@ -53,13 +53,13 @@ _starting = threading.RLock()
 
 
 def keep_folder_out() -> None:
-    """Prevent all processes started from now on, even by other libraries, from importing their folder's modules."""
+    """Prevent processes started from now on, even by other libraries, from importing modules from their working directory."""
     os.environ.update(_SAFE_PATH)
 
 
 @contextmanager
 def _folder_kept_out() -> Iterator[None]:
-    """Prevent processes from importing their folder's modules, within this block only."""
+    """Prevent processes from importing modules from their working directory, within this block only."""
     with _starting:
         before = {name: os.environ.get(name) for name in _SAFE_PATH}
         os.environ.update(_SAFE_PATH)
@@ -86,14 +86,14 @@ def start_python(*words: str, **settings: Any) -> subprocess.Popen[Any]:
 
 
 async def start_python_async(*words: str, **settings: Any) -> asyncio.subprocess.Process:
-    """Do what `start_python` does on the running event loop."""
+    """Like `start_python`, but on the running event loop."""
     import asyncio
 
     return await asyncio.create_subprocess_exec(sys.executable, "-P", *words, env=os.environ | _SAFE_PATH, **settings)
 
 
 class _Spawned(SpawnProcess):
-    """A process that imports nothing from the current folder, even before it receives its path."""
+    """A process that imports nothing from the current folder, even before it receives its `sys.path`."""
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:  # noqa: N802 - the name that multiprocessing gives it
@@ -294,7 +294,7 @@ def _in_processes(
 
 
 def _sent(function: Callable[[Any], Any], *, is_shared: bool) -> Path | Callable[[Any], Any] | None:
-    """Return the function to send with each part; None if the processes started with it."""
+    """Return the function to send with each part; None if the processes received it at their start."""
     if _START_POOL.get() is not None:  # other machines cannot read our files
         return function
     return _written(function) if is_shared else None

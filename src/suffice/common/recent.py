@@ -1,4 +1,4 @@
-"""A bounded memory of what came last, to notice what comes twice."""
+"""Remember a limited number of recent texts, to detect repeated ones."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _REMEMBERED = 1 << 16
 
 
 class RecentTexts:
-    """The texts that were added last, about 65,536 of them.
+    """The most recently added texts, about 65,536 of them.
 
-    Any number of threads may add some.  There is no lock, which a forked process could inherit while it is held: single
-    operations of a dictionary are safe.
+    Several threads may add texts at once.  There is no lock, which a forked process could inherit while it is held:
+    single operations of a dictionary are thread-safe.
 
     >>> recent = RecentTexts()
     >>> recent.add("chatcmpl-1"), recent.add("chatcmpl-2"), recent.add("chatcmpl-1")

@@ -47,7 +47,7 @@ def _any_escape(character: str) -> str:
 
 
 def _in_base64(secret: str) -> set[str]:
-    """Return the characters that a secret has in the base64 of any text around it, which depend on its position there."""
+    """Return the base64 spellings of a secret inside a longer text, which depend on its position in that text."""
     raw, texts = secret.encode(), set[str]()
     if len(raw) < _MIN_IN_BASE64:
         return texts

@@ -1,4 +1,4 @@
-"""Base class of the results of evaluations, which show themselves as tables and as JSON."""
+"""Base class of evaluation results, which can be shown as tables and as JSON."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _by_field(item: Any) -> dict[str, Any]:
 
 
 def _is_shown(field: Field[Any], value: Any) -> bool:
-    """Return whether JSON includes a field: not if it is computed from others, else as its metadata says."""
+    """Return whether JSON includes a field: never if it is computed from others, else according to its metadata."""
     when = field.metadata.get("json")
     is_empty = value is None or (not value and not isinstance(value, int | float))
     is_left_out = (when == "unless empty" and is_empty) or (when == "unless default" and value == field.default)

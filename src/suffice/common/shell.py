@@ -34,9 +34,9 @@ class ShellCommand:
 
     Attributes:
         words: The program and its arguments without quotes, after assignments and words such as `sudo` or `timeout 60`.
-        writes: The files to which its output goes, each with whether the output is appended.
+        writes: The files to which its output goes, each with True if the output is appended.
         given: The here-document or here-string that it reads, also through a pipe; None if there is none.
-        after: What separates it from the next command: `&&`, `||`, `;`, `|`, `&`, or "" at the end of the script.
+        after: The operator between it and the next command: `&&`, `||`, `;`, `|`, `&`, or "" at the end of the script.
     """
 
     words: list[str] = field(default_factory=list)
@@ -53,8 +53,8 @@ class ShellCommand:
 def shell_commands(script: str) -> list[ShellCommand]:
     r"""Return the simple commands of a script, in the order in which they are written.
 
-    The commands of loops, conditions, subshells and unquoted `$(...)` are among them.  No script is refused: what is not
-    closed is read up to its end.
+    The commands of loops, conditions, subshells and unquoted `$(...)` are among them.  Every script is accepted: an
+    unclosed here-document is read up to the end.
 
     >>> [command.words for command in shell_commands("cd src && FOO=1 timeout 60 grep 'a > b' x.py | head -5")]
     [['cd', 'src'], ['grep', 'a > b', 'x.py'], ['head', '-5']]
@@ -97,7 +97,7 @@ def _simple(script: str) -> Iterator[ShellCommand]:
 
 
 def _redirect(command: ShellCommand, redirect: str, target: str, awaited: list[tuple[ShellCommand, str]]) -> None:
-    """Note a redirection of a command; descriptors such as `2>&1` are none."""
+    """Store a redirection of a command; ignore redirected descriptors such as `2>&1`."""
     if redirect == "<<":
         awaited.append((command, target.removeprefix("-")))
     elif redirect == "<<<":
@@ -107,7 +107,7 @@ def _redirect(command: ShellCommand, redirect: str, target: str, awaited: list[t
 
 
 def _read_documents(script: str, place: int, awaited: list[tuple[ShellCommand, str]]) -> int:
-    """Give the here-documents that begin at a place to their commands; return the place after them."""
+    """Store the here-documents that begin at `place` in their commands; return the position after them."""
     for command, mark in awaited:
         end = re.compile(rf"^[ \t]*{re.escape(mark)}[ \t]*$", re.MULTILINE).search(script, place)
         command.given = script[place : end.start() if end else len(script)].removesuffix("\n")

@@ -113,7 +113,7 @@ def counted(n: int, noun: str, plural: str = "") -> str:
 
 
 def cut_list(names: Iterable[str]) -> str:
-    """Join names for a message; a list too long to be read is visibly cut.
+    """Join names for a message; cut a long list, and say how many names are left out.
 
     >>> cut_list(["a", "b"]), cut_list(f"column_{n}" for n in range(500))[-33:], len(cut_list(["x" * 1000]))
     ('a, b', 'column_16, column_17 and 482 more', 60)

@@ -22,7 +22,7 @@ _IN_JSON: Mapping[Any, type] = {tuple: list, set: list, Mapping: dict}
 
 @lru_cache(maxsize=64)
 def _checked_types(cls: type) -> dict[str, tuple[tuple[type, ...], tuple[Any, ...]]]:
-    """Return the allowed types and the allowed literals of each field whose annotation consists of these alone."""
+    """Return the allowed types and literals of each field; leave out fields with an annotation of any other kind."""
     checked = {}
     for name, hint in get_type_hints(cls).items():
         parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -35,14 +35,14 @@ def _checked_types(cls: type) -> dict[str, tuple[tuple[type, ...], tuple[Any, ..
 
 
 def check_types(cls: type, values: Mapping[str, Any]) -> None:
-    """Raise if a text, number, truth value, list, object or literal in the JSON of a dataclass has another type.
+    """Raise if a value in the JSON of a dataclass does not have the type of its field.
 
     >>> from suffice.policy.rounds import Decision
     >>> check_types(Decision, {"stop": True, "stop_round": 2, "answer": None})
 
     Args:
         cls: The dataclass.
-        values: Values by field; fields of other types are not checked.
+        values: Values by field; only texts, numbers, booleans, lists, objects and literals are checked.
 
     Raises:
         TypeError: A value has another type.

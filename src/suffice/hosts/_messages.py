@@ -30,9 +30,9 @@ def reply_of_message(message: Any) -> dict[str, Any]:
 
 
 def end_before_limit(run: QuestionRun, remaining: int, before: int | None, *, first_cycle: int, after: int = 0) -> int:
-    """End a run if the recursion limit leaves no steps for one more round; return the number of the present step.
+    """End a run if the recursion limit leaves no steps for one more round; return the number of the current step.
 
-    A round is assumed to take `first_cycle` steps until the first one shows the real number; the graph needs `after`
+    A round is assumed to take `first_cycle` steps until the first one has shown the actual number; the graph needs `after`
     more steps to end.
     """
     from langgraph.config import get_config

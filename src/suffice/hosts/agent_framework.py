@@ -57,7 +57,7 @@ class _StopMiddleware:
         self._current: ContextVar[tuple[QuestionRun, list[Any]]] = ContextVar("run")
 
     async def process(self, context: Any, call_next: Any) -> None:
-        """Run the loop, and set the best draft as the result; a response that waits for an approval stays."""
+        """Run the loop, and set the best draft as the result, unless the response waits for an approval."""
         from agent_framework import ChatResponse
 
         if context.stream:

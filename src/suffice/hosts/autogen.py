@@ -29,9 +29,9 @@ def stop_condition(
 
     A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the condition
     keeps the run, and `ended()` returns the best message and the decision, also if the team's `max_turns` or another
-    condition ended it.  Call it after each run: until then, a recording counts a question that the policy did not end as
-    unfinished, since the condition cannot tell whether the team ended or failed.  One condition serves one team, for any
-    number of successive questions.
+    condition ended it.  Call it after each run: until then, a question that was not ended by the policy counts as
+    unfinished in a recording, since the condition cannot tell whether the team ended or failed.  One condition serves one
+    team, for any number of successive questions.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -39,8 +39,8 @@ def stop_condition(
         measure: Measures signals of a message, given the task and the message.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
-        final_call: The method of a model client without tools, such as ``model.create``, that is called once more with what was
-            said if the policy would end the team without an answer, see `QuestionRun`.
+        final_call: The method of a model client without tools, such as ``model.create``, that is called once more with the
+            messages so far if the policy would end the team without an answer, see `QuestionRun`.
 
     Raises:
         ImportError: AutoGen AgentChat is not installed.

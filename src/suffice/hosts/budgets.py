@@ -1,4 +1,4 @@
-"""Budgets of thought that a server keeps for each question: the tokens that a policy allows, and a check that a reply kept to them."""
+"""Thinking budgets that a server enforces for each question: the tokens that a policy allows, and a check of the replies."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _INSTEAD = "leave out --to, for a loop that asks at checkpoints, or serve the po
 
 
 def budget_of(policy: Policy) -> int:
-    """Return the tokens of thought after which a policy of chains stops, if nothing but their number decides.
+    """Return the number of thinking tokens at which a policy for chains stops; raise if it decides by anything else.
 
-    A policy stops at the first checkpoint with enough tokens, so its budget is a whole number of stretches.
+    A policy stops at the first checkpoint with enough tokens, so its budget is a multiple of `every`.
 
     >>> made_for = {"every": 256, "trial_tokens": 512, "prompt_id": "chatml_thinking_continued@1"}
     >>> budget_of(Policy(rule="token_budget(1000)", max_rounds=32, depends=made_for))
     1024
 
     Raises:
-        DataError: The policy is not a budget of tokens, or was judged on other answers than those after a server's cut.
+        DataError: The policy is not a budget of tokens, or was evaluated on answers other than those after a server's cut.
     """
     from suffice.loops.boundaries import TOKENS
     from suffice.loops.thinking_loop import THINKING_PROMPTS
@@ -71,7 +71,7 @@ def budget_of(policy: Policy) -> int:
 
 
 def _stretches(policy: Policy, every: int) -> float | None:
-    """Return the checkpoint at which the rule stops; None if that depends on more than its number."""
+    """Return the checkpoint at which the rule stops; None if it depends on more than the number of tokens or rounds."""
     rule = policy.rule
     if isinstance(rule, Never):
         return policy.max_rounds
@@ -84,12 +84,12 @@ def _stretches(policy: Policy, every: int) -> float | None:
 
 
 def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> int:
-    """Return the tokens that a reply thought, at most; raise if the server did not keep to the budget.
+    """Return an upper bound of the thinking tokens of a reply; raise if the server exceeded the budget.
 
-    vLLM takes `thinking_token_budget`, but some releases ignore it without a word if they were started without a reasoning
-    configuration, and then may count no thoughts although the reply shows them.  So the server is asked to divide thoughts
-    that the reply shows into tokens, and its own count is only trusted where the reply shows none;
-    of a reply that was cut, a count of 0 says nothing.
+    vLLM takes `thinking_token_budget`, but some releases silently ignore it if they were started without a reasoning
+    configuration, and then may count no thoughts although the reply shows them.  So thoughts that the reply shows are
+    counted by the endpoint's tokenizer, and the server's own count is used only if the reply shows none.  If the reply was
+    cut, a count of 0 is not used either.
 
     Args:
         model: The endpoint that replied.
@@ -104,7 +104,7 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
     if not shown and (reported > 0 or (reported == 0 and not is_cut(reply.finish_reason))):
         thought = reported
     elif output <= limit:
-        thought = output  # an upper limit
+        thought = output  # an upper bound
     elif shown:
         thought = max(_counted(model, reply, shown), 0.0 if math.isnan(reported) else reported)
     else:
@@ -117,19 +117,19 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
 
 
 def _shown_thoughts(reply: Completion) -> str:
-    """Return the thoughts that a reply shows: those apart from its text, and its text up to the last end of thoughts."""
+    """Return the thoughts in a reply: separate reasoning, and the text up to its last end of thoughts (all if they do not end)."""
     last = max((match.end() for match in _END.finditer(reply.text)), default=0)
     is_open = _BEGIN.search(reply.text, last) is not None
     return (reply.reasoning or "") + (reply.text if is_open else reply.text[:last])
 
 
 def _hidden(model: ChatModel, reply: Completion, limit: int) -> float:
-    """Return a number of thoughts that exceeds the limit, of a long reply that neither shows nor counts them.
+    """Return the thinking tokens of a long reply that neither shows nor counts them, if they exceed the limit.
 
-    What the text does not account for was thought; a text that was cut may itself be thoughts without their end.
+    Output tokens beyond those of the text were thoughts; a text that was cut may itself be thoughts without an end mark.
 
     Raises:
-        ModelError: The thoughts may be within the limit or not.
+        ModelError: It is unknown whether the thoughts exceed the limit.
     """
     output = reply.cost.output_tokens
     if math.isnan(output):
@@ -144,7 +144,7 @@ def _hidden(model: ChatModel, reply: Completion, limit: int) -> float:
 
 
 def _counted(model: ChatModel, reply: Completion, text: str) -> float:
-    """Return the number of tokens of a part of a reply, as the endpoint divides it."""
+    """Count the tokens of a part of a reply with the endpoint's tokenizer."""
     try:
         return float(len(model.tokenize(text, begins=False))) if text else 0.0
     except ModelError as error:

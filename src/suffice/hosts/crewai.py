@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class StopTask:
-    """Asks the agent of a task for drafts until the policy stops, and hands back the best one.
+    """Asks the agent of a task for drafts until the policy stops, and returns the best one.
 
     Give the task `**stop.arguments`, which are a guardrail and its retries, and begin with `stop.kickoff(crew, question)`.
     CrewAI's own guardrails raise when the retries are used up, and lose the drafts.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
-        retries: How often the task is tried again at most; the last draft is then judged with the others.
+        retries: Largest number of retries of the task; the last draft is then judged with the others.
         revise: The request for the next draft.
         measure: Measures signals of a draft, given the question and the draft.
         recorder: Records the rounds of each question, see `QuestionRun`.
@@ -79,7 +79,7 @@ class StopTask:
 
 
 class _Kickoff:
-    """The run of a kickoff, and what its models had used at the draft before."""
+    """The run of a kickoff, and the usage of its models up to the previous draft."""
 
     def __init__(self, run: QuestionRun, crew: Any) -> None:
         self.run = run
@@ -87,7 +87,7 @@ class _Kickoff:
         self._before = self._used()
 
     def cost_since(self) -> Cost:
-        """Return the cost of all calls since the last draft; CrewAI's counts are those of a model's lifetime."""
+        """Return the cost of all calls since the last draft; CrewAI itself counts over a model's whole lifetime."""
         before, self._before = self._before, self._used()
         calls, prompts, cached, replies = (now - earlier for now, earlier in zip(self._before, before, strict=True))
         cost = call_cost(prompts - cached, replies, cached)

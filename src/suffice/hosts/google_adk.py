@@ -48,7 +48,7 @@ def stop_callbacks(
 
 
 class _StopCallbacks:
-    """Callbacks that keep the run as JSON in the state of an invocation, and the request while its call goes on."""
+    """Callbacks that keep the run as JSON in the state of an invocation, and each request during its call."""
 
     def __init__(self, open_run: OpenRun) -> None:
         self._open_run = open_run

@@ -28,7 +28,7 @@ def stop_continue(
     """Return a function for `react(on_continue=...)`: each turn is a round, and the policy ends the agent.
 
     The completion of the sample is then the best reply, with the decision in ``output.metadata["suffice"]`` and in the sample's
-    store, also where a limit of messages, turns, tokens or costs of the sample would end it without one.
+    store, also if the sample's limit of messages, turns, tokens or costs would otherwise end it without a decision.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -89,7 +89,7 @@ def _cost(usage: Any) -> Cost:
 
 
 def _is_at_limit(state: Any, spare: bool) -> bool:
-    """Return whether a limit of the sample leaves no room for one more turn like this one, and for a last call if spare."""
+    """Return whether a limit of the sample leaves no room for another turn of this size, plus a last call if `spare`."""
     from inspect_ai.util import sample_limits
 
     limits, usage = sample_limits(), state.output.usage
@@ -106,13 +106,13 @@ def _is_at_limit(state: Any, spare: bool) -> bool:
 def stop_epochs(policy: PolicySource) -> Any:
     """Return an early-stopping manager, `Task(epochs=20, early_stopping=...)`: each epoch of a sample is a round.
 
-    Once the policy has stopped, the sample's remaining epochs are skipped, with the reason and the decision in the log.  A
-    round's answer is that of the first score which names one; the value of each score is a signal by its scorer's name.  Epochs
+    Once the policy has stopped, the sample's remaining epochs are skipped, with the reason and the decision in the log.  The
+    answer of a round is that of the first score that has one; the value of each score is a signal named like its scorer.  Epochs
     are rounds in the order in which they end.
 
     Args:
-        policy: Decides when to stop, see `suffice.Session`; its `max_rounds` is a limit of epochs.  The cap of a mere rule
-            is the task's number of epochs.
+        policy: Decides when to stop, see `suffice.Session`; its `max_rounds` is a limit of epochs.  For a rule
+            alone, the cap is the task's number of epochs.
 
     Raises:
         DataError: The policy file cannot be read.
@@ -128,7 +128,7 @@ class _StopEpochs:
         self._sessions: dict[str | int, Session] = {}
 
     async def start_task(self, task: Any, samples: Any, epochs: int) -> str:
-        """Begin anew; return the name of the manager."""
+        """Start a session for each sample; return the name of the manager."""
         if self._is_rule:
             self._policy = replace(self._policy, max_rounds=epochs)
         self._sessions = {sample.id: Session(self._policy) for sample in samples}
@@ -144,7 +144,7 @@ class _StopEpochs:
         return EarlyStop(id=sample_id, epoch=epoch, reason=decision.reason, metadata=decision.to_dict())
 
     async def complete_sample(self, sample_id: str | int, epoch: int, scores: dict[str, Any]) -> None:
-        """Observe the scores of an epoch; those of an epoch that was under way at the stop change nothing."""
+        """Observe the scores of an epoch; scores that arrive after the stop change nothing."""
         from inspect_ai.scorer import value_to_float
 
         if self._decision(sample_id) is not None:

@@ -82,7 +82,7 @@ class _StopMiddleware:
         return {"suffice": self._open_run(question_of(state["messages"])).to_state()}
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        """Call the model; without tools if this is the last call, which may fail."""
+        """Call the model; make a last call without tools, and return an empty response if it fails."""
         if not self._is_last_call(request):
             return handler(request)
         try:
@@ -91,7 +91,7 @@ class _StopMiddleware:
             return _failed(error)
 
     async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        """Call the model as `wrap_model_call` does."""
+        """Like `wrap_model_call`, but asynchronous."""
         if not self._is_last_call(request):
             return await handler(request)
         try:
@@ -139,7 +139,7 @@ class _StopMiddleware:
 
 
 def _failed(error: Exception) -> Any:
-    """Return an empty response that says why the last call failed."""
+    """Return an empty response with the error of the last call in its metadata."""
     from langchain.agents.middleware.types import ModelResponse
     from langchain_core.messages import AIMessage
 

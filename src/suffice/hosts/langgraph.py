@@ -92,7 +92,7 @@ def stop_node(
             update={**update, reply: run.text if is_text else [*said, *final_messages(run, [*value, *said])]}, goto=done
         )
 
-    # By these annotations LangGraph adds the keys that a node reads to the state, passes it as a dict, and checks its targets.
+    # These annotations make LangGraph add the node's keys to the state, pass the state as a dict, and check the node's targets.
     keys = {_STATE: dict, reply: Any, "question": Any, "remaining_steps": RemainingSteps}
     stop.__annotations__["state"] = TypedDict("StopInput", keys, total=False)  # type: ignore[operator]
     stop.__annotations__["return"] = Command[Literal[again, done]]

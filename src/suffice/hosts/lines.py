@@ -224,8 +224,8 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
 def own_lines(policy: Policy, path: str | Path) -> str:
     """Return the lines to paste into a user's own loop.
 
-    They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.  Those of a policy that gives
-    runs up return None for a run that is given up.
+    They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.  For a policy that gives
+    up runs, the lines return None for a run that is given up.
     """
     from suffice.verdicts.decisions.candidates import is_vote
 
@@ -244,7 +244,7 @@ def own_lines(policy: Policy, path: str | Path) -> str:
 
 
 def _steps(policy: Policy) -> str:
-    """Return the lines for the steps of an agent, which say the currency if the policy compares spend in another one than dollars."""
+    """Return the lines for the steps of an agent, with a comment on the currency if the policy's spend is not in dollars."""
     from suffice.evaluation.replay.prices import spend_currency  # loads pyarrow
     from suffice.recordings.schema import DOLLAR
 
@@ -254,7 +254,7 @@ def _steps(policy: Policy) -> str:
 
 
 def gives_up(policy: Policy) -> bool:
-    """Return whether a policy was made to give runs up, so that to stop means to have no result."""
+    """Return whether a policy was made to give up runs, so that a stopped run has no result."""
     from suffice.evaluation.replay.outcomes import abandoned  # loads pyarrow
     from suffice.verdicts.certificates import metric_of
 
@@ -292,7 +292,7 @@ def _thoughts(policy: Policy) -> str:
 
 
 def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
-    """Return the imports and the argument of what measures the chain itself; both empty if the policy reads nothing of that."""
+    """Return imports and the argument `enrichers` for signals of the chain itself; both empty if the policy reads none."""
     components = {SIGNALS[name].component for name in policy.raw_signals if name in SIGNALS}
     imports, measures = "", []
     if EMBEDDER in components:
@@ -307,7 +307,7 @@ def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
 
 
 def _settled_probe(pin: dict[str, Any], prompt: str) -> str:
-    """Return the item that measures by the pinned probe, or by several that vote, one for each folder."""
+    """Return the code of an enricher for the pinned probe, or for several probes that vote, each from its own folder."""
     pins = [dict(each) for each in pin.get("probes", [pin])]
     layers = tuple(dict.fromkeys(each.get("layer") for each in pins))
     model = f"TransformersModel({pins[0].get('model')!r}, layers={layers!r})"
@@ -336,14 +336,14 @@ def _made_for(policy: Policy) -> dict[str, Any]:
 
 
 def budget_lines(policy: Policy, path: str | Path) -> str:
-    """Return the lines that ask vLLM for a reply within the policy's budget of thought, and check that it kept to it.
+    """Return the lines that request a reply from vLLM within the policy's thinking budget, and check the reply.
 
     Args:
         policy: The policy, which is a budget of tokens.
         path: The policy file that the lines load.
 
     Raises:
-        DataError: The policy is not a budget of tokens, or was judged on other answers than those after a server's cut.
+        DataError: The policy is not a budget of tokens, or was evaluated on answers other than those after a server's cut.
     """
     from suffice.hosts.budgets import budget_of
     from suffice.loops.thinking_loop import THINKING_PROMPTS
@@ -366,7 +366,7 @@ def budget_lines(policy: Policy, path: str | Path) -> str:
 def attempt_lines(policy: Policy, path: str | Path, name: str = "python") -> str:
     """Return the lines of a loop over the models that the policy of an escalation may ask.
 
-    Each attempt is a run of its own, which sees the question alone; signals that nobody else measures are given by functions.
+    Each attempt is a separate run that sees only the question; signals that replies do not contain are given by functions.
 
     Args:
         policy: The policy, which names the models of the attempts.
@@ -374,7 +374,7 @@ def attempt_lines(policy: Policy, path: str | Path, name: str = "python") -> str
         name: `python`, or a framework that runs an agent with another model.
 
     Raises:
-        DataError: An agent of this framework keeps its model.
+        DataError: An agent of this framework cannot change its model.
     """
     if name not in _ATTEMPTS_IN:
         raise DataError(
@@ -390,7 +390,7 @@ def attempt_lines(policy: Policy, path: str | Path, name: str = "python") -> str
 
 
 def attempts_in(policy: Policy) -> list[str]:
-    """Return the model of each attempt of an escalation, for which a policy was made; empty for other policies."""
+    """Return the model of each attempt if a policy was made for an escalation; empty for other policies."""
     from suffice.recordings.runs import ATTEMPTS  # loads pyarrow
 
     return [*map(str, policy.depends.get(ATTEMPTS, ()))]
@@ -402,7 +402,7 @@ def _models(policy: Policy) -> str:
 
 
 def _escalation(policy: Policy) -> str:
-    """Return the lines of an `EscalationLoop` if it asks as the policy's recording did, and brings what the policy reads; else ""."""
+    """Return the lines of an `EscalationLoop` if it asks like the policy's recording and measures all that it reads; else ""."""
     from suffice.loops.models.prompts import ANSWER_FIRST
     from suffice.recordings.schema import CURRENCY  # loads pyarrow
 
@@ -415,18 +415,18 @@ def _escalation(policy: Policy) -> str:
 
 
 def _given(policy: Policy, of: str) -> str:
-    """Return the argument with the signals that replies do not bring; empty if there are none."""
+    """Return the argument `signals` with those that replies do not contain; empty if there are none."""
     own = [name for name in policy.raw_signals if name not in SIGNALS or not SIGNALS[name].needs <= REPLY_NEEDS]
     return f", signals={{{', '.join(_measured(name, of) for name in own)}}}" if own else ""
 
 
 def _measured(name: str, of: str = "question, reply") -> str:
-    """Return an item that measures a signal by a function of the same name."""
+    """Return the code of a dict item that computes a signal by a function of the same name."""
     return f'"{name}": {name.replace(".", "_").replace("-", "_")}({of})'
 
 
 def _gated(policy: Policy) -> str:
-    """Return the lines of a loop with a gate at round 0, which takes the signals that nobody else measures."""
+    """Return the lines of a loop with a gate at round 0; signals that nothing else measures are given by functions."""
     own = [
         name for name in policy.signals if name != "round" and (name not in SIGNALS or SIGNALS[name].last_round == 0)
     ]

@@ -30,9 +30,8 @@ def stop_hooks(
 
     Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply.  So the returned object goes to three
     places: itself (`hooks=`), its `after_tools` (the agent's `tool_use_behavior=`) and its `handlers` (`error_handlers=`, for
-    `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself; `run(agent, question)` does all
-    of this.  One object
-    serves any number of runs, also concurrent ones.
+    `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself;
+    `run(agent, question)` does all of this.  One object serves any number of runs, also concurrent ones.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -103,7 +102,7 @@ class _StopHooks:
             run.observe({"output": _of_type(output, agent)}, cost=_cost_of(response.usage))
 
     async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
-        """Remember the configuration of the run, which only tools are shown."""
+        """Store the configuration of the run, which only the hooks of tools receive."""
         for known, run in list(self._runs.items()):
             if known.usage is context.usage:
                 self._configs[run] = getattr(context, "run_config", None)
@@ -139,7 +138,7 @@ class _StopHooks:
         return {"final_output": _output(run, agent)} if run.text or run.final_request or not is_text else None
 
     async def _last_call(self, run: QuestionRun, context: Any, agent: Any, heard: list[Any]) -> None:
-        """Run the agent once more, without tools, on what was said."""
+        """Run the agent once more, without tools, on the messages so far."""
         from agents import Runner
 
         settings = replace(agent.model_settings, tool_choice=None, parallel_tool_calls=None)
@@ -227,7 +226,7 @@ def _cost_of(usage: Any) -> Cost:
 
 
 def _output(run: QuestionRun, agent: Any) -> Any:
-    """Return the best reply as the agent's output: an empty text without one, but another type has no empty value, so that raises."""
+    """Return the best reply as the agent's output; without one, return an empty text, or raise if the type is not text."""
     from agents.exceptions import ModelBehaviorError
 
     try:
@@ -242,7 +241,7 @@ def _call_id(item: Any) -> Any:
 
 
 def _of_type(output: list[Any], agent: Any) -> list[Any]:
-    """Return the items of a response, without the text that is no output of the agent's type."""
+    """Return the items of a response, without its messages if their text does not fit the agent's output type."""
     from agents.exceptions import ModelBehaviorError
 
     said = [part.get("text") for item in output if item.get("type") == "message" for part in item["content"]]

@@ -33,7 +33,7 @@ def stop_capability(
     """Return a capability for `Agent(capabilities=[...])`: each response is a round, and the policy ends the run.
 
     The output is then the best reply, and `decision_of(result)` the decision.  With a typed output, the reply is the JSON of the
-    output tool's arguments, and the best ones are returned through that tool; a text that the agent would refuse is a round
+    output tool's arguments, and the best arguments are returned through that tool; a text that the agent would refuse is a round
     without an answer.  The run also ends before its `request_limit`.
 
     Args:
@@ -173,9 +173,9 @@ class _StopCapability:
 
 
 def _typed(run: QuestionRun, tool: Any, wanted: Any, error: BaseException) -> Any:
-    """Return the best reply as the output of its tool, or else as one of the agent's output types; raise with all replies if it is none.
+    """Convert the best reply by its output tool, or else to one of the agent's output types; raise if neither is possible.
 
-    Functions that make an output are the agent's to call, and any of its tools may be one of them.
+    The error contains all replies.  If the agent has output functions, the tool is not used: it may call one of them.
     """
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 

@@ -57,23 +57,23 @@ class QuestionRun:
 
     Args:
         policy: Decides when to stop: a policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text;
-            None = the policy in `state`.  A rule contains its own cap, such as ``| (round >= 20)``; the others have `max_rounds`.
+            None = the policy in `state`.  A rule must contain its own cap, such as ``| (round >= 20)``; a policy has `max_rounds`.
         question: The question, for `measure`.
-        measure: Measures signals of each reply that the policy reads and that are not computed from the rounds.
+        measure: Measures, for each reply, the signals that the policy reads and that are not computed from the rounds.
         recorder: Records each round when it is observed; it must have this policy, or neither a policy nor a cap.  The
             reason `cancelled` is recorded as `max_rounds`, the loop's cap.
         state: The values of `to_state`, to continue that run; None begins a new one.
-        price: The price of the model's tokens, such as `list_price("gpt-4o").price`, from which the signal `spend` follows: the
-            dollars of the run's calls so far.  It is undefined from the first call on whose tokens are not reported.  A
+        price: The price of the model's tokens, such as `list_price("gpt-4o").price`, for the signal `spend`: the dollars of
+            the run's calls so far.  `spend` is undefined from the first call whose tokens are not reported.  A
             `PriceFile` is read again when the file changes; each call is paid at the price of its time.
         final_call: Whether the framework makes one last call without tools if the run would end without an answer: True, or
             the text of its message.  The policy's budget has room for it: the call is due after a reply that only calls tools
             if one more such round would end the run.  See `final_call_due`.
 
     Raises:
-        DataError: The policy file cannot be read, a rule has no cap on the rounds, or there is neither a policy nor a state, or
-            a recorder but no question, or a recorder with another policy.
-        UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
+        DataError: The policy file cannot be read, a rule has no cap on the rounds, there is neither a policy nor a state, or a
+            recorder lacks the question or has another policy.
+        UnknownSignalError: The policy reads a signal that replies do not contain and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
         SchemaError: `state` is not a stored run.
         ConfigMismatchError: `state` belongs to another policy, or the policy compares `spend` in another currency than that of `price`.
@@ -166,7 +166,7 @@ class QuestionRun:
 
     @contextmanager
     def last_call(self) -> Iterator[Callable[..., Decision]]:
-        """Make the last call in this context: it gives the function that observes the reply, and the run ends with it.
+        """Open the context of the last call: it yields the function that observes the reply, and ends the run.
 
         An exception in the context is logged and goes no further: the run then ends with the best earlier answer, or without
         one.
@@ -182,7 +182,7 @@ class QuestionRun:
         _log.info("round %d: one last call without tools", self.session.next_round)
         try:
             yield self.observe
-        except Exception as error:  # noqa: BLE001 - whatever it was, what was done before must not be lost
+        except Exception as error:  # noqa: BLE001 - the earlier rounds must not be lost
             _log.warning("the last call failed: %s: %.200s", type(error).__name__, error)
         if self.decision is None:
             self.end("cancelled")
@@ -199,7 +199,7 @@ class QuestionRun:
         return any(item.answer is not None for item in self.session.rounds)
 
     def _measured(self, reply: Any, cost: Cost | None) -> Round:
-        """Return the round of a reply with its costs and all signals; a last call in the place of a round pays for both."""
+        """Return the round of a reply with its costs and all signals; a last call that replaces a round is charged for both."""
         observed = reply_round(self.session, reply)
         if self._measure is not None and observed.answer is not None:
             measured = self._measure(self.question, observed.text)
@@ -214,7 +214,7 @@ class QuestionRun:
         return observed if self._price is None else with_spend(self.session.rounds, observed, self._price)
 
     def _one_more(self, observed: Round) -> Round:
-        """Return a next round that costs as much as the newest one."""
+        """Return a hypothetical next round that costs as much as the newest one."""
         more = replace(observed, index=observed.index + 1)
         return more if self._price is None else with_spend(self.session.rounds, more, self._price)
 
@@ -260,7 +260,7 @@ class QuestionRun:
         return facts if self._final in ("", _DUE) else {**facts, "final_call": self._final}
 
     def unanswered(self, kind: Any) -> UnansweredError:
-        """Return the error of a run that has ended, and none of whose replies could be returned as an output of its type.
+        """Return the error of an ended run without any reply that fits the output type.
 
         Args:
             kind: The type of the output.
@@ -362,7 +362,7 @@ def opener(
     Raises:
         DataError: The policy file cannot be read, a rule has no cap on the rounds, or the recorder has another policy.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
-        UnknownSignalError: The policy reads a signal that no reply brings and nothing measures.
+        UnknownSignalError: The policy reads a signal that replies do not contain and nothing measures.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and nothing measures it.
         ConfigMismatchError: The policy compares `spend` in another currency than that of `price`.
     """

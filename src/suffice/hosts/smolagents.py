@@ -26,7 +26,7 @@ def run_agent(
     max_steps: int | None = None,
     **options: Any,
 ) -> tuple[str, dict[str, Any]]:
-    """Run an agent in the place of `agent.run`; return its best reply and the decision, also at `max_steps`.
+    """Run an agent with a policy, instead of `agent.run`; return its best reply and the decision, also at `max_steps`.
 
     Args:
         agent: The agent of smolagents.
@@ -79,5 +79,5 @@ def _last_call(run: QuestionRun, agent: Any) -> None:
 
 
 def _cost_of(message: Any, usage: Any) -> Cost:
-    """Return the cost of a call, from the provider's own response where there is one: only it counts cache reads."""
+    """Return the cost of a call, from the provider's own response if there is one, since only that counts cache reads."""
     return usage_cost(getattr(getattr(message, "raw", None), "usage", None) or usage)

@@ -1,4 +1,4 @@
-"""Read what a call of a model used, as providers and frameworks report it."""
+"""Read the token usage of a model's call from the reports of providers and frameworks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from suffice.policy.rounds import Cost
 def usage_cost(usage: Any) -> Cost:
     """Return the cost of one call from its usage; unknown numbers are NaN.
 
-    Input that was read from a cache is counted apart, and what a model thought counts as output, whatever the provider:
-    OpenAI's counts of prompts contain the cache reads, Anthropic's do not, and Gemini's counts of replies lack the thoughts.
+    Cached input is counted separately and thoughts count as output, for every provider: OpenAI's prompt tokens include
+    cache reads, Anthropic's do not, and Gemini's output tokens do not include thoughts.
 
     >>> usage_cost({"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": {"cached_tokens": 8}})
     Cost(calls=1.0, uncached_tokens=4.0, cached_tokens=8.0, output_tokens=3.0, seconds=nan, written_tokens=0.0, written_1h_tokens=0.0)

@@ -31,10 +31,10 @@ class FinishedChain:
 
     Attributes:
         chain_id: Its name; unique in a log.
-        cluster: The question, which other chains of the log may share.
+        cluster: The id of the question; chains of the same question share it.
         golds: Gold answers; empty if unknown.
-        thinking: What the model thought.
-        reply: What it then said; None if the chain was cut before its end.
+        thinking: The text of the chain.
+        reply: The model's reply after thinking; None if the chain was cut before its end.
     """
 
     chain_id: str
@@ -46,7 +46,7 @@ class FinishedChain:
 
 
 def chain_questions(chains: Iterable[FinishedChain]) -> list[Question]:
-    """Return finished chains as questions of `RecordedChainLoop`: chain and reply are their passages."""
+    """Convert finished chains to questions for `RecordedChainLoop`; chain and reply become the question's passages."""
     questions = []
     for chain in chains:
         texts = {_CHAIN: chain.thinking} | ({} if chain.reply is None else {_REPLY: chain.reply})
@@ -64,12 +64,12 @@ def chain_questions(chains: Iterable[FinishedChain]) -> list[Question]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskingPrice:
-    """An estimate of what it takes to ask along recorded chains, with four characters to a token.
+    """The estimated requests and tokens of asking along recorded chains, at four characters per token.
 
     Attributes:
-        requests: Number of requests: the trials, and one for each chain that counts the tokens around it.
-        prompt_tokens: Prompt tokens of all requests: what a server without a prefix cache reads, and most providers bill.
-        new_tokens: Those of them that no earlier request of the chain has: what a server with a prefix cache reads.
+        requests: Number of requests: one for each trial, and one per chain to count the tokens of the text around it.
+        prompt_tokens: Prompt tokens of all requests, as read by a server without a prefix cache and billed by most providers.
+        new_tokens: Prompt tokens that a server with a prefix cache reads: without the start that is shared with the previous request.
     """
 
     chains: int = 0
@@ -86,14 +86,14 @@ class AskingPrice:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedChainLoop(ThinkingLoop):
-    """Asks the trial answers along finished chains, as a `ThinkingLoop` would have asked them while the model thought.
+    """Asks for trial answers along finished chains, as a `ThinkingLoop` would have done while the model was thinking.
 
-    Checkpoints are counted in characters, four to a token, and end at white space, because the tokens of the log are unknown.
-    The server's count of each prompt then says how many tokens were thought; one more request for each chain counts the text
-    around it. The tokens of the chain's own reply are estimated from its characters.
+    The tokens of the log are unknown, so checkpoints are placed by characters, four to a token, at white space. The number of
+    thinking tokens is then computed from the server's count of prompt tokens; one more request per chain counts the text
+    around the chain. The tokens of the chain's own reply are estimated from its characters.
 
-    Costs: `generator` has the tokens of the chain, as if it had been one request; `trial` has what asking cost. That is not
-    what a live loop pays, which asks fewer trials, with the chain in the server's cache.
+    Costs: `generator` has the tokens of the chain, as if it had been one request; `trial` has the cost of the trials. The
+    cost of a live loop differs: it asks for fewer trials, and the chain is in the server's cache.
 
     Attributes:
         model: As in `ThinkingLoop`; it should be the model that thought.
@@ -106,12 +106,12 @@ class RecordedChainLoop(ThinkingLoop):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """No notes: the metadata say where the trials are from."""
+        """No notes; the metadata contain the origin of the trials."""
         return ()
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Metadata that says where the trials are from."""
+        """Metadata on the origin of the trials."""
         return {TRIALS: ASKED}
 
     def configuration(self) -> Mapping[str, Any]:
@@ -124,14 +124,14 @@ class RecordedChainLoop(ThinkingLoop):
         return _RecordedCourse(self, question, texts.get(_CHAIN, ""), texts.get(_REPLY))
 
     def price(self, questions: Iterable[Question]) -> AskingPrice:
-        """Estimate what it takes to ask along these chains, without asking."""
+        """Estimate the requests and tokens for these chains, without sending a request."""
         total = AskingPrice()
         for question in questions:
             total = total.plus(self._price_of(question))
         return total
 
     def _price_of(self, question: Question) -> AskingPrice:
-        """Run the course of a chain with replies that only have an estimated length."""
+        """Estimate the price of one chain by running its course with placeholder replies."""
         asked: list[tuple[str, str]] = []
 
         async def estimate(call: Call) -> Reply:
@@ -161,7 +161,7 @@ class RecordedChainLoop(ThinkingLoop):
 
 
 class _RecordedCourse(ThinkingCourse):
-    """The rounds of a recorded chain: the log thinks and answers, and only trials are asked."""
+    """The rounds of a recorded chain: thoughts and reply come from the log, and only trials are requested."""
 
     def __init__(self, loop: ThinkingLoop, question: str, chain: str, reply: str | None) -> None:
         super().__init__(loop, question)
@@ -169,7 +169,7 @@ class _RecordedCourse(ThinkingCourse):
         self.around, self.asked = math.nan, 0
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Yield the calls of a live checkpoint, and before the first of them the one that counts the text around the chain."""
+        """Yield the calls of a live checkpoint; in round 1, begin with a call that counts the tokens around the chain."""
         if r == 1:
             prompt = self.loop.prompt
             counted = yield self._call(_START, [self.start + prompt.end + prompt.cue], 1, temperature=0.0)
@@ -186,7 +186,7 @@ class _RecordedCourse(ThinkingCourse):
         seen = sum(len(item.thinking or "") for item in (*before, observed))
         if self.reply is None and seen == len(self.chain):
             self.last = r
-        # At a boundary the trial reads less than was thought.
+        # A trial at a boundary reads only the thoughts before it, so scale its tokens up to all thoughts so far.
         measured = (self._prompt_tokens(observed.costs[TRIAL]) - self.around) * seen / max(self.asked, 1)
         tokens = max(measured, thought)
         costs = {**observed.costs, GENERATOR: replace(own, output_tokens=tokens - thought)}
@@ -204,7 +204,7 @@ class _RecordedCourse(ThinkingCourse):
         return tokens
 
     def _call(self, part: str, asked: Sequence[Any], max_tokens: int, **settings: Any) -> Call:
-        """Return the call of a trial; what the model thought and answered comes from the log instead."""
+        """Return the call of a trial; for other parts, return a call that is answered from the log."""
         text = str(asked[0])
         if part.startswith(TRIAL):
             prompt = self.loop.prompt
@@ -219,7 +219,7 @@ class _RecordedCourse(ThinkingCourse):
         return Call(part=part, asked=[text], send=send)
 
     def _logged(self, seen: int, max_tokens: int) -> Reply:
-        """Return the next stretch of the chain after so many characters, or its own reply after all of them."""
+        """Return the next stretch of the chain after `seen` characters; after the whole chain, return its own reply."""
         unpaid = {GENERATOR: Cost()}
         if seen > len(self.chain):  # the end of thinking follows the chain
             own = reply_of(self.reply or "", None, Cost(), self.loop.policy.answer_position)
@@ -231,7 +231,7 @@ class _RecordedCourse(ThinkingCourse):
 
 
 def _up_to_white_space(text: str, most: int) -> str:
-    """Return the start of a text, at most so many characters, without a part of a word if there is white space.
+    """Cut a text to at most `most` characters, at white space if there is any.
 
     >>> _up_to_white_space("six times seven", 11), _up_to_white_space("sixtimesseven", 11), _up_to_white_space("six", 11)
     ('six times', 'sixtimessev', 'six')

@@ -73,7 +73,7 @@ class Assembly:
             self._schema, self._superseded = _merged_schema(self._columns, stored)
 
     def write(self, path: Path, metadata: Mapping[str, Any], places: Mapping[str, int] | None = None) -> None:
-        """Write the file atomically; a shard's part gets its questions' positions in the data set.
+        """Write the file atomically; for a shard, add each question's position in the data set (`places`).
 
         Raises:
             DataError: The disk is full, or the path cannot be written.
@@ -104,7 +104,7 @@ class Assembly:
             yield self._table(piece)
 
     def _table(self, piece: Sequence[str]) -> pa.Table:
-        """Return the rows of some questions, in their order and with the columns of all."""
+        """Return the rows of the questions in `piece`, in this order, with all columns of the file."""
         tables = [self._schema.empty_table()]
         rows = [row for question_id in piece if question_id in self._new for row in self._filled(question_id)]
         if rows:
@@ -120,7 +120,7 @@ class Assembly:
 
 
 def _merged_schema(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
-    """Join the columns of new and stored rows; also return which columns of each the other replaces.
+    """Merge the schemas of new and stored rows; also return the columns to drop from each in favour of the other.
 
     The type of a column without values is only a guess, so it yields to the type of a column with values.
     """

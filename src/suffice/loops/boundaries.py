@@ -16,7 +16,7 @@ _PARAGRAPH = re.compile(r"\n[^\S\n]{0,80}\n")
 
 @cache
 def boundary_pattern(boundary: str) -> re.Pattern[str] | None:
-    """Return the expression that finds a boundary; None if each token is one.
+    """Return the regular expression that finds a boundary; None if every token is a boundary.
 
     Args:
         boundary: `tokens`, `paragraph`, `words`, or words of your own with commas between them.
@@ -36,7 +36,7 @@ def boundary_pattern(boundary: str) -> re.Pattern[str] | None:
 
 
 def last_boundary(text: str, boundary: str, *, begins: bool) -> int | None:
-    r"""Return where the last boundary in a stretch of a chain begins, without white space before it; None if there is none.
+    r"""Return the index of the last boundary in a stretch of a chain, before its leading white space; None if there is none.
 
     >>> last_boundary("6 times 7.\n\nIt is 42.", "paragraph", begins=True)
     10
@@ -44,9 +44,9 @@ def last_boundary(text: str, boundary: str, *, begins: bool) -> int | None:
     (9, None)
 
     Args:
-        text: What was thought since the last look.
+        text: The stretch of the chain since the last look for a boundary.
         boundary: See `boundary_pattern`.
-        begins: Whether the chain begins with this stretch, so that its start is no boundary.
+        begins: True if the chain begins with this stretch; its start is then not a boundary.
     """
     pattern = boundary_pattern(boundary)
     if pattern is None:

@@ -27,8 +27,8 @@ class Call:
         send: Makes the call; with True it blocks the thread instead of suspending.
         without: The round's result without this call, if a live loop may omit it; None if the call is required.
         instead: The reply that a live loop uses if the call fails; None if the round then fails.
-        brought: After the call: replies for later rounds that arrived with it, by round.
-        beside: Begins what a live loop may do while it waits for the reply, if the reply decides whether the loop goes on.
+        brought: Returns, after the call, replies for later rounds that arrived with it, by round.
+        beside: Starts work for the next round while a live loop waits for the reply; None if there is none.
     """
 
     part: str
@@ -63,12 +63,12 @@ class RoundResult:
 
     @property
     def is_answered(self) -> bool:
-        """True if the round has its answer: a gate's decision alone has none yet, but a draft without critique does."""
+        """True if the round has its answer, as a draft without critique does, but a gate's decision alone does not."""
         return self.rest is None or self.rest.call.part == CRITIC
 
     @property
     def is_answered_or_trial(self) -> bool:
-        """True if it can be measured: it has its answer, or is a checkpoint whose trial answer is the next call."""
+        """True if the round can be measured: it has its answer, or is a checkpoint that only lacks its trial answer."""
         return self.is_answered or (self.rest is not None and self.rest.call.part == TRIAL)
 
 
@@ -84,11 +84,11 @@ class Course(Protocol):
         ...
 
     def has(self, r: int) -> bool:
-        """Return whether round `r` exists: evidence runs out, revisions do not."""
+        """Return whether round `r` exists; a question has no further round once its evidence is exhausted."""
         ...
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Return the calls of round `r`; `before` has the earlier rounds, in order, if it depends on them."""
+        """Return the calls of round `r`; `before` has the earlier rounds in order, if round `r` depends on them."""
         ...
 
 
@@ -122,7 +122,7 @@ class ContextCourse:
 
 
 def check_first_round(policy: Policy, what: str) -> None:
-    """Raise if a policy has a round 0, which these loops lack."""
+    """Raise unless the policy starts at round 1, because these loops have no round 0."""
     if policy.start_round != 1:
         raise DataError(
             f"{what} count from round 1, but the policy starts at round {policy.start_round!r}: set start_round=1"
@@ -153,7 +153,7 @@ async def drive(
 ) -> RoundResult:
     """Make the calls of a round in order, except those that may be omitted and are not `needed`.
 
-    A generator that was started before continues with `first`, the reply to its pending call.
+    A generator that was started before continues with `first`, its pending call.
     """
     try:
         call = first or next(steps)

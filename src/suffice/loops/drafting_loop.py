@@ -23,7 +23,7 @@ class DraftingLoop(LiveLoop):
 
     Round t is draft t and the critic's reply to it.  A live run calls the critic only if the policy needs the reply to
     decide at round t, or the next draft needs it.  The last round therefore has a critique only if the rule read
-    `critic_approved`, or the cost of the round, at it.  A recording contains the critique of every round, because any
+    `critic_approved` or the cost of that round.  A recording contains the critique of every round, because any
     policy may read it, and replay charges what a live run would pay.  The first draft is written from the question and
     the contexts, and each further one also from the newest draft and its critique.  Prompts thus do not grow with the
     rounds, and never mention how many rounds are left.

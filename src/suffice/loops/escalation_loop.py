@@ -17,23 +17,23 @@ _ACCEPTS = Policy(rule="answer_stable_guarded")
 
 @dataclass(frozen=True, kw_only=True)
 class EscalationLoop(SamplingLoop):
-    """Asks models in the order of their price; where the policy stops, the answer is accepted.
+    """Asks models, the cheapest first, until the policy accepts an answer by stopping.
 
-    Round i is the attempt of the i-th model, which sees the question alone, and neither earlier answers nor marks.  A question pays every
-    attempt up to the one that is accepted, and the calls of enrichers that judge it.  After the last model the loop
-    ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; efforts of one model
-    are models of different names.  Where the call of a model fails live, its attempt has no answer, a warning says so, and the next
-    model is asked; an endpoint that refuses the credentials ends the loop.
+    Round i is the attempt of the i-th model, which sees only the question, without earlier answers or marks.  The cost of a
+    question is that of all attempts up to the accepted one, and of enrichers that judge them.  After the last model the loop
+    ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; list each reasoning
+    effort of a model under its own name.  If a model's call fails in a live run, its attempt has no answer, a warning is logged,
+    and the next model is asked; an endpoint that refuses the credentials ends the loop.
 
     A recording (`suffice.record`) has every model's answer to every question, so that rules can be compared with each model alone
-    and with mixtures of these.
+    and with mixtures of models.
 
     Attributes:
         model: The models, the cheapest first; at least two.
-        policy: Decides when to accept; its `max_rounds` is at most the number of models.  By default an answer that equals the one
-            before is accepted, unless it says that the model does not know.
+        policy: Decides when to accept; its `max_rounds` is at most the number of models.  The default accepts an answer that
+            equals the previous one, unless it says that the model does not know.
         temperature: Sampling temperature of every model; None = the models' own.
-        wave: Must be 1, since models that are asked at once are all paid.
+        wave: Must be 1, because all models that are asked at once must be paid.
     """
 
     policy: Policy = field(default_factory=lambda: _ACCEPTS)
@@ -59,7 +59,7 @@ class EscalationLoop(SamplingLoop):
         return {"normalizer": self.policy.normalizer}
 
     def verify(self) -> None:
-        """Check that there are several models, each attempt is made by one of them, and that one is asked at a time.
+        """Check that there are at least two models, and one for each attempt, and that they are asked one at a time.
 
         Raises:
             DataError: There is only one model, several prompts take turns, several models are asked at once, or a check of `SamplingLoop.verify` failed.

@@ -80,7 +80,7 @@ class Evidence:
         return Ranking(passages=passages, pool_scores=tuple(passage.score for passage in candidates), costs=costs)
 
     def reveal(self, r: int) -> tuple[Passage, ...] | None:
-        """Return the passages that round `r` sees; None if there are fewer."""
+        """Return the first `r` passages, which round `r` sees; None if there are fewer."""
         if r == 0:
             return ()
         return self.ranked.passages[:r] if r <= len(self.ranked.passages) else None

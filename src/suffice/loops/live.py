@@ -127,7 +127,7 @@ class LiveLoop(ABC):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The configuration that a policy fitted on this loop's recordings pins: `depends` and the embedder, if any."""
+        """The configuration pinned by policies that are fitted on this loop's recordings: `depends` and any embedder."""
         embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
         return {**self.depends, **embedders}
 
@@ -156,7 +156,7 @@ class LiveLoop(ABC):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Notes for a recording on what these models cannot do."""
+        """Notes for a recording on limitations of these models."""
         return ()
 
     def cells(self, r: int) -> Mapping[str, str]:
@@ -165,12 +165,12 @@ class LiveLoop(ABC):
         return self.labels
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of round `r` under the names that prices use; by default, the components."""
+        """Return the costs of round `r` by the names in price lists; by default, by component."""
         del r
         return costs
 
     async def left_over(self, course: Course) -> Surplus:
-        """Return the cost of what was begun for a further round of a question that has none, and cancel it; by default nothing."""
+        """Cancel work that was begun for a round after the last one, and return its cost; by default, no cost."""
         del course
         return Surplus()
 
@@ -227,8 +227,8 @@ class LiveLoop(ABC):
             await asyncio.to_thread(self.ready)
         course, session, error = self._begin(question, passages)
         unanswered = PendingAnswers()
-        is_needed = lambda call: needed(session, call, measured=not self.enrichers)  # noqa: E731 - of the session then
-        begin = lambda call: _sent_beside(session, call, blocking=blocking)  # noqa: E731 - of the session then
+        is_needed = lambda call: needed(session, call, measured=not self.enrichers)  # noqa: E731 - uses the current session
+        begin = lambda call: _sent_beside(session, call, blocking=blocking)  # noqa: E731 - uses the current session
         wave = Wave(
             self.at_once,
             self.policy.max_rounds,
@@ -239,11 +239,11 @@ class LiveLoop(ABC):
             while session.decision is None and await _has(course, session.next_round, blocking=blocking):
                 result = await wave.result(session.next_round)
                 observed, error = await self._measure(session, question, result, unanswered, begin)
-                failed: ModelError | None = None  # of an earlier answer: this round counts without it, as it is paid
+                failed: ModelError | None = None  # of an earlier answer's call; this round still counts, as it is paid
                 while failed is None and (rest := unanswered.due(session, observed)) is not None:
                     session, failed = await unanswered.answer(session, rest, blocking=blocking)
                     error = error or failed
-                    if error is None and rest.call.part == TRIAL:  # which may decide what else is measured
+                    if error is None and rest.call.part == TRIAL:  # the trial may decide what else is measured
                         asked = TRIAL in observed.costs
                         result = replace(result, observed=observed, rest=None if asked else result.rest)
                         observed, error = await self._measure(session, question, result, unanswered, begin)
@@ -271,7 +271,7 @@ class LiveLoop(ABC):
         unanswered: PendingAnswers,
         ask: Callable[[Call], Awaitable[Reply]],
     ) -> tuple[Round, ModelError | None]:
-        """Return a round with what the policy reads of it, and the error of a failed call."""
+        """Return a round with the signals that the policy reads, and the error of a failed call, if any."""
         observed = unanswered.observed(session, result)
         if result.error is not None:
             return unmeasured(session, observed), result.error
@@ -356,7 +356,7 @@ def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any
 
 
 async def _sent_beside(session: Session, call: Call, *, blocking: bool) -> Reply:
-    """Make a call, and begin what goes on beside it unless the loop stops whatever the reply is."""
+    """Make a call, and start the work beside it unless the loop stops regardless of the reply."""
     if call.beside is not None and call.without is not None and not session.would_stop(call.without.observed):
         call.beside()
     return await send(call, blocking=blocking)
@@ -395,16 +395,16 @@ def _needs_answer(session: Session, without: Round) -> bool:
 
 
 class PendingAnswers:
-    """The answers of a gated round 0 and of checkpoints, not yet generated because they were not needed.
+    """Answers of a gated round 0 and of checkpoints that were not generated because they were not needed so far.
 
-    One is generated if a later round looks back at it, or if the loop ends without a later answer.
+    An answer is generated if a later round looks back at it, or if the loop ends without a later answer.
     """
 
     def __init__(self) -> None:
         self._rest: dict[int, PendingCall] = {}
 
     def observed(self, session: Session, result: RoundResult) -> Round:
-        """Return the round as the session needs it."""
+        """Return the round of a result for the session; if it lacks its answer, store the pending call."""
         if result.is_answered:
             return result.observed
         assert result.rest is not None
@@ -412,7 +412,7 @@ class PendingAnswers:
         return unmeasured(session, result.observed)
 
     def due(self, session: Session, observed: Round | None) -> PendingCall | None:
-        """Return a call to make before the session observes a round, or before it ends (None)."""
+        """Return the pending call to make before the session observes a round (or ends, if `observed` is None), if any."""
         waiting = [r for r in self._rest if observed is None or r < observed.index]
         if not waiting:
             return None
@@ -433,7 +433,7 @@ class PendingAnswers:
 
     @staticmethod
     async def answer(session: Session, rest: PendingCall, *, blocking: bool) -> tuple[Session, ModelError | None]:
-        """Make a pending call; return the session with its answer in one of the rounds, as decided before, and the call's failure."""
+        """Make a pending call; return the session with the answer added to its round, and the error if the call failed."""
         try:
             result = await drive(rest.steps, partial(send, blocking=blocking), first=rest.call)
         except ModelError as failed:

@@ -15,7 +15,7 @@ from suffice.policy.signals import CRITIC, CUMULATED, OF_ANSWERS, SIGNALS, TRIAL
 
 
 def components_of(enrichers: Iterable[Enricher]) -> dict[str, str]:
-    """Return which enricher measures each signal that enrichers list in their attribute `columns`."""
+    """Map each signal in an enricher's attribute `columns` to the name of that enricher."""
     return {signal: enricher.name for enricher in enrichers for signal in getattr(enricher, "columns", ())}
 
 
@@ -48,7 +48,7 @@ async def measure_lazily(
     The members of the rule are evaluated in order, and signals of a member are measured only if earlier members leave
     the outcome open, so that a live policy spends exactly what replay charges.  If the rule did not read the critic and
     the loop continues, the critic is called last, because the next draft reads its reply.  At a checkpoint of a chain of
-    thought, the trial answer is asked in its place among the measurements; what was measured before is not measured again.
+    thought, the trial answer is requested when the rule first needs it; earlier measurements are not repeated.
     """
     by_name, components = {enricher.name: enricher for enricher in enrichers}, components_of(enrichers)
     pending = {name for name in by_name if name not in result.observed.costs}
@@ -118,7 +118,7 @@ def with_trial(observed: Round, asked: Round) -> Round:
 
 
 def _joined(answered: Round, before: Round, more: Reply | Round) -> Round:
-    """Return a round with the signals, costs and embedding of one measured before, and further ones."""
+    """Return `answered` with the signals, costs and embedding of `before` and `more`; `more` has precedence."""
     return replace(
         answered,
         signals={**before.signals, **more.signals},
@@ -146,10 +146,10 @@ def _next(
     session: Session,
     observed: Round,
 ) -> tuple[str, int] | None:
-    """Return the next component that the policy needs, and how many rounds back to measure.
+    """Return the next component that the policy needs and how many rounds back to measure it; None if none is needed.
 
-    A signal that looks back also needs the rounds before, which are measured only then.  A trial answer is needed to stop,
-    where answers are compared, and where a signal of the answer is read.
+    A signal that looks back also needs earlier rounds, which are measured only then.  A trial answer is needed if the
+    policy stops here or compares answers, or if the rule reads a signal of the answer.
     """
     if TRIAL in pending and (session.policy.compares_answers or session.would_stop(observed)):
         return TRIAL, 0
@@ -172,7 +172,7 @@ def _next(
 
 
 def _lacks_trials(rounds: Sequence[Round], back: int) -> bool:
-    """Return whether one of the last `back` rounds is a checkpoint whose trial answer was not asked."""
+    """Return whether one of the last `back` rounds is a checkpoint whose trial answer was not requested."""
     return any(r.thinking and TRIAL not in r.costs for r in rounds[max(len(rounds) - back, 0) :])
 
 

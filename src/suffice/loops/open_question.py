@@ -36,7 +36,7 @@ Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 
 
 class RoundReader(Protocol):
-    """Protocol of the part of a recorder that its questions use: reading responses, and shared settings."""
+    """Protocol of a recorder as its questions use it: a reader of responses, with shared settings."""
 
     @property
     def start_round(self) -> int:
@@ -158,9 +158,9 @@ class OpenQuestion:
         return self._commit(response, {"columns": row, "kinds": kinds}, rounds)
 
     def _commit(self, observed: Round, row: Mapping[str, Any], rounds: list[Round]) -> Decision | None:
-        """Commit a round and decide; at a stop, or in an audit, the decision and the end are committed with it."""
+        """Commit a round and decide; at a stop, or in an audit, commit the decision and the end together with the round."""
         session = self.session
-        # Of rounds that are committed with all others, nothing need be taken back.
+        # Nothing has to be undone for a round that continues, or that is committed together with all others.
         if (
             session is None
             or isinstance(self._journal, Changes)
@@ -249,7 +249,7 @@ class OpenQuestion:
         """Return the question as JSON-ready values, for `Recorder.resume`, in this process or another.
 
         Raises:
-            DataError: The answer position of the policy is a Python callable, which has no text.
+            DataError: The answer position of the policy is a Python callable, which cannot be stored as text.
         """
         return {
             "run": self.run,

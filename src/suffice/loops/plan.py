@@ -20,7 +20,7 @@ from suffice.recordings.shards import Shard
 
 @dataclass(frozen=True, eq=False)
 class RecordingPlan:
-    """A plan of a recording; `suffice.loops.record` describes the arguments that both share.
+    """The plan of a recording; see `suffice.loops.record` for the arguments.
 
     Raises:
         DataError: Question ids repeat, or arguments contradict each other.
@@ -52,7 +52,7 @@ class RecordingPlan:
 
     @cached_property
     def files(self) -> RecordingFiles:
-        """The files of the recording; see `RecordingFiles.at` for paths that raise."""
+        """The files of the recording; `RecordingFiles.at` lists the errors of invalid paths."""
         return RecordingFiles.at(self.path, self.shard, self.journal_folder)
 
     @cached_property
@@ -76,10 +76,10 @@ class RecordingPlan:
 
 
 class PlanExecutor(Protocol):
-    """Protocol of a way to run plans: with live requests (`LiveExecutor`), or in batches (`suffice_scale.batches.BatchQueue`).
+    """Protocol of an executor of plans: with live requests (`LiveExecutor`), or in batches (`suffice_scale.batches.BatchQueue`).
 
-    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice_scale.clusters`; it is sent the words of
-    the command and not the plan, because a pickled plan would carry the keys and open connections of its models.
+    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice_scale.clusters`.  It receives the command
+    line instead of the plan, because a pickled plan would contain the keys and open connections of its models.
     """
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:
@@ -87,7 +87,7 @@ class PlanExecutor(Protocol):
 
 
 def _configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
-    """Return all settings that a recording depends on, which its journal and file must share."""
+    """Return all settings that affect a recording, and that must be equal in its journal and its file."""
     policy = loop.policy
     return {
         **loop.configuration(),

@@ -74,11 +74,11 @@ class RecordRun:
         self.pending = 0  # questions whose replies come with batches
         self.still_failed: dict[str, str] = {}  # in the file, but not requested now
         self.new: dict[str, None] = {}  # questions with rows in the journal but not in the file
-        self.costs: set[str] = set()  # the cost columns of these
+        self.costs: set[str] = set()  # the cost columns of the new questions
 
     async def run(self) -> RecordSummary:
         """Record the plan's questions, except those whose replies will come with batches."""
-        # In a thread first: the configuration and the notes read what the check has asked the endpoint.
+        # First, in a thread: the configuration and the notes use the endpoint's replies to this check.
         await asyncio.to_thread(self.loop.check)
         self.notes += self.loop.notes
         if self.plan.shard is not None:
@@ -254,7 +254,7 @@ class RecordRun:
             self.plan.on_progress(self.progress)
 
     def _assembly(self, journal: Journal, stored: StoredRows | None, complete: Collection[str]) -> Assembly:
-        """Return all rows in the order of the questions, followed by questions of earlier runs only."""
+        """Assemble all rows in the order of the questions; questions that only earlier runs had come last."""
         if not self.new and not complete and self.questions:
             raise ModelError(f"no question was answered; the first failure: {next(iter(self.failed.values()))}")
         order = dict.fromkeys([*self.texts, *self.new, *complete])
@@ -294,7 +294,7 @@ _CALL_COLUMN = tuple(cost_column(component, "calls") for component in LOOP_COMPO
 
 
 def _replied(row: Mapping[str, Any]) -> bool:
-    """Return whether a model replied in a round; an extractive reader is not called without passages."""
+    """Return whether a model replied in a round; without passages, an extractive reader is not called."""
     return bool(row.get("text")) or any(row.get(name) for name in _CALL_COLUMN)
 
 

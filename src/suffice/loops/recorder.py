@@ -53,15 +53,15 @@ class Recorder:
     array([[1., 1.]])
 
     Args:
-        path: The recording; a new one, or one of a recorder with the same settings. A parquet file, or a folder of parts: a
-            path that does not end in ``.parquet``, or an existing folder.
+        path: A new recording, or one with the same settings: a parquet file; or a folder of parts, if the path does
+            not end in ``.parquet`` or is an existing folder.
         policy: Decides when to stop: a policy, a policy file, or a rule or its text.  Questions that it stops are marked as
             censored.  None = the loop runs as it does without a recorder.
         max_rounds: The cap of a loop without a policy; None = the loop ends each question itself.
         start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy
             defines its own.
         answer_position: The position of the answer in a response.  None = that of the policy, or the whole text without a policy.
-            If the policy has the default position, the whole text is also read until a response of the question has that
+            With the policy's default position, the whole text is the answer until a response of the question contains that
             position.
         labels: Texts that all questions share, such as `model`; policies fitted on the recording depend on `model` and
             `prompt_id`.
@@ -70,10 +70,10 @@ class Recorder:
         audit: The share of questions that continue after the policy's stop, to measure the loss of stopping; None =
             none.
         shadow: Policies that decide on the same rounds and change nothing; the rounds at which they would stop are recorded.
-        samples: Whether the rounds of a question are independent answers, so that their order means nothing; figures of the
-            recording are then means over random orders.
-        normalizer: Decides which answers are the same, a name in `NORMALIZERS`; None = that of the policy for samples, else that of
-            question answering.
+        samples: True if the rounds of a question are independent answers in arbitrary order; figures of the recording are
+            then means over random orders.
+        normalizer: A name in `NORMALIZERS`, which decides which answers are the same; None = that of the
+            policy for samples, else that of question answering.
         part_questions: In a folder: the largest number of questions in a part.
         part_bytes: In a folder: the size of its rounds, in bytes, at which a part takes no further questions.
 
@@ -144,7 +144,7 @@ class Recorder:
     def _checked_following(
         self, audit: Audit | None, shadow: PolicySource | Iterable[PolicySource]
     ) -> tuple[Policy, ...]:
-        """Return the shadow policies; raise if these, or an audit, lack a policy or cap to follow."""
+        """Return the shadow policies; raise if there are any without a policy or cap, or an audit without a policy."""
         if audit is not None and not self.is_deployed:
             raise DataError(
                 "an audit runs what a policy cut off, and there is no policy: give policy=, or leave it out"
@@ -250,7 +250,7 @@ class Recorder:
         opened.goes_on_in(self._log.take(changes))
 
     def amend(self, stored: StoredRun, metrics: Sequence[Mapping[str, float]], *, end: Ending | None = None) -> None:
-        """Record a run again with metrics that became known after its end; from then on this copy counts.
+        """Record a run again with metrics that became known after its end; this copy replaces the earlier record.
 
         Args:
             stored: The run, see `stored_runs`.
@@ -262,7 +262,7 @@ class Recorder:
         """
         checked = [{name: checked_metric(name, value) for name, value in own.items()} for own in metrics]
         journal = self._log.take(stored.amended(checked, end))
-        if journal.size >= LARGE_BYTES:  # a journal is slow to look for the next run in
+        if journal.size >= LARGE_BYTES:  # finding the next run in a large journal is slow
             self._log.save()
 
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
@@ -379,7 +379,7 @@ class Recorder:
         return observed
 
     def _note_id(self, response: Any) -> None:
-        """Log once that two responses have one id, as where a proxy or cache sends an earlier one again."""
+        """Warn once if two responses have the same id, for instance because a proxy or cache resent an earlier one."""
         name = response.get("id") if isinstance(response, Mapping) else getattr(response, "id", None)
         if isinstance(name, str) and name and self._ids.add(name) and not self._has_repeated_id:
             self._has_repeated_id = True

@@ -51,10 +51,11 @@ def record(
         questions: Questions with unique ids.
         loop: The loop with its models, and a policy with the rounds, the answer position and fitted signal state.
         path: The parquet file; the journal is beside it until the recording is complete.  With a shard, a folder.
-        shard: Record only the questions of this share, into a part of the folder.  Every process is given all questions, or
-            what `suffice.loops.retrieval.load_share` returns, which has only its own in memory; the one that completes the set writes `manifest.json`, and until then the folder cannot be read.
-        journal_folder: If `path` is a URL: where the journal is on this machine; None = the user's cache folder.  It is copied to
-            the URL about every minute, so that another machine takes the recording up and pays again for that minute at most.
+        shard: Record only the questions of this share, into a part of the folder.  Give every process all questions, or
+            the result of `suffice.loops.retrieval.load_share`, which holds only its share in memory. The process that completes
+            the set writes `manifest.json`; until then the folder cannot be read.
+        journal_folder: If `path` is a URL: the folder of the journal on this machine; None = the user's cache folder.  It is
+            copied to the URL about every minute, so that another machine can resume the recording and pay again for at most that minute.
         concurrency: Number of concurrent questions, which limits concurrent calls (times the number of parallel rounds,
             or the wave).
         parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and

@@ -30,10 +30,10 @@ class RetrievalLoop(LiveLoop):
 
     `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
 
-    With a gate, round 0 is decided before it is answered: the gate costs only its decision, and the closed-book answer
-    is generated only if the policy stops at round 0 or reads the answer, by continuing the gate's pass if possible.  If
-    a gate fails, its signals are undefined and evidence is retrieved.  A recording contains both parts of every round
-    0; a question whose gate or answer failed is requested again.
+    With a gate, the policy decides at round 0 before there is an answer, at the cost of the gate's decision alone.  The
+    closed-book answer is generated only if the policy stops at round 0 or reads the answer, by continuing the gate's
+    forward pass if possible.  If a gate fails, its signals are undefined and evidence is retrieved.  A recording contains
+    both parts of every round 0; a question whose gate or answer failed is requested again.
 
     Attributes:
         model: Answers from the revealed passages.
@@ -97,7 +97,7 @@ class RetrievalLoop(LiveLoop):
         return {**fingerprints, **self._gates()}
 
     def verify(self) -> None:
-        """Compare the answer positions of policy and model, and check the model against the policy's needs.
+        """Raise if policy and model have different answer positions, or if the model lacks what the policy needs.
 
         Raises:
             DataError: There is a gate, but the policy has no round 0.
@@ -156,7 +156,7 @@ class _RetrievalCourse:
 
 
 class _GatedRound:
-    """Round 0 of one question with a gate: its decision, then the answer."""
+    """Round 0 of one question with a gate: the gate's decision, then the answer."""
 
     def __init__(self, model: Answerer, gate: Gate, question: str) -> None:
         self.model, self.gate, self.question = model, gate, question

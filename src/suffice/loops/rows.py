@@ -139,7 +139,7 @@ def row_of(
 
 
 def said_columns(observed: Round) -> dict[str, Any]:
-    """Return the columns with a round's texts and related facts."""
+    """Return the columns with a round's texts, passage ids, finish reason, token ids and embedding."""
     columns: dict[str, Any] = {
         "answer": observed.answer,
         "text": observed.text,
@@ -156,8 +156,8 @@ def decision_columns(session: Session, *, is_deployed: bool = True) -> dict[str,
     """Return the columns of a session's decision, of the audit's draw, and of the rounds at which shadow policies stop.
 
     Args:
-        session: The session; it has decided.
-        is_deployed: True if its policy decides; False if it only stands for the loop's cap, so that only shadows have columns.
+        session: The session, after its decision.
+        is_deployed: True if a user's policy decides; False if the session only has the loop's cap: then only shadows have columns.
     """
     shadows = {f"{SHADOW}{name}": decided and decided.stop_round for name, decided in session.shadows.items()}
     decision, draw = session.decision, session.draw

@@ -51,7 +51,7 @@ class SamplingLoop(LiveLoop):
     costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
 
     Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop; a model that is
-    listed twice answers twice in each turn.  Prompts also take turns: the next one is used once all models had the last.
+    listed twice answers twice in each turn.  Prompts also take turns: each is used for one turn of all models.
 
     With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, not of the
     arrival, which would favour short answers.  When it stops, the requests in flight are cancelled.  Their cost is the
@@ -65,7 +65,7 @@ class SamplingLoop(LiveLoop):
         model: Answers; or several models, in the order in which they are asked.
         policy: Decides when to stop and which answer to return; its `max_rounds` is the largest number of samples.
         temperature: Sampling temperature of every model; None = the models' own.
-        seed: The seed from which each sample's own is derived, see `sample_seed`; None = send no seed.
+        seed: The seed from which each sample's seed is derived, see `sample_seed`; None = send no seed.
         prompts: Variants of the prompt, used in turn; empty = the prompt of each model.
         wave: Number of samples requested at once.
         use_n: True to make each wave one request.
@@ -137,7 +137,7 @@ class SamplingLoop(LiveLoop):
         return self._sources[(r - 1) % len(self._sources)]
 
     def without_reply(self, r: int) -> Reply | None:
-        """Return the reply that stands for sample `r` where a live call fails; None if the loop then ends."""
+        """Return the substitute reply if the live call of sample `r` fails; None if the loop then ends."""
         del r
         return None
 
@@ -148,7 +148,7 @@ class SamplingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities that all models have, contexts, and the question beside each sample."""
+        """Capabilities that all models share, contexts, costs, and the relevance of each sample to the question."""
         own = frozenset.intersection(*(source.capabilities for source in self._sources))
         return own | {"passages", "costs", RELEVANCE}
 
@@ -193,7 +193,7 @@ class SamplingLoop(LiveLoop):
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Metadata for a recording: whether the samples have an order, and the normalizer of their answers."""
+        """Metadata for a recording: `exchangeable` (in arbitrary order) or `independent` samples, and their normalizer."""
         kind = "exchangeable" if self.exchangeable else "independent"
         return {kind: True, "normalizer": self.policy.normalizer}
 
@@ -240,7 +240,7 @@ class SamplingLoop(LiveLoop):
         return _SamplingCourse(self, question, passages)
 
     def _check_differ(self) -> None:
-        """Raise if a model would give the same answer several times."""
+        """Raise if samples would be equal: at temperature 0, or with a temperature or seed in `extra_body`."""
         for settings in self._settings:
             fixed = [name for name in _SET_BY_THE_LOOP if name in settings["extra_body"]]
             if fixed:
@@ -336,7 +336,7 @@ def _with_variant(model: ChatModel, prompt: Prompt) -> ChatModel:
 
 
 def _with_advice(error: ModelError) -> ModelError:
-    """Add advice to the error of a request for several choices, which an endpoint may not support."""
+    """Add advice to the error of a request for several choices, in case the endpoint does not support them."""
     if type(error) is not ModelError or error.retryable:
         return error
     return ModelError(f"{error}. If it refuses several choices (n), leave out use_n (--set use-n=true)")

@@ -42,9 +42,9 @@ class ThinkingPrompt(VersionedPrompt):
     Attributes:
         name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
         start: Template of the text up to where the model begins to think; `{system}` and `{question}` are replaced.
-        end: Text that ends the thinking; without its white space, it is where the model ends it itself.
-        cue: Text after `end` that makes the model answer at once, for trial answers. Empty: a trial answer is what the model says by itself
-            after it was made to end its thoughts, read at the answer position and charged in full; give it enough `trial_tokens`.
+        end: Text that ends the thinking; stripped of white space, it also marks the model's own end of thinking.
+        cue: Text after `end` that makes the model answer at once, for trial answers. If empty, a trial answer is the
+            model's own reply after `end`, read at the answer position and charged in full; give it enough `trial_tokens`.
     """
 
     start: str
@@ -89,13 +89,13 @@ THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = _TEMPLATES | {
 
 @dataclass(frozen=True, kw_only=True)
 class ThinkingLoop(LiveLoop):
-    """Answers questions by a chain of thought that stops early where the policy says so.
+    """Answers questions by a chain of thought that stops early when the policy says so.
 
     Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at its own end. There the loop may ask for a
-    trial answer: chain, end of thinking, cue. The chain goes on without it. A live run asks only where the policy reads
-    the answer, or returns it; a recording contains the trial of every checkpoint, because any policy may read it. When
-    the model has ended its chain, the last round is its own answer, without a cue: the difference between this
-    answer and the trial at the checkpoint before is what the cue costs, and that between trials is what a cut costs.
+    trial answer, with a prompt of chain, end of thinking and cue; the chain then continues without it. A live run asks only if
+    the policy reads or returns the answer; a recording contains the trial of every checkpoint, because any policy may read it.
+    When the model has ended its chain, the last round is its own answer, without a cue. The difference between this answer and
+    the last trial shows the loss due to the cue; differences between trials show the loss due to a cut.
 
     The chain is continued by requests of `every` tokens, so the server should cache prefixes: otherwise it reads the chain anew at
     each checkpoint, which the recorded costs show. It is continued from the token ids that the model generated, where the endpoint
@@ -107,20 +107,21 @@ class ThinkingLoop(LiveLoop):
         model: An endpoint that continues raw text (``api="completions"``); its own prompt, answer position and `max_tokens` are not
             used. The chain is sampled at its temperature, trial answers at 0.
         prompt: The raw text around the chain.
-        every: Tokens between two checkpoints; with another `boundary`, between two looks for one.
+        every: Tokens between two checkpoints; with a `boundary` other than `tokens`, between two looks for a boundary.
         boundary: Where checkpoints are: at any token (`tokens`), at a blank line (`paragraph`), or before a word (`words`: wait, hmm,
-            alternatively; or your own, as `wait,but`). The checkpoint is at the last one since the last look; if there is
-            none, the chain goes on to the next look, eight times at most. What it thinks beyond the boundary is charged.
-        trial_tokens: Longest trial answer in tokens; one that is cut is undefined.
+            alternatively; or your own, as `wait,but`). The checkpoint is at the last boundary since the previous look; if
+            there is none, the chain goes on to the next look, eight times at most. Thoughts beyond the boundary are charged.
+        trial_tokens: Longest trial answer in tokens; a trial answer that is cut is undefined.
         answer_tokens: Longest answer after the model's own end of thinking, in tokens.
-        token_ids: Whether to continue from token ids where that is possible; False = always from text.
-        overlap: Whether a live chain goes on while a trial answer is asked beside it, unless the chain stops whatever the answer is.
-            The answer then arrives sooner, and what was thought beyond the stop is paid (`Outcome.surplus`). The server should handle
+        token_ids: True to continue from token ids where possible; False = always from text.
+        overlap: True to continue a live chain while its trial answer is generated, unless it stops regardless of the answer.
+            The final answer then arrives sooner, but thoughts beyond the stop are paid (`Outcome.surplus`). The server should handle
             two requests at once. Decisions and answers are the same.
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
             model's own answer.
         enrichers: Components that measure the chain itself: an embedder of its stretches (`DraftEmbedder`), or a probe on the model's
-            states (`ChainEnricher`; only with the boundary `tokens`). A live run measures what the policy reads, before or after the trial as the rule's members ask.
+            states (`ChainEnricher`; only with the boundary `tokens`). A live run measures the signals that
+            the policy reads, before or after the trial, in the order of the rule's members.
     """
 
     independent_rounds: ClassVar[bool] = False
@@ -157,7 +158,7 @@ class ThinkingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """The capabilities of the loop: what was thought, costs, and the model's log-probabilities."""
+        """The capabilities of the loop: thoughts, costs, and the model's log-probabilities."""
         return self.model.capabilities - {"verbal_confidence"} | {THINKING, "costs"}
 
     @property
@@ -179,7 +180,7 @@ class ThinkingLoop(LiveLoop):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The configuration that a policy fitted on these recordings pins: `depends`, embedder, and probe."""
+        """The configuration pinned by policies that are fitted on these recordings: `depends`, embedder and probe."""
         probes = {e.name: dict(e.fingerprint()) for e in self.enrichers if isinstance(e, ChainEnricher)}
         return {**super().pinned, **probes}
 
@@ -187,7 +188,7 @@ class ThinkingLoop(LiveLoop):
         """Return the settings that affect chains and answers.
 
         Raises:
-            DataError: `overlap` is set, which is of live runs.
+            DataError: `overlap` is set, which only applies to live runs.
         """
         if self.overlap:
             raise DataError(
@@ -208,18 +209,18 @@ class ThinkingLoop(LiveLoop):
 
     @property
     def is_async(self) -> bool:
-        """True if a component can only be awaited, or the chain goes on beside its trials."""
+        """True if a component can only be awaited, or if the chain continues during its trials."""
         return super().is_async or self.overlap
 
     async def left_over(self, course: Course) -> Surplus:
-        """Return the cost of what was thought beyond the stop, and cancel it."""
+        """Cancel the thinking beyond the stop, and return its cost."""
         return await course.end() if isinstance(course, ThinkingCourse) else Surplus()
 
     def verify(self) -> None:
         """Check that the model continues raw text, and that the policy's rounds are checkpoints.
 
         Raises:
-            DataError: The policy's `start_round` is not 1, an enricher measures answers, or one reads chains beyond a `boundary`.
+            DataError: The policy's `start_round` is not 1, or an enricher measures answers or reads chains beyond a `boundary`.
             ModelError: The model only takes chat messages.
             LogprobsUnavailableError: The policy needs log-probabilities that the model does not provide.
         """
@@ -256,7 +257,7 @@ class ThinkingLoop(LiveLoop):
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """A chain so far: the text before it, and what was thought, as text and where possible as token ids."""
+    """A chain so far: the text before it, and the thoughts as text and, where possible, as token ids."""
 
     start: str
     thought: str
@@ -269,17 +270,17 @@ class _Chain:
         return cls(start, "".join(earlier.thinking or "" for earlier in before), ids)
 
     def plus(self, more: Reply) -> _Chain:
-        """Return the chain with what was thought next."""
+        """Return the chain continued by a reply."""
         ids = None if self.ids is None or more.token_ids is None else self.ids + more.token_ids
         return _Chain(self.start, self.thought + more.text, ids)
 
     def asked(self, rest: str = "") -> list[Any]:
-        """Return what a call asks: one text, or a text, the chain's token ids, and a text after them."""
+        """Return the content of a request: one text; or the text before the chain, the chain's token ids, and the text after it."""
         return [self.start + self.thought + rest] if self.ids is None else [self.start, list(self.ids), rest]
 
 
 class ThinkingCourse:
-    """The rounds of one question: each continues the chain of those before."""
+    """The rounds of one question; each continues the chain of the earlier rounds."""
 
     def __init__(self, loop: ThinkingLoop, question: str) -> None:
         self.loop, self.start, self.last = loop, loop.prompt.text(question), loop.policy.max_rounds
@@ -295,7 +296,7 @@ class ThinkingCourse:
         return r <= self.last
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Yield the call that continues the chain, or that answers after it, and the trial at the checkpoint."""
+        """Yield the calls that continue the chain, then the trial; after the end of the chain, yield the call for its answer."""
         prompt, loop = self.loop.prompt, self.loop
         chain = _Chain.of(self.start, before, by_ids=loop.by_ids)
         known = before[-1].signals if before else {"thinking_tokens": 0.0, "thinking_ended": 0.0}
@@ -317,7 +318,7 @@ class ThinkingCourse:
             system_fingerprint=stretch.system_fingerprint,
         )
         cue = prompt.end + prompt.cue
-        # A boundary may lie within a token: up to there the stretch is asked as text.
+        # A boundary may lie within a token, so the stretch up to it is sent as text.
         is_whole = at == len(stretch.text)
         asked = chain.plus(stretch).asked(cue) if is_whole else chain.asked(stretch.text[:at] + cue)
         call = self._call(TRIAL, asked, loop.trial_tokens, temperature=0.0, without=RoundResult(observed=checkpoint))
@@ -325,7 +326,7 @@ class ThinkingCourse:
             call = replace(call, beside=partial(self._go_on, chain.plus(stretch).asked()))
         try:
             trial = yield call
-        except ModelError as error:  # what was thought is paid, and counts without an answer
+        except ModelError as error:  # the thoughts are paid, so the round counts without an answer
             return RoundResult(observed=checkpoint, error=error)
         answered = replace(
             checkpoint,
@@ -338,7 +339,7 @@ class ThinkingCourse:
         return RoundResult(observed=answered)
 
     def _think(self, chain: _Chain, *, begins: bool) -> Generator[Call, Reply, tuple[Reply, int]]:
-        """Yield calls that continue the chain up to the next boundary; return what was thought, and the boundary's place in it."""
+        """Yield calls that continue the chain up to the next boundary; return the new thoughts and the boundary's index in them."""
         loop = self.loop
         whole = Reply(token_ids=() if loop.by_ids else None)
         for look in range(1, _MOST_LOOKS + 1):
@@ -392,12 +393,12 @@ class ThinkingCourse:
         return settings
 
     def _go_on(self, asked: Sequence[Any]) -> None:
-        """Begin the next stretch of the chain, beside a trial."""
+        """Start to generate the next stretch of the chain during a trial."""
         settings = self._settings(asked, self.loop.every, self._ends)
         self._ahead = StreamedCompletion(self.loop.model, partial(self._prompt, asked, blocking=False), settings)
 
     async def end(self) -> Surplus:
-        """Cancel the stretch that was begun beside the last trial, and return what it has cost."""
+        """Cancel the stretch that was started during the last trial, and return its cost."""
         ahead, self._ahead = self._ahead, None
         if ahead is None:
             return Surplus()
@@ -407,7 +408,7 @@ class ThinkingCourse:
         return Surplus(cost, 1, int(cancelled), ("stretch of thought", "stretches of thought"))
 
     async def _prompt(self, asked: Sequence[Any], *, blocking: bool) -> Asked:
-        """Return the prompt of a call: one text, or the token ids of a text, of the chain, and of a text after it."""
+        """Return the prompt of a call: one text, or the token ids of the text before the chain, the chain and the text after it."""
         if len(asked) == 1:
             return str(asked[0])
         start, ids, rest = asked
@@ -416,7 +417,7 @@ class ThinkingCourse:
         return (*begins, *ids, *await tokenizer.ids(rest, begins=False, blocking=blocking))
 
     async def _read(self, part: str, completion: Completion, *, by_ids: bool, blocking: bool) -> Reply:
-        """Return a completion as the reply of a component: of a trial with a cue, the answer is at its start."""
+        """Convert a completion to the reply of a component; the answer of a trial with a cue is at its start."""
         own = self.loop.policy.answer_position
         cue = self.loop.prompt.cue.strip()
         position = AnswerPosition("start", cue, form=own.form) if part == TRIAL and cue else own

@@ -73,7 +73,7 @@ class RecordedTrajectory:
         payload = self.committed.get((r, call.part))
         if payload is None:
             reply = await call.send(False)
-            payload = self.committed.get((r, call.part))  # the reply may have come with that to another round
+            payload = self.committed.get((r, call.part))  # it may have arrived with another round's reply
         if payload is None:
             brought = {(at, call.part): more for at, more in call.brought().items()}
             new = {(r, call.part): reply, **{key: more for key, more in brought.items() if key not in self.committed}}
@@ -97,7 +97,7 @@ class RecordedTrajectory:
         return payloads
 
     def rows(self, end: End) -> list[dict[str, Any]]:
-        """Return the rows of the rounds before the first gap."""
+        """Return the rows of all rounds before the first missing one."""
         rounds: list[Round] = []
         for r in range(self.loop.policy.start_round, self.loop.policy.max_rounds + 1):
             if r not in self.rounds:

@@ -26,11 +26,11 @@ class Surplus:
     """Samples that were requested in a wave but not needed for the decision, or a stretch of thought beyond the stop.
 
     Attributes:
-        cost: The cost of these samples, without waiting time.  Tokens are NaN if one was cancelled, since the number that it had
-            generated is unknown; of a stretch of thought, those that had arrived count.
+        cost: The cost of these samples, without waiting time.  Tokens are NaN if a sample was cancelled, since it is
+            unknown how many it had generated; for a stretch of thought, the tokens that had arrived are counted.
         samples: Number of these samples.
         cancelled: Number of these samples that were cancelled in flight.
-        what: The noun for one of them, and for several.
+        what: The noun for notes, singular and plural.
     """
 
     cost: Cost = field(default_factory=Cost)
@@ -44,7 +44,7 @@ class Surplus:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Caveats for the reader."""
+        """Notes on the surplus, for readers of the outcome."""
         if not self.samples:
             return ()
         note = f"requested beyond the stop: {counted(self.samples, *self.what)}"
@@ -81,7 +81,7 @@ class Wave:
         return replace(observed, costs=costs)
 
     async def end(self) -> Surplus:
-        """Cancel rounds in flight, and return the surplus; a second call returns none."""
+        """Cancel rounds in flight, and return the surplus; a second call returns an empty one."""
         tasks, self._tasks = list(self._tasks.values()), {}
         cost, cancelled, arrived = Cost(), 0, 0
         for task in tasks:

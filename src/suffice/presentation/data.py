@@ -136,7 +136,7 @@ class ReportCell:
 
     @cached_property
     def reliability(self) -> dict[str, dict[str, CalibrationReport]]:
-        """Reports on calibrated signals against exact match: by signal, then `all rounds` and each round."""
+        """Calibration reports of signals against exact match: by signal, then by round or `all rounds`."""
         if "em" not in self.prepared.recording.table.column_names:
             return {}
         em = outcome(self.prepared.recording, "em")
@@ -176,7 +176,7 @@ class ReportCell:
         return [*added, *replay_tables(self.result), *self.reliability_tables(), *extra]
 
     def provenance(self) -> Table:
-        """Return the origin of the figures, as facts by name."""
+        """Return a table with the origin of the figures."""
         recording, result = self.prepared.recording, self.result
         facts = {
             "recording": self.name,
@@ -285,10 +285,10 @@ def make_report(
 
     Args:
         recordings: Recordings by name.
-        policies: The policies; for a recording of another model than a policy's, the policy is left out.
+        policies: The policies; each is left out for recordings of a model other than its own.
         tune: The recording that policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: Settings of the report; None = the defaults.
-        prices: Prices by recording, then component; None = money is what the log says (`spend`), else NaN.
+        prices: Prices by recording, then component; None = money is taken from the log (`spend`), else NaN.
 
     Raises:
         DataError: No recording, no policy, or two policies of one label.
@@ -340,7 +340,7 @@ def _report_cell(
         cost=settings.cost,
         ledger=settings.ledger,
     )
-    # As the replay names them: policies of one label are numbered.
+    # Use the names of the replay, which numbers policies with the same label.
     named = [
         replace(policy, name=row.label) if row.label != policy.label else policy
         for policy, row in zip(policies, result.rows, strict=False)
@@ -358,7 +358,7 @@ def _report_cell(
     )
     if prepared.cut.any():
         notes.append("no threshold to move: a rule cut this recording, and at other thresholds more rounds never ran")
-    # Policies that do on these questions what an earlier one does add nothing to the comparison of selectors.
+    # A policy with the same results as an earlier one adds nothing to the comparison of selectors.
     different: dict[str, Policy] = {}
     for policy, row in zip(named, result.rows, strict=False):
         different.setdefault(repr((row.metrics, row.bounds, row.calls, row.stop_rounds, row.reasons)), policy)

@@ -144,7 +144,7 @@ class Slider:
     def to_dict(self, pool: Pool) -> dict[str, Any]:
         """Return JSON-ready values for the page; arrays are put into the pool.
 
-        An outcome that depends only on the stop is stored once for all literals of a policy; others are stored by region.
+        An outcome that depends only on the stop is stored once for all comparisons of a policy; others are stored by region.
         """
         low, high, step = self.scale()
         text = str(
@@ -186,7 +186,7 @@ def slidable(policy: Policy) -> list[Threshold]:
 
 
 def make_slider(prepared: PreparedRecording, policy: Policy, literal: Threshold) -> Slider:
-    """Return the slider of one literal."""
+    """Return the slider of one comparison in a policy's rule."""
     moved = regions(prepared, policy, literal)
     view = prepared.view(policy)
     after = np.arange(len(view)) >= np.arange(len(view))[:, None]  # row k: the rounds from position k on

@@ -35,7 +35,7 @@ class Stopped:
     Attributes:
         full: Position of the full budget's answer; -1 if there is none, or if a rule cut the recording.
         differs: Mask of the questions for which the full budget returns another answer (as normalised text); False if
-            it never ran.
+            the full budget never ran.
     """
 
     policy: Policy

@@ -107,7 +107,7 @@ class Chart:
 
 
 def _standalone(spec: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Add the legend and the look that a report's page would provide to a specification."""
+    """Return a specification with the legend and the look that a report's page would add."""
     alone = {key: value for key, value in spec.items() if key != "usermeta"}
     entries = spec.get("usermeta", {}).get("legend", ())
     if entries:

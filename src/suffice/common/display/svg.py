@@ -63,7 +63,7 @@ _DRAWN = frozenset(f"{{{_SVG}}}{mark}" for mark in ("path", "line", "text"))
 
 
 def check_charts_extra() -> None:
-    """Raise if charts cannot be drawn as SVG, to be called before a long computation."""
+    """Raise if charts cannot be drawn as SVG; call this before a long computation."""
     if find_spec("vl_convert") is None:
         raise MissingExtraError("a chart as an SVG file (vl-convert-python)", "charts")
 

@@ -82,7 +82,7 @@ def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str,
 def _similarity(
     drafts: Sequence[str | None], golds: Sequence[Sequence[str]], embed: Embed | None
 ) -> Callable[[str | None, Sequence[str]], float]:
-    """Return the similarity by embeddings, computed at once for all texts."""
+    """Return a function that measures `embedding_similarity`, after one call of `embed` for all texts."""
     if embed is None:
         raise DataError("embedding_similarity needs an embedder")
     all_texts = (*drafts, *(gold for answers in golds for gold in answers))
@@ -127,7 +127,7 @@ async def prefer_to_last(
     """Compare every distinct draft with the last one of its trajectory, in both orders.
 
     As a metric of a replay it measures the loss or gain of stopping early against the whole budget, without gold answers:
-    the last round has 0.5 by construction.  A verdict that depends on the order counts as neither.
+    the last round has 0.5 by construction.  A verdict that depends on the order counts as a tie.
 
     Args:
         recording: The recording.

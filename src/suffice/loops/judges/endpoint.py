@@ -64,7 +64,7 @@ class JudgeOutcome(Generic[_JudgeValue]):
 
 
 class JudgeModel:
-    """A chat model that replies with JSON and answers each request only once.
+    """A chat model that replies with JSON; replies are stored, so that no request is paid for twice.
 
     The cache stores the raw reply before it is parsed, so that paid replies are never lost, even unreadable ones.  The
     request uses the structured output of the endpoint (`response_format` with a JSON schema).  If the endpoint refuses

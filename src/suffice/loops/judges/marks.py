@@ -1,4 +1,4 @@
-"""Judges that mark one draft, alone or as a panel with the weighted mean of its marks, the information score; weights that are fitted."""
+"""Judges that mark one draft, panels with the weighted mean of their marks (the information score), and weights."""
 
 from __future__ import annotations
 

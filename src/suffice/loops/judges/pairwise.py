@@ -1,4 +1,4 @@
-"""Judge which of two drafts is better, in both orders, because judges prefer a position."""
+"""Compare two drafts in both orders, because judges tend to prefer one position."""
 
 from __future__ import annotations
 

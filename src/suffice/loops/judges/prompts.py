@@ -237,7 +237,7 @@ def _average_precision(useful: Sequence[bool]) -> float:
 
 
 def read_winner(reply: Mapping[str, Any]) -> str:
-    """Return `A`, `B` or `tie`."""
+    """Return the winner in a judge's reply: `A`, `B` or `tie`."""
     better = _typed_field(reply, "better", str)
     if better not in ("A", "B", "tie"):
         raise UnreadableError(f"the judge's choice is not A, B or tie: {better[:40]!r}")

@@ -73,7 +73,7 @@ class RecordingMarks:
 
 
 def drafts_of(recording: Recording, passages: Mapping[str, Passage] | None = None) -> list[Draft]:
-    """Return the content for a judge of each row of a recording's table.
+    """Return one draft for each row of a recording's table, as a judge sees it.
 
     Args:
         recording: The recording; its `answer` is the draft, its first gold answer the reference.

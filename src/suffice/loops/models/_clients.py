@@ -31,7 +31,7 @@ _NO_KEY = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """The endpoints of a model, with their clients and the removal of keys from texts.
+    """The endpoints of a model, with their clients and functions that remove keys from texts.
 
     Attributes:
         redact: Removes the key and the values of headers from messages.
@@ -172,8 +172,8 @@ class Clients:
             if self._sync is None:
                 http = BoundedClient(Bounds(**self.bounds), self._endpoints)
                 self._sync = openai.OpenAI(**self._options, http_client=http)
-                # Users need not close a model.  A `__del__` would come too late: the client of `openai` is part of a cycle,
-                # of which the garbage collector may finalise the open sockets first.
+                # Users need not close a model.  A `__del__` would come too late: the client of `openai` is part of a
+                # reference cycle, whose open sockets the garbage collector may finalise first.
                 weakref.finalize(self, http.close).atexit = False
             return self._sync
 

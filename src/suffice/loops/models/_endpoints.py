@@ -44,7 +44,7 @@ class EndpointCall:
         affinity: A text shared by requests that should go to the same endpoint; empty = no preference.
         tokens: The expected number of tokens of a request.
         waited_s: Time that its requests waited for the limits, seconds.
-        beside: Whether its path is not below the address's `/v1`, but beside it.
+        beside: True if the path of the request is next to the address's `/v1`, not below it.
         leaves: Called just before each request is sent, after the wait for the limits.
     """
 
@@ -190,7 +190,7 @@ class Endpoints:
                 await (_after_closing(response.close()) if blocking else response.aclose())
 
     def note_reply(self, url: str, asked: str, model: str | None, completion_id: str | None) -> None:
-        """Warn once of each: a reply of another model than was asked for, a repeated id, endpoints with different models.
+        """Warn, once for each kind, of a reply from another model, a repeated id, or endpoints with different models.
 
         Args:
             url: The endpoint.
@@ -255,17 +255,17 @@ class Endpoints:
                     return place
 
     def _until_asked(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> float:
-        """Return the seconds until the chosen endpoint may be called, since it asked for a pause; <= 0 if it did not."""
+        """Return the seconds left of the pause that the chosen endpoint asked for; <= 0 if there is none."""
         with self._lock:
             return self._chosen(call, tried).busy_until - self.clock()
 
     def _chosen(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> _EndpointHealth:
-        """Return the endpoint to use now; if all are paused, the one that returns first."""
+        """Return the endpoint to use now; if all are paused, the one whose pause ends first."""
         left = [place for place in self._places if place not in tried] or self._places
         return self._ready(call, tried) or min(left, key=lambda place: max(place.out_until, place.busy_until))
 
     def _ready(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> _EndpointHealth | None:
-        """Return the healthy endpoint with the fewest requests in flight, or the question's own; None without one."""
+        """Return the healthy endpoint with the fewest requests, or the question's usual one if it is not much busier; or None."""
         now = self.clock()
         ready = [place for place in self._places if place not in tried and place.is_ready(now)]
         if len(self._places) == 1 or not ready:
@@ -283,7 +283,7 @@ class Endpoints:
         return place
 
     def _is_failure(self, place: _EndpointHealth, response: Any, sent_at: float) -> bool:
-        """Return whether an endpoint failed, and record it."""
+        """Record the success or failure of an endpoint, and return True if it failed."""
         status = None if response is None else response.status_code
         now = self.clock()
         with self._lock:

@@ -16,7 +16,7 @@ _FOREVER = ("insufficient_quota", "billing_hard_limit_reached")
 
 
 class CutError(Exception):
-    """Raised when a reply exceeds a limit, `size` or `time`, while it is read as it arrives."""
+    """Raised when a streamed reply exceeds a limit, `size` or `time`."""
 
 
 def secret_values(headers: Mapping[str, str], key: str | None) -> list[str]:

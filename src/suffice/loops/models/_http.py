@@ -1,6 +1,6 @@
 """HTTP clients that limit size and time of replies, and send no private headers to other hosts.
 
-They are imported with `openai` on the first call, and extend its clients for whichever HTTP library it uses.
+They are imported with `openai` on the first call, and extend its clients, whatever HTTP library these use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OF_THE_TRANSFER = frozenset({"content-encoding", "content-length", "transfer-en
 
 
 class RedirectsError(Exception):
-    """Raised when an endpoint answers a request with one redirect after the other."""
+    """Raised when an endpoint redirects a request too many times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, s
 
 
 def _limited(response: Any, body: _Body) -> Any:
-    """Return a response that raises `CutError` where it exceeds the limits while it is read as it arrives."""
+    """Make a streamed response raise `CutError` when it exceeds the limits, and return it."""
     read = response.aiter_bytes
 
     async def limited(chunk_size: int | None = None) -> AsyncGenerator[bytes]:
@@ -132,7 +132,7 @@ async def _value(result: Any) -> Any:
 
 @cache
 def _trusted(*_: str | None) -> Any:
-    """Return the TLS settings that clients share while the environment names the same certificates: reading takes 30 ms."""
+    """Return the TLS settings for the environment's certificates; cached, because reading them takes 30 ms."""
     return import_module(DefaultHttpxClient.__mro__[-2].__module__.partition(".")[0]).create_ssl_context()
 
 

@@ -180,8 +180,8 @@ def parse(
 ) -> tuple[Completion, ...]:
     """Parse the body of a reply with status 200 into completions, one for each choice.
 
-    Each completion is charged an equal share of the call and of the tokens, which an endpoint reports in total, but the
-    seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown
+    Each completion is charged an equal share of the call and of the tokens, which an endpoint reports in total, but
+    has the seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown
     unless every choice has log-probabilities.
 
     Raises:
@@ -380,7 +380,7 @@ def _cost_of_call(body: Mapping[str, Any], seconds: float) -> tuple[Cost, bool]:
 
 
 def _written(usage: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, float]:
-    """Return the tokens of the prompt that were written to a cache, as gateways before Anthropic's models count them."""
+    """Return the tokens of the prompt that were written to a cache, as counted by gateways to Anthropic's models."""
     apiece = mapping_or_empty(details.get("cache_creation_token_details"))
     given = (usage.get("cache_creation_input_tokens"), details.get("cache_write_tokens"))
     known = [count_of(value) for value in (*given, apiece.get("ephemeral_1h_input_tokens"))]
@@ -432,7 +432,7 @@ def _legacy_tokens(fields: Mapping[str, Any]) -> list[Token]:
 
 
 def _number_or(value: Any, missing: float) -> float:
-    """Return a number as float, else `missing`: for alternatives -inf, which JSON cannot express."""
+    """Return a number as float, else `missing` (-inf for an alternative, since JSON cannot express it)."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return missing
     try:

@@ -1,4 +1,4 @@
-"""The seam between models and batches: a model of a recording in batches takes its replies from there."""
+"""The interface between models and batches: while recording in batches, models take their replies from it."""
 
 from __future__ import annotations
 

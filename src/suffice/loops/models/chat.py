@@ -174,14 +174,14 @@ class ChatModel(PromptedModel):
         return are_exchanged(self)
 
     def tokenize(self, text: str, *, begins: bool = False) -> tuple[int, ...]:
-        """Return the token ids of a text, as the endpoint divides it (`/tokenize` of llama.cpp and vLLM).
+        """Return the token ids of a text from the endpoint's tokenizer (`/tokenize` of llama.cpp and vLLM).
 
         Args:
             text: The text.
-            begins: Whether a prompt begins with it, so that the server adds its mark of a beginning, if it has one.
+            begins: True if a prompt begins with the text, so that the server adds its beginning-of-sequence token, if any.
 
         Raises:
-            ModelError: The endpoint failed, or does not divide texts.
+            ModelError: The endpoint failed, or has no tokenizer.
         """
         return finished(self.tokenizer.ids(text, begins=begins, blocking=True))
 
@@ -245,10 +245,10 @@ class ChatModel(PromptedModel):
         sample: int = 0,
         **overrides: Any,
     ) -> tuple[Completion, ...]:
-        """Send one request for `n` replies (the field `n`), and return those that came.
+        """Send one request for `n` replies (the field `n`), and return those that arrived.
 
-        Each reply is charged an equal share of the call and of the tokens, which the endpoint reports in total, but the
-        seconds of the whole call.
+        Each reply is charged an equal share of the call and of the tokens, which the endpoint reports in total, but
+        has the seconds of the whole call.
 
         Args:
             messages: As in `complete`.

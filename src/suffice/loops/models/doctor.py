@@ -76,16 +76,16 @@ class EndpointReport:
         prefix_latency_ratio: Time of an extended prompt over that of a new one of the same length; below 1 suggests
             reuse. NaN if unknown.
         continues: Whether it continues raw text, so that a chain of thought can be stopped; None if it was asked by chat messages.
-        token_ids: Whether it then takes token ids and returns those that it generates; None if it was not tested.
+        token_ids: Whether it also takes token ids and returns those that it generates; None if it was not tested.
         workers: Requests sent at once.
-        speedup: Median time of one request alone, times `workers`, over the time of that many at once; NaN if unknown,
-            as when the endpoint's rate limit delayed them.
+        speedup: `workers` times the median time of a single request, divided by the time of `workers` concurrent requests;
+            NaN if unknown, for instance because the endpoint's rate limit delayed them.
         latency_s: Median time of a short request alone, seconds; NaN if unknown.
         repeats: Prompts sent twice: first one after the other, then at once in another order.
-        changed_answers: Share of them whose answer changed, 0 to 1; NaN if unknown.
+        changed_answers: Share of these prompts whose answer changed, 0 to 1; NaN if unknown.
         margin_drift: Largest change of the answer's margin, nats; NaN if there are no margins.
         refused: Number of requests refused with status 429, the endpoint's rate limit, retries included.
-        answered: Share of these replies with an answer, 0 to 1; NaN if unknown.
+        answered: Share of the replies to these prompts with an answer, 0 to 1; NaN if unknown.
         samples: The first two of these replies.
         notes: Failures and missing features, one line each.
     """
@@ -197,7 +197,7 @@ def _ask(model: ChatModel, messages: Any, **overrides: Any) -> Completion:
 
 
 def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Send a long new text, extend it, and compare with another of the same length."""
+    """Test prefix reuse: send a long new text, then an extension of it, then another new text of the same length."""
     start = extended = fresh = None
     for count in _PREFIX_NUMBERS:
         text = _random_numbers(count)
@@ -225,7 +225,7 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
 
 
 def _continuation(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Send a text with the first half of its own continuation, and compare what follows with the other half."""
+    """Test continuation: send a text with the first half of the model's reply, and compare the rest with the other half."""
     if model.api != "completions":
         return report
     question, passage = _question_and_passage(0)

@@ -94,7 +94,7 @@ class EndpointEmbedder(PieceEmbedder):
         return [pieces_of(text, lambda piece: len(piece) <= self.max_chars) for text in texts]
 
     def _embed_pieces(self, pieces: list[str]) -> tuple[npt.NDArray[np.float64], Sequence[float], Cost]:
-        # Texts without words have no pieces; the endpoint is then called for the width of the zero vectors.
+        # Texts without words have no pieces; the endpoint is then called to learn the width of the zero vectors.
         vectors, cost = self.vectors(pieces or ["-"])
         return vectors[: len(pieces)], [len(piece) for piece in pieces], cost
 

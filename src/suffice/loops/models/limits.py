@@ -273,7 +273,7 @@ _PART_OF_LIMITS: ContextVar[Callable[[RequestLimits], RequestLimits] | None] = C
 
 @contextmanager
 def sharing_limits(part: Callable[[RequestLimits], RequestLimits]) -> Iterator[None]:
-    """Make commands within this block use only a share of the limits that their options name.
+    """Make commands within this block use only a share of the limits in their options.
 
     Args:
         part: Returns the part of this process: ``lambda limits: limits.share(2, 8)``, or limits with a shared pace.

@@ -31,7 +31,7 @@ def reply_of(text: str, tokens: Sequence[Token] | None, cost: Cost, position: An
 
 
 def unless_cut(located: Located, text: str, position: AnswerPosition, finish_reason: str | None) -> Located:
-    """Return the answer of a reply if the reply was not cut.
+    """Return the located answer, unless the reply was cut.
 
     After a prefilled prompt (position `start`) many models never end by themselves, so that the limit of tokens cuts every
     reply; the answer is then complete if more text follows it.
@@ -72,7 +72,7 @@ class PromptedModel:
         return LOGPROB_NEEDS | confidence if (self.top_logprobs or 0) >= MIN_ALTERNATIVES else confidence
 
     def _reading_pin(self) -> dict[str, Any]:
-        """Return the settings that affect prompts, or the reading of answers."""
+        """Return the settings that affect prompts or how answers are read."""
         is_code = self.position.kind == "callable"
         return {**self.prompt.pin, "position": {"kind": "callable"} if is_code else self.position.to_dict()}
 

@@ -88,7 +88,7 @@ class Gate(Protocol):
     def source(self) -> object:
         """The model that reads the question.
 
-        A loop continues a verdict's pass only if this is the model that answers: another model would give its own answer.
+        A loop continues a verdict's forward pass only if this model also answers: another one would give its own answer.
         """
         ...
 

@@ -25,9 +25,9 @@ _Failures = Mapping[int, Exception] | Callable[[int], Exception | None]
 class ScriptedModel:
     """A model that answers from a script, offline and deterministic, and records its calls.
 
-    A mapping contains one line per number of passages for each question: the first for none (closed book), the second
-    for one, and so on; the last one is used for more.  A function gets question and passages.  A line is an answer,
-    None for no answer, or a complete `Reply`.  A line without costs is charged one call, one input token per word of
+    A mapping contains one line per number of passages for each question: the first for no passages (closed book), the
+    second for one passage, and so on; the last line is used for more.  A function gets question and
+    passages.  A line is an answer, None for no answer, or a complete `Reply`.  A line without costs is charged one call, one input token per word of
     question and passages (cached where an earlier round contained it), one output token per word of the answer, and the
     latency.
 
@@ -125,7 +125,7 @@ class ScriptedModel:
         return self._say(question, passages, failure)
 
     def complete(self, messages: Sequence[Mapping[str, str]]) -> Completion:
-        """Return the script's reply to the text of the last message; scripts of chains are functions of that text.
+        """Return the script's reply to the text of the last message; a script for chains is a function of that text.
 
         Raises:
             ModelError: The script has no such text.

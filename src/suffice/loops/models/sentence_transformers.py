@@ -35,7 +35,7 @@ class SentenceTransformersEmbedder(PieceEmbedder):
 
     Args:
         model: Id or folder of the model.
-        revision: Revision of an id to load; that of a folder is the hash of its files.
+        revision: Revision to load, if `model` is an id; the revision of a folder is the hash of its files.
         prefix: Text before every piece, for models trained with one.
         device: A torch device; None for the default.
     """

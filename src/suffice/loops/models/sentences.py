@@ -1,4 +1,4 @@
-"""The first sentence of what a model writes, in its tokens."""
+"""Find the first sentence of a generated text, in tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def first_sentence(tokens: Sequence[Token]) -> int:
 
 
 def text_of(tokens: Sequence[Token]) -> str:
-    """Join tokens to their text, decoding a vocabulary's spelling if they have one."""
+    """Join tokens to a text, decoding spellings of the vocabulary such as `Ġ` for a blank."""
     try:
         return b"".join(map(token_bytes, tokens)).decode()
     except UnicodeDecodeError:

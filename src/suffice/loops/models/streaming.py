@@ -1,4 +1,4 @@
-"""A completion that goes on beside other requests, and can be cancelled at what it costs by then."""
+"""A completion that is generated during other requests, and can be cancelled at the cost incurred so far."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _COUNTED = {"stream_options": {"include_usage": True, "continuous_usage_stats": 
 
 
 class StreamedCompletion:
-    """A completion in progress, which began when it was created.
+    """A completion in progress; the request begins when the object is created.
 
     Args:
         model: The model.
-        prompt: Returns what to ask.
+        prompt: Returns the prompt.
         settings: The parameters of the request, as in `ChatModel.complete`.
 
     Attributes:
-        is_sent: Whether its request has been sent, after the prompt was made and the limits allowed it.
+        is_sent: True once the request is sent, which first waits for the prompt and the limits on requests.
     """
 
     def __init__(self, model: ChatModel, prompt: Callable[[], Awaitable[Asked]], settings: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ class StreamedCompletion:
         self.is_sent = True
 
     async def result(self) -> Completion:
-        """Wait for its end; its seconds are those of this wait.
+        """Wait for the end of the completion; its recorded seconds are those of this wait.
 
         Raises:
             ModelError: The endpoint failed, or its reply broke off.
@@ -60,10 +60,10 @@ class StreamedCompletion:
         return replace(completion, cost=replace(completion.cost, seconds=time.perf_counter() - began))
 
     async def cancel(self) -> tuple[Cost, bool]:
-        """Return what it has cost, and whether its request had to be cancelled; an earlier failure costs nothing, as elsewhere.
+        """Cancel the completion; return its cost so far, and True if a request in flight had to be cancelled.
 
-        A request that was not yet sent costs nothing.  What had arrived counts; the server may compute a few tokens more before it
-        notices.  If nothing had, the whole prompt counts as read, an upper bound; the tokens of a text are unknown.
+        A request that failed or was not yet sent costs nothing.  The tokens that had arrived count; the server may compute a few
+        more before it notices.  If none had arrived, the whole prompt counts as read, an upper bound; NaN for a prompt as text.
         """
         cancelled = self._task.cancel()
         (end,) = await asyncio.gather(self._task, return_exceptions=True)
@@ -76,7 +76,7 @@ class StreamedCompletion:
 
 
 def ended_text(chunks: Sequence[Mapping[str, Any]], where: str) -> str:
-    """Return the chunks of a streamed completion as the text of the body that the server would have sent at once.
+    """Join the chunks of a streamed completion to the body of a reply without streaming, as JSON text.
 
     Raises:
         ModelError: The stream broke off: no chunk has a finish reason.
@@ -92,7 +92,7 @@ def ended_text(chunks: Sequence[Mapping[str, Any]], where: str) -> str:
 
 
 def joined(chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the chunks of a streamed completion as the body that the server would have sent at once.
+    """Join the chunks of a streamed completion to the body of a reply without streaming.
 
     >>> chunk = {"choices": [{"text": "a", "token_ids": [1]}], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
     >>> joined([chunk, chunk])["choices"][0]["text"]

@@ -1,4 +1,4 @@
-"""Token ids: texts as an endpoint divides them, and the ids of what it generated."""
+"""Token ids: of texts, from an endpoint's tokenizer, and of the tokens that it generated."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class EndpointTokenizer:
 
         Args:
             text: The text.
-            begins: Whether a prompt begins with it, so that the server adds its mark of a beginning, if it has one.
+            begins: True if a prompt begins with the text, so that the server adds its beginning-of-sequence token, if any.
             blocking: Whether to block the thread instead of suspending.
 
         Raises:
-            ModelError: The endpoint failed, or does not divide texts.
+            ModelError: The endpoint failed, or has no tokenizer.
         """
         if not text and not begins:
             return ()
@@ -68,9 +68,9 @@ class EndpointTokenizer:
 
 
 def are_exchanged(model: Any) -> bool:
-    """Return whether a model's endpoint takes token ids as a prompt and returns those that it generates: two short requests.
+    """Test with two short requests whether an endpoint takes token ids as a prompt and returns those that it generates.
 
-    An endpoint whose `/tokenize` fails in any way exchanges none, since some answer an unknown path with a server's error.
+    Any failure of `/tokenize` counts as False, since some endpoints answer an unknown path with a server error.
 
     Raises:
         ModelError: The endpoint could not be asked for a completion.
@@ -91,15 +91,15 @@ def are_exchanged(model: Any) -> bool:
 
 
 def with_ids(model: Any) -> dict[str, Any]:
-    """Return the further fields of a request whose token ids are wanted."""
+    """Return the extra fields of a request that asks for the ids of the generated tokens."""
     return {**model.fingerprint()["extra_body"], **ASKED_FOR_IDS}
 
 
 def ids_of_text(completion: Completion) -> tuple[int, ...] | None:
     """Return the ids of the tokens that make up a completion's text; None if they do not spell it.
 
-    A completion that was cut has all its tokens, although its text may end before an incomplete character.  A server that ends
-    at a word generated the tokens of that word, too.
+    A cut completion keeps all its ids, although its text may end before an incomplete character.  Ids of a stop word, which the
+    server generated but left out of the text, are removed.
     """
     ids, tokens = completion.token_ids, completion.tokens
     if ids is None or is_cut(completion.finish_reason):

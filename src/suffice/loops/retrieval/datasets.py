@@ -74,7 +74,7 @@ class Question:
         supporting: Ids of the passages with the gold evidence; empty if unknown.
         split: Split in the data set (`dev`, `test`); None if not given.
         supporting_pages: Titles of pages with the gold evidence, which need not be among the passages; empty if unknown.
-        cluster: What was asked, if several of these ask the same; empty = the id.
+        cluster: An id shared by all questions that ask the same; empty = the question's own id.
     """
 
     question_id: str
@@ -168,7 +168,7 @@ def iter_questions(spec: str | Path, *, limit: int | None = None, split: str | N
 
 
 def text_id(text: str) -> str:
-    """Return 12 hexadecimal digits of the normalised text, the id of a question that has none.
+    """Return an id for a question without one: 12 hexadecimal digits of the hash of its normalised text.
 
     >>> text_id("Who made it?") == text_id("who made  it")
     True
@@ -185,7 +185,7 @@ def dataset_hash(questions: Iterable[Question]) -> str:
 
 
 def digest_question(digest: Any, item: Question) -> None:
-    """Add a question to a digest of SHA-256, for `dataset_hash`."""
+    """Add a question to a SHA-256 digest, for `dataset_hash`."""
     pool = [[passage.passage_id, passage.title, passage.text] for passage in item.passages]
     fields = [item.question_id, item.question, list(item.answers), item.type, item.level, sorted(item.supporting)]
     pages = item.supporting_pages - {passage.title for passage in item.passages}
@@ -278,7 +278,7 @@ def _titles(record: dict[str, Any], where: str) -> list[str]:
 
 
 def _id(record: dict[str, Any], where: str) -> str | None:
-    """Return the id, a number as text; None if there is none."""
+    """Return a record's id, as text if it is a number; None if it has none."""
     name = next((name for name in _IDS if record.get(name) is not None), None)
     if name is None:
         return None
@@ -311,7 +311,7 @@ def _number_text(value: Any) -> Any:
 
 
 class QuestionShare(list[Question]):
-    """The questions of a data set that one process takes, with the hash and number of all its questions.
+    """One process's share of a data set's questions, with the hash and number of all questions.
 
     >>> share = QuestionShare([Question(question_id=name, question="Who?") for name in "abc"], takes=lambda name: name != "b")
     >>> [question.question_id for question in share], share.places, share.dataset["questions"]

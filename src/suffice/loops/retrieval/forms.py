@@ -155,7 +155,7 @@ _TRIVIA_FIELDS = (
 
 
 def _triviaqa(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert TriviaQA, in the hub's names or the authors'; passages are articles and web pages, if it has any."""
+    """Convert TriviaQA, with the field names of the hub or the authors; passages are its articles and web pages, if any."""
     record = {_snake(name): value for name, value in record.items()}
     answer = object_of(literal(record.get("answer")) or {}, f"{where}, answer", "value and aliases")
     answer = {_snake(name): value for name, value in answer.items()}
@@ -229,7 +229,7 @@ def _gsm8k(record: PublishedRow, where: str) -> PublishedRow:
 
 
 def _math(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert MATH: the answer is the content of the solution's last box, unless the set gives it."""
+    """Convert MATH: the answer is the content of the solution's last box, unless the row has an `answer`."""
     given = text_field(record, "answer", where)
     answer = given or _last_boxed(text_field(record, "solution", where, required=True) or "")
     if not answer:

@@ -30,7 +30,7 @@ class Fused(RanksByCosts):
 
     Ranks begin at 1, and a ranking without the passage adds nothing (Cormack, Clarke and Buettcher, 2009).  Scores of the
     retrievers do not count, so BM25 and a dense retriever need no common scale.  Passages are the same if their ids are;
-    ties keep the order in which the first retriever, then the next, ranks them.  If one retriever is an
+    ties are ordered by the first retriever's ranking, then by the next one's.  If one retriever is an
     `AsyncRetriever`, so is the fusion.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
@@ -114,7 +114,7 @@ class Fused(RanksByCosts):
     async def _ranking(
         self, retriever: Retriever | AsyncRetriever, question: str, pool: Sequence[Passage] | None, k: int
     ) -> RankedPassages:
-        """Return one ranking, from a thread if another retriever is awaited."""
+        """Return one retriever's ranking; run it in a thread if the fusion is asynchronous."""
         own = None if self.has_corpus else pool
         is_awaited = asyncio.iscoroutinefunction(self.rank)
         return await costed_ranking(retriever, question, pool=own, k=k, in_thread=is_awaited)

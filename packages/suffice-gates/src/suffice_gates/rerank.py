@@ -282,7 +282,7 @@ def load_cross_encoder(
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
-        ModelError: The model cannot be loaded, or would score at random or all pairs alike.
+        ModelError: The model cannot be loaded, or would give random scores or equal scores to all pairs.
     """
     try:
         from sentence_transformers import CrossEncoder

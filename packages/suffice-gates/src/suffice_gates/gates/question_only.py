@@ -38,7 +38,7 @@ class QuestionGate:
     Attributes:
         read: Turns questions into numbers.
         mean: Mean of each number, subtracted first, shape ``(width,)``.
-        scale: Deviation of each number, divided by next; infinite for constant numbers, which then have no effect.
+        scale: Deviation of each number, by which it is then divided; infinite for constant numbers, so they have no effect.
         weights: Weights of the regression, shape ``(n_classes, width)``; one row for two classes.
         intercepts: Intercepts, shape ``(n_classes,)``.
         classes: The classes that it was fitted on, ascending.

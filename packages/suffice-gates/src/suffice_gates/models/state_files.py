@@ -202,7 +202,7 @@ def read_states(path: str | Path) -> StoredStates:
 
 
 def check_states_shard(folder: Path, shard: Shard) -> None:
-    """Raise if the folder has states of another number of shards, before anything is read.
+    """Raise if the folder contains states for another number of shards, before any prompt is read.
 
     Raises:
         ConfigMismatchError: The folder has such states.

@@ -402,5 +402,5 @@ class _Resume:
 
 
 def _vocabulary_token(tokenizer: Any, token: int) -> str:
-    """Return a token as in the vocabulary; ids beyond it, which padded weights have, get a name."""
+    """Return the token of an id in the vocabulary; `<id N>` for ids beyond it, which occur if the weights are padded."""
     return str(tokenizer.convert_ids_to_tokens(token) or f"<id {token}>")

@@ -155,7 +155,7 @@ def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_re
 
     Args:
         read: Values of `read_contexts` by name of the model, all on the same sets.
-        rng: Draws resamples and signs; it may have drawn the contexts before.
+        rng: Draws resamples and signs; may be the generator that drew the contexts.
         n_resamples: Number of bootstrap resamples.
 
     Raises:

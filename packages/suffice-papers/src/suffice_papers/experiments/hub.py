@@ -113,11 +113,11 @@ def at_hub(model: str, revision: str | None, offline: bool, endpoint: str | None
     """
     try:
         from huggingface_hub import snapshot_download
-    except ImportError:  # the missing extra is a problem of its own
+    except ImportError:  # the missing extra is reported elsewhere
         return FoundModel()
     try:
         folder = Path(snapshot_download(model, revision=revision, local_files_only=True))
-    except (OSError, ValueError):  # not there, or no id at all, which the hub's answer says
+    except (OSError, ValueError):  # not in the cache, or not a valid id, which the request to the hub will report
         folder = None
     if folder is not None and not (cached := _in_folder(folder, "")).problem:
         return cached

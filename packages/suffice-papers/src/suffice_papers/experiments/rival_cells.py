@@ -68,7 +68,7 @@ class WaysOfAsking:
         """The result of the rivals in one sentence; empty without rivals."""
         summary = self.summary
         if summary is None:
-            return []  # if there should be one, the reason is where the table would be
+            return []  # if there are rivals, the reason stands in place of the table
         verdicts = [row[-1] for row in summary.rows if row[1] != _OURS]
         better, dominated = (sum(verdict == word for verdict in verdicts) for word in ("better", "dominated"))
         rest = f"did better than a fixed number of passages for no more, and {dominated} did no better"

@@ -2,10 +2,9 @@
 
 Stop-RAG (Park et al., 2025) models a retrieval loop as a Markov decision process with a finite horizon: stopping at a
 round yields the quality of its answer, and the last round always stops.  Since a recording holds every round, the value
-of both actions
-can be learned from the same trajectories ("full-width"), with forward-view Q(lambda) targets.  The paper's values are a
-fine-tuned encoder over the texts; here they are linear in recorded signals, one set of weights for each round.  A
-difference of linear values is a weighted sum, so the learned policy is an ordinary rule.
+of both actions can be learned from the same trajectories ("full-width"), with forward-view Q(lambda) targets.  In the paper a
+fine-tuned encoder predicts the values from the texts; here they are linear in recorded signals, with one set of weights for
+each round.  A difference of linear values is a weighted sum, so the learned policy is an ordinary rule.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class FigureSplit:
         return [run for run in first.values() if run.name != BASELINE]
 
     def holm(self, p: Callable[[FigureDifference], float]) -> dict[str, float]:
-        """Return a p-value of the score's difference by policy, adjusted by Holm over the different ones."""
+        """Return the p-value `p` of the score's difference for each distinct policy, adjusted by Holm over these policies."""
         runs = self.different()
         adjusted = holm([p(run.differences["score"]) for run in runs])
         return dict(zip((run.name for run in runs), adjusted.tolist(), strict=True))

@@ -62,7 +62,7 @@ class _Measured:
         return 1 - lost, float(self.money[place].sum() / self.spent.sum())
 
     def best_on(self, inside: Mask, most: float) -> tuple[float, float]:
-        """Return saving and loss on the other half of the rule that saves most on one, losing at most `most`; else zeros."""
+        """Select the rule that saves most on `inside` and loses at most `most`; return its saving and loss outside, or 0."""
         other = ~inside
         losses = self.losses[:, inside].mean(axis=1)
         saved = 1 - self.money[:, inside].sum(axis=1) / self.spent[inside].sum()

@@ -1,4 +1,4 @@
-"""`suffice gate states`: a model's hidden states of questions before its first generated token."""
+"""`suffice gate states`: a model's hidden states after it read a question, before its first generated token."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _Reader:
         )
 
     def check(self, local: LocalModel) -> None:
-        """Raise unless the options choose exactly one source of states and contain none that this source would ignore."""
+        """Raise unless exactly one source of states is chosen, and it uses all options that are given."""
         if (self.model is None) == (self.encoder is None):
             raise typer.BadParameter(
                 "name one of --model (a language model) and --encoder (a sentence encoder)", param_hint="--model"

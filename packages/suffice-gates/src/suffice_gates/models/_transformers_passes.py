@@ -112,7 +112,7 @@ def _states_at(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequenc
 
 
 def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int]) -> Prefill:
-    """Run one pass over prompts that generation can continue, left-padded so that all prompts end at the same position.
+    """Run a pass that generation can continue, over prompts padded on the left so that all end at the same position.
 
     Args:
         model: The model.
@@ -145,7 +145,7 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
 
 
 def _has_keys(cache: Any) -> bool:
-    """Return whether a cache contains keys; state-space models have only states, and these must not read padding again."""
+    """Return whether a cache contains keys; state-space models keep only states, which more padding would corrupt."""
     layers = getattr(cache, "layers", None)
     return cache is not None and (layers is None or any(hasattr(layer, "keys") for layer in layers))
 

@@ -22,7 +22,7 @@ from suffice_gates.models.transformers_model import TransformersModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyReading:
-    """Entropies and attentions of one reply: the former read after its prompt, the latter without it.
+    """One reply with its entropies, from a pass that includes the prompt, and its attentions, from a pass without it.
 
     Attributes:
         entropies: Entropy of each token's distribution over the vocabulary, nats, shape ``(n,)``.

@@ -79,7 +79,7 @@ def query_words(
     content: npt.NDArray[np.bool_],
     n: int,
 ) -> list[int]:
-    """Return the words to which the words that need evidence pay most attention, in the order of the text.
+    """Return indices of the words to which the hits, the words that need evidence, attend most; in the order of the text.
 
     The attention of a token is read at the token before it, which predicts it: its shares over all words before the token's own
     word.  The attention of a word is the mean over its tokens; the mean over all hits ranks the words.

@@ -320,7 +320,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
 
 
 def _read_shard(shard: Path) -> tuple[dict[str, str], npt.NDArray[np.float16]]:
-    """Return a shard's ids with their digests, and its states, checked by their own digest."""
+    """Return a shard's ids with their digests, and its states, checked against the stored digest."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -249,7 +249,7 @@ class TransformersModel(PromptedModel):
         return State(values=start.states[0], cost=cost, resume=_Resume(self, ids, start))
 
     def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
-        """Read the states of many prompts in batches of similar length, without running layers above the highest one.
+        """Read the states of many prompts in batches of similar length, without running layers above the highest that is read.
 
         See `StateSource.read_batch`; NaN where the model left a state undefined.
 

@@ -1,4 +1,4 @@
-"""The gate of CBDR: one pass over the question, and a probe for whether the model knows the answer."""
+"""The gate of CBDR: one pass over the question, and a probe that predicts if the model knows the answer."""
 
 from __future__ import annotations
 

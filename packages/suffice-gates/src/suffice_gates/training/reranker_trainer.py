@@ -216,7 +216,7 @@ def _cut_to_tokens(texts: list[str], tokenizer: Any, tokens: int) -> list[str]:
 
 
 def pair_scorer(encoder: Any, settings: RerankerSettings) -> ScorePairs:
-    """Return a scorer of pairs by raw logits, because a sigmoid would make large ones equal."""
+    """Return a scorer of pairs by raw logits, because a sigmoid would make large logits equal."""
     from torch.nn import Identity
 
     def score(pairs: list[tuple[str, str]]) -> Any:

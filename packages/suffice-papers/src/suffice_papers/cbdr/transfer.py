@@ -151,7 +151,7 @@ def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
 
 
 def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_resamples: int = 1000) -> TransferReport:
-    """Compare the effect of contexts on the confidence of models, which may be read one after the other.
+    """Compare the effect of contexts on the confidence of models, which need not be in memory together.
 
     Args:
         read: Values of `read_contexts` by name of the model, all on the same sets.

@@ -114,7 +114,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """The facts of a world, and the pairs about which it is vague.
+    """The facts of a world, and the pairs of entity and relation that have only vague answers.
 
     Attributes:
         seed: Seed of the draw.

@@ -200,7 +200,7 @@ class _Study:
         return Ranked(tuple(replace(t, weight=w) for t, w in zip(terms, weights, strict=True))), len(pairs[-1])
 
     def _view(self, train: Mask) -> Rounds:
-        """Return the rounds with calibrated signals that were fitted without the question that they belong to.
+        """Return the rounds with calibrated signals; the calibrators of each question were fitted without that question.
 
         For training questions the calibrators come from the other training parts; for other questions from all training
         questions.

@@ -201,7 +201,7 @@ def cbdr_paper(
 
 
 def _accuracy_runs(figures: dict[str, list[list[dict[str, Any]]]], resampling: Resampling) -> Table:
-    """Return a table of the first run's interval over questions, and the interval over the runs' means."""
+    """Return a table of accuracies: the first run's interval over questions, and the interval over the means of all runs."""
     rows: list[tuple[Any, ...]] = []
     for name, runs in figures.items():
         for place, one in enumerate(runs[0]):

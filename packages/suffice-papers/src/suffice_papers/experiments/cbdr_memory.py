@@ -274,7 +274,7 @@ def _looked_up(name: str, revision: str | None = None) -> tuple[FoundModel | Non
 
 
 def _number_bytes(model: FoundModel | None, dtype: str) -> int:
-    """Return the bytes of a number of the weights in memory."""
+    """Return the bytes per weight in memory; those of half precision if unknown."""
     n = None if model is None else model.parameters()
     size = None if model is None else model.in_memory(dtype)
     return _HALF if not n or not size else max(1, round(size / n))
@@ -302,7 +302,7 @@ def _largest_reranker(experiment: Experiment) -> tuple[tuple[float, FoundModel] 
 
 
 def _pair_memory(experiment: Experiment, reranker: tuple[float, FoundModel] | None) -> float | None:
-    """Return the activations of scoring a batch of the longest pairs."""
+    """Return the bytes of activations for scoring a batch of the longest pairs."""
     if reranker is None:
         return None
     size, model = reranker
@@ -334,7 +334,7 @@ def _longest_prompt(cells: Sequence[Cell], experiment: Experiment, passages: int
 
 
 def _length(question: Question, passages: int) -> int:
-    """Return the characters of a question with its longest passages."""
+    """Return the number of characters of a question with its longest passages."""
     sizes = sorted(map(_characters, question.passages))
     return len(question.question) + sum(sizes[max(0, len(sizes) - passages) :])
 

@@ -218,7 +218,7 @@ class RivalChoice:
 
     @property
     def is_recorded(self) -> bool:
-        """True if the rival has its own recordings; a mere rule is replayed on those of the plain loop."""
+        """True if the rival has its own recordings; one that is only a rule is replayed on those of the plain loop."""
         return self.looping.method is not None or self.gating.gate is not None
 
     @property

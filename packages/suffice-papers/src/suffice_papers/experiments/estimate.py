@@ -212,7 +212,7 @@ def _pipeline_estimate(cell: Cell, costs: Mapping[str, Any] | None) -> CellEstim
 
 
 def _calls(question: Question, folder: CellFolder) -> int | None:
-    """Return the calls of a question if the settings determine them, in TASR one for each round; else None."""
+    """Return the number of calls of a question if the settings determine it (in TASR, one for each round); else None."""
     experiment, rival = folder.experiment, folder.cell.rival
     if experiment.protocol != "tasr" or (rival is None and experiment.signals.judge_model is not None):
         return None

@@ -186,7 +186,7 @@ def _endpoint_problems(part: EndpointPart) -> Iterator[str]:
 
 
 def _store_problems(name: str, address: str) -> Iterator[str]:
-    """Yield the reason why the server of a store cannot be reached, if its address names one with a port."""
+    """Yield the reason if the server of a store cannot be reached; addresses without a host and a port are not tried."""
     try:
         parts = urlsplit(address)
         if parts.hostname is None or parts.port is None:
@@ -212,6 +212,6 @@ def unreachable(url: str) -> str | None:
 
 
 def place_of(path: Path) -> Path:
-    """Return the nearest folder of a path that exists, on whose disk a file would be written."""
+    """Return the nearest existing folder above a path: a file at the path would be written to its disk."""
     path = path.absolute()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())

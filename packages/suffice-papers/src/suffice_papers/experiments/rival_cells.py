@@ -87,7 +87,7 @@ class WaysOfAsking:
         return narrow(replace(table, rows=rows), _SCREEN)
 
     def tables(self) -> list[Table]:
-        """Return a table of all ways of asking, and tables over their runs if there are several; empty without rivals.
+        """Return a table of all ways to retrieve evidence, and tables over runs if there are several; empty without rivals.
 
         Raises:
             DataError: The recordings of a cell have different questions.
@@ -96,7 +96,7 @@ class WaysOfAsking:
 
     @cached_property
     def _lines(self) -> list[tuple[Cell, list[RivalLine]]]:
-        """Each cell of the plain loop with rivals, and the lines of all its ways of asking."""
+        """Each cell of the plain loop that has rivals, with the lines of all its ways to retrieve evidence."""
         by_cell = {folder.cell.name: folder for folder in self._folders}
         return [
             (folder.cell, self._lines_of(folder, by_cell))

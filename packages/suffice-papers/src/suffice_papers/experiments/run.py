@@ -72,7 +72,7 @@ class ExperimentRun(Result):
         return [self.stages_table(), *(() if self.paper is None else self.paper.parts)]
 
     def stages_table(self) -> Table:
-        """Return a table of the stages: whether each ran in this run or was complete before, and its calls."""
+        """Return a table of the stages: for each, if it ran now or was complete before, and its calls."""
         return Table.of(
             "Stages",
             self.outcomes,
@@ -163,7 +163,7 @@ def run_experiment(
 
 
 class _Failures:
-    """The errors of cells, which do not end the run of the others.
+    """The errors of the cells that failed; the other cells go on.
 
     Args:
         obstacles: The problems that are known before the first call.
@@ -201,7 +201,7 @@ class _Failures:
         return cell.name in self._errors
 
     def usable(self, folders: Sequence[CellFolder]) -> list[CellFolder]:
-        """Return the cells that the tables can use: those that are recorded, together with the cells that calibrate them and are compared with them.
+        """Return the cells that did not fail; a cell also fails if the cell that calibrates it or is compared with it failed.
 
         Raises:
             SufficeError: There are none; the error is that of the first cell that failed.

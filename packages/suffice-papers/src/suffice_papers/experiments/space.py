@@ -47,7 +47,7 @@ def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> 
 
 
 def space_notes(cells: Iterable[Cell], experiment: Experiment) -> list[str]:
-    """Return notes on the bytes that will be downloaded and written beside corpora, where they are known."""
+    """Return notes on the bytes of downloads, and of indexes written beside corpora, where they are known."""
     cells = list(cells)
     notes = []
     for what, parts in (
@@ -124,14 +124,14 @@ def passages_in(corpus: Path) -> float:
 
 
 def _found(part: ModelPart) -> FoundModel | None:
-    """Return the facts about a part; None if its name cannot be read."""
+    """Return the facts about a part; None if its name is invalid."""
     with suppress(ValueError):
         return find_model(part.name, part.revision)
     return None
 
 
 def _bytes_in_memory(part: ModelPart) -> float | None:
-    """Estimate the bytes of a part in memory, in training with gradients and moments; None if unknown."""
+    """Estimate the bytes of a part in memory, with gradients and moments if it is trained; None if unknown."""
     model = _found(part)
     if model is None or model.problem:
         return None

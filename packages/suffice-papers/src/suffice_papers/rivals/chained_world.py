@@ -113,7 +113,7 @@ class ChainedWorld:
 
 
 def two_step_question(first: Pair, leaf: str) -> str:
-    """Return the question for a leaf relation of the entity that a bridge pair leads to.
+    """Return the question for the relation `leaf` of the entity that is the value of the pair `first`.
 
     >>> two_step_question(("friend", "Zorbek"), "home")
     'Name the home of the friend of Zorbek.'

@@ -1,4 +1,4 @@
-"""A tiny Llama that is taught facts of a `ChainedWorld`, and to reason in the formats of the methods.
+"""A tiny Llama that learns facts of a `ChainedWorld`, and reasoning in the formats of the methods.
 
 It learns four things: to write chains of two sentences, Self-Ask's follow-up questions, and FLARE's questions; a third of
 the facts of its world, from chains without passages; to be unsure of all other facts, because rumours have another value

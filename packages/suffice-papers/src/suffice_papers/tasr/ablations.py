@@ -106,7 +106,7 @@ def _means(resampling: Resampling, cells: Sequence[CellRuns], values: Mapping[in
 
 
 def calibrators_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the ablation of section 3.3: Brier score and F1 of the rule by form of calibrator, cells of all prompts.
+    """Return the ablation of section 3.3: Brier score and F1 of the rule by form of calibrator, over cells of all prompts.
 
     Raises:
         DataError: No cell is calibrated.
@@ -386,7 +386,7 @@ _VARIANTS: Mapping[str, tuple[Build, str]] = {
 
 
 def seconds_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the recorded seconds of a question, where all were measured: TASR and fixed budgets.
+    """Return the recorded seconds per question of TASR and of fixed budgets, in cells where all were measured.
 
     Raises:
         DataError: No cell has the seconds of all rounds.

@@ -148,7 +148,7 @@ _CELL_TABLES = {"distractor": ("table2", "Table 2"), "open": ("table4", "Table 4
 
 
 def cell_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling, setting: str) -> Table:
-    """Return Table 2, 4 or 5: TASR in each cell of a setting, and the macro.
+    """Return Table 2, 4 or 5: TASR in each cell of a setting, and the mean over these cells.
 
     Raises:
         DataError: No cell has the necessary recordings.

@@ -173,8 +173,8 @@ def dragin_query(
         n: Number of words in a query.
 
     Returns:
-        A reply whose answer is the query, or None if no word is above theta; its text is the reply before that sentence, or all of
-        it; its signal `rind` is the largest value, and its cost that of the passes.
+        A reply whose answer is the query, or None if no word is above theta.  Its text is the part before that sentence, or the
+        whole reply; its signal `rind` is the largest RIND, and its costs are those of the passes.
 
     Raises:
         ModelError: The model returns no attentions.

@@ -65,9 +65,9 @@ class TransformersModel(PromptedModel):
     Args:
         model: A folder, an id of the hub, or a loaded model, which may be shared.
         layers: Layers whose states are read; the attribute `layers` counts them from 0, the embedding.
-        prompt: How question and passages become messages.
+        prompt: Builds the messages from question and passages.
         rag_prompt: Prompt for questions with passages; None for `prompt`.
-        position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
+        position: Position of the answer in a reply; default: after the marker `Answer:`, or at the start where the
             prompt is prefilled.
         max_tokens: Largest number of tokens to generate.
         top_logprobs: Number of alternatives to return for each token.

@@ -30,7 +30,7 @@ class CbdrSettings:
         depths: Numbers of passages for an answer: K of the tables.
         betas: Thresholds of the gate.
         test: Share of the questions on which all figures are measured.
-        prefer: Share of the others used to train the reranker; the probe gets the rest.
+        prefer: Share of the other questions used to train the reranker; the probe gets the rest.
         test_size: Number of test questions, in place of the share; needs `prefer_size`.
         prefer_size: Number of questions used to train the reranker, in place of the share; the probe gets the rest.
         shift: The largest number of test questions on which the probe is measured under both prompts; each is answered

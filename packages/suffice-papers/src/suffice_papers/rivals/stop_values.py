@@ -202,8 +202,8 @@ class _Walks:
 
     Attributes:
         columns: The signals, shape ``(n_questions, n_rounds, n_signals)``.
-        rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; past the end that of the last
-            round.
+        rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; after the end of a
+            trajectory, that of its last round.
         last: Position of each question's last round.
     """
 

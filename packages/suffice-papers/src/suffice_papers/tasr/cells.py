@@ -35,7 +35,7 @@ BUDGET = 5
 """TASR's R; later rounds of a recording are left out."""
 
 SETTINGS = {"distractor": "distractor", "open": "open-domain BM25", "dense": "open-domain dense"}
-"""Sources of evidence, by which the paper groups its tables: 1 and 2, 4, 5."""
+"""Sources of evidence by which the paper groups its tables: one for Tables 1 and 2, one for 4, and one for 5."""
 
 _PAPER_PROMPT = "answer_first"
 _FEWEST_ROUNDS = 3  # rounds: every difference is against fixed_k(3)

@@ -43,7 +43,7 @@ class Line:
         trials: Mean number of trial answers.
         against: Difference in right answers to chains without a stop.
         at_random: For a rule, the share of right answers if its stops were assigned to questions at random.
-        dominated: The fixed budget, mixture or random twin that is at least as right for no more tokens; None if there is none.
+        dominated: The fixed budget, mixture or random twin with no fewer right answers and no more tokens; None if there is none.
         coins: For a rule, the random mixture of two fixed budgets (a coin decides for each question) with the most right
             answers for no more tokens, by price of a trial answer; None if every budget costs more.
         above: For a rule, the difference in right answers to that mixture, by price of a trial answer.

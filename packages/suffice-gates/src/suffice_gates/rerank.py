@@ -158,7 +158,7 @@ class Reranked(RanksByCosts):
 
     CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.  In
     the loop, rounds reveal evidence in this order; the cost of ordering is the component `reranking`, that of the
-    candidates `retrieval`.  With an `AsyncRetriever`, it is an `AsyncRetriever` itself: its `rank` is awaited.
+    candidates `retrieval`.  With an `AsyncRetriever`, this class is one, too: await `rank`.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> class Longest:
@@ -282,7 +282,7 @@ def load_cross_encoder(
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
-        ModelError: The model cannot be loaded, or would score at random or all pairs alike.
+        ModelError: The model cannot be loaded, or would give random scores or equal scores to all pairs.
     """
     try:
         from sentence_transformers import CrossEncoder

@@ -1,4 +1,4 @@
-"""`suffice demo agents`: what stopping a coding agent by its steps would have saved, on recorded runs, offline."""
+"""`suffice demo agents`: the money that early stopping would have saved on recorded runs of a coding agent, offline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _RULES = (
     *(f"spend > {limit}" for limit in (0.4, 0.6, 0.8, 1.0, 1.5)),
     *(f"(spend > {limit}) & (since_change >= 5)" for limit in (0.4, 0.6, 0.8)),
 )
-"""Rules that read what an agent shows while it works, and limits, fixed before any of them was measured."""
+"""Rules on the signals of a working agent, and fixed limits; all were chosen before any of them was measured."""
 _SHOWN = ("since_change >= 25", "since_change >= 15", "fixed_k(90)", "spend > 0.8")
 _LOSSES = (0.005, 0.01, 0.02, 0.05)
 _HALVES = 40
@@ -39,7 +39,7 @@ _CREDITS = "Runs: mini-swe-agent with Gemini 3 Pro on SWE-bench Verified (github
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """Losses and costs of each rule in each run, shapes ``(n_rules, n_runs)``; of the runs themselves ``(n_runs,)``."""
+    """Losses and money of each rule by run, shape ``(n_rules, n_runs)``; money and outcome of full runs, ``(n_runs,)``."""
 
     losses: Floats
     money: Floats
@@ -57,12 +57,12 @@ class _Measured:
         return cls(losses=measured.worst, money=parts.costs["money"][:-1], spent=parts.costs["money"][-1], resolved=own)
 
     def kept(self, place: int) -> tuple[float, float]:
-        """Return the shares of resolved runs and of money that a rule keeps."""
+        """Return the share of resolved runs that stay resolved under a rule, and the share of the money that is still spent."""
         lost = float(self.losses[place].sum() / self.resolved.sum())
         return 1 - lost, float(self.money[place].sum() / self.spent.sum())
 
     def best_on(self, inside: Mask, most: float) -> tuple[float, float]:
-        """Choose the rule that saves most on one half and loses at most `most` there; return its saving and loss on the other."""
+        """Select the rule that saves most on `inside` and loses at most `most`; return its saving and loss outside, or 0."""
         other = ~inside
         losses = self.losses[:, inside].mean(axis=1)
         saved = 1 - self.money[:, inside].sum(axis=1) / self.spent[inside].sum()
@@ -107,7 +107,7 @@ def demo_agents(output: Output, markdown: options.Markdown = None) -> None:
 
 
 def _halves(recording: Recording, measured: _Measured) -> list[dict[str, Any]]:
-    """Choose on one half of the runs and judge on the other, for several divisions; means, with the range of the middle 90 %."""
+    """Choose rules on one half of the runs and judge them on the other; return means and the middle 90 % over divisions."""
     result = []
     for most in _LOSSES:
         pairs = []
@@ -129,7 +129,7 @@ def _halves(recording: Recording, measured: _Measured) -> list[dict[str, Any]]:
 
 
 def _same_files(recording: Recording, policies: Sequence[Policy]) -> Floats:
-    """Return the share of all runs that end with their final files under each policy, whatever became of them."""
+    """Return for each policy the share of all runs, resolved or not, that it stops with their final files."""
     differing: Floats = measure_candidates(recording, policies, "recorded", "agreement_em").worst.mean(axis=1)
     return 1 - differing
 

@@ -17,7 +17,7 @@ from suffice.policy.rounds import Floats
 from suffice_papers.multinomial import bootstrap_weights
 
 _NAMED = 5
-"""Questions named in a message."""
+"""Largest number of questions to name in a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class CellDeltas:
     questions: Sequence[Any] | npt.NDArray[Any]
 
     def sums(self, order: dict[Any, int]) -> tuple[Floats, Floats]:
-        """Return the sum of the differences over each question, ``(n_rules, n_questions)``, and its rows."""
+        """Return the sum of the differences of each question, ``(n_rules, n_questions)``, and its number of rows."""
         codes = np.array([order[question] for question in self.questions], dtype=np.int64)
         sums = np.zeros((len(self.deltas), len(order)))
         np.add.at(sums.T, codes, self.deltas.T)

@@ -1,7 +1,7 @@
 """Multinomial draws for published figures, by position, equal to those of `scipy.stats.bootstrap`.
 
 All other draws are by name (`suffice.evaluation.statistics.Resampling.draws`), so that the order of the rows does not
-matter.  Figures to compare with a paper's are drawn as in the paper.
+matter.  Figures that are compared with those of a paper use its draws by position.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def draws_by_place(resampling: Resampling, n_rows: int, clusters: Clusters = Non
     (1000, 3)
 
     Raises:
-        DataError: No rows, not one cluster for each, or no resamples.
+        DataError: There are no rows or no resamples, or the number of clusters is not that of the rows.
     """
     units = Units.of(n_rows, clusters)
     weights = bootstrap_weights(units.n_units, resampling.n_resamples, rng=resampling.seed)

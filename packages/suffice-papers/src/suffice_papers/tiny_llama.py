@@ -127,7 +127,7 @@ def look_back(network: Any, distances: Sequence[int]) -> None:
     """Initialise heads of the first layer to look a fixed number of tokens back, which is slow to learn.
 
     The biases of query and key are rotated against each other by that distance, so that with rotary embeddings their
-    product is largest at it.
+    product is largest at that distance.
 
     Args:
         network: A Llama with biases in its attention.

@@ -1,4 +1,4 @@
-"""`suffice gate states`: a model's hidden states of questions before its first generated token."""
+"""`suffice gate states`: a model's hidden states after it read a question, before its first generated token."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _CHUNK = 8
 
 @dataclass(frozen=True, kw_only=True)
 class _Reader:
-    """Options for what reads the questions: a model here or at an endpoint, or a sentence encoder."""
+    """Options that choose the reader of the questions: a local model, a model at an endpoint, or a sentence encoder."""
 
     panel: ClassVar[str] = "What reads the questions"
 
@@ -71,7 +71,7 @@ class _Reader:
     ] = models.DEFAULT_KEY
 
     def source(self, local: LocalModel) -> StateSource:
-        """Return where the states come from."""
+        """Return the source of states that the options choose."""
         if self.encoder is not None:
             return _encoder_states(self.encoder, local.device)
         if self.base_url is None:
@@ -89,7 +89,7 @@ class _Reader:
         )
 
     def check(self, local: LocalModel) -> None:
-        """Refuse options that the chosen source of states would ignore, and two sources."""
+        """Raise unless exactly one source of states is chosen, and it uses all options that are given."""
         if (self.model is None) == (self.encoder is None):
             raise typer.BadParameter(
                 "name one of --model (a language model) and --encoder (a sentence encoder)", param_hint="--model"
@@ -215,7 +215,7 @@ def _of_question(question: Question, n_passages: int) -> StatePrompt:
 
 
 def _prompts_of(recording: Recording, dataset: str | None, n_passages: int) -> list[StatePrompt]:
-    """Return the prompts of a recording's questions, with the passages of its rounds if wanted."""
+    """Return the prompts of a recording's questions, with the passages of its rounds if `n_passages` is not 0."""
     if "question" not in recording.table.column_names:
         raise DataError("the recording contains ids of questions, not their words: give the questions themselves")
     texts = recording.per_question("question", ())
@@ -240,7 +240,7 @@ def _passages_of(dataset: str | None) -> dict[str, Passage]:
 
 
 def _passages_shown(rounds: Sequence[Sequence[str] | None], n: int, known: dict[str, Passage]) -> tuple[Passage, ...]:
-    """Return the first passages that a question's rounds revealed."""
+    """Return the first `n` passages that a question's rounds revealed."""
     most: Sequence[str] = max((ids or () for ids in rounds), key=len)
     missing = [name for name in most[:n] if name not in known]
     if missing:

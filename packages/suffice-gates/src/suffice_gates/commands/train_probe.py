@@ -23,7 +23,7 @@ from suffice_gates.training.probe import CALIBRATIONS, HIDDEN, ProbeSettings
 from suffice_gates.training.probe_run import LabelledStates, ProbeRun, run_training
 
 _LEAST = 0.5
-"""Least share of a question's answers that must be right, if nothing else is given."""
+"""Default of the smallest share of right answers at which a question counts as known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +174,7 @@ def _checkpoints_of(
 
 
 def _texts_and_clusters(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the texts of a recording's questions and their resampling units, by id; other files of labels have none."""
+    """Return the texts of a recording's questions and their resampling units, by id; both empty for other files of labels."""
     if not is_recording(path):
         return {}, {}
     recording = read_recording(path)

@@ -23,7 +23,7 @@ BUNDLED_ANSWERS = ("hotpotqa_llama31_tune", "hotpotqa_llama31_eval", "2wiki_llam
 """Names of the sets that ship with the package; DATA.md lists their sources and licences."""
 
 ANSWERED_FIELDS = ("id", "question", "answers", "no_retrieval", "one_retrieval")
-"""Fields of a line: `answers` are gold answers, and the last two the model's own, without and with retrieval."""
+"""Fields of a line: `answers` are gold answers; the last two fields are the model's answers without and with retrieval."""
 
 _CALLS_BY_ROUND = {"generator": (1.0, 1.0), "gate": (0.0, 0.0), "retrieval": (0.0, 1.0)}
 """Calls by component at rounds 0 and 1.  The gate has a column, even of zeros, because replay then charges round 0's answer

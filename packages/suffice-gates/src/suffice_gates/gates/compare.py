@@ -53,7 +53,7 @@ class ScoredGate:
 
     Attributes:
         name: Name in reports.
-        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN if undefined, which retrieves.
+        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN if undefined: the gate then retrieves.
         evaluation: Scores of the evaluation questions, shape ``(n_eval,)``.
         low: True if low values answer directly, as for an uncertainty.
         beta: Its threshold; None to choose it on the tune questions.
@@ -89,7 +89,7 @@ class ComparedGate(Result):
             threshold was given.
         known: Area under the ROC curve of its score for "the answer without retrieval is right".
         not_needed: Area under the ROC curve of its score for "retrieval does not raise the metric".
-        n_undefined: Number of questions without a score, which the gate retrieves for.
+        n_undefined: Number of questions without a score; the gate retrieves for them.
         p_holm: The p-value against random decisions (`GatePoint.p_random`), adjusted by Holm over the gates.
     """
 
@@ -170,7 +170,7 @@ def compare_gates(
     Args:
         evaluation: Evaluation questions, used for nothing else.
         gates: At least one gate; names must differ.
-        tune: Tune questions; None if every gate has its threshold.
+        tune: Tune questions; None if the threshold of every gate is given.
         rate: Choose each threshold by this retrieval rate on tune instead of by quality.
 
     Raises:
@@ -213,7 +213,7 @@ def compare_gates(
 def _seen_notes(
     evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None
 ) -> tuple[str, ...]:
-    """Return warnings about questions that a compared, recorded gate was fitted on."""
+    """Return warnings if the recorded gate is compared on questions that it was fitted on, or resamples are undefined."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
     notes += undefined_notes(evaluation.draws.units.n_units, evaluation.draws.resampling.n_resamples)
@@ -261,7 +261,7 @@ _COLUMN = "gate_score"
 
 
 def _replayed(evaluation: GateEvaluation, scores: Floats, beta: float, gate: ScoredGate) -> GatePoint:
-    """Replay the gate's rule on a recording with its score; the recorded gate's cost counts only if it is this gate."""
+    """Replay a gate on a recording to which its scores are added; the cost of the recorded gate counts only for itself."""
     base = evaluation if gate.component == GATE else evaluation.ungated()
     judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)
     return judged.point(gate_rule(_COLUMN, beta, low=gate.low), beta, label=gate.name)
@@ -339,7 +339,7 @@ def knowledge_table(comparison: GateComparison) -> Table:
 
 
 def rates_table(title: str, comparisons: Mapping[float, GateComparison]) -> Table:
-    """Tabulate gates at given retrieval rates, next to random gates with the rates that they reach."""
+    """Tabulate gates at given retrieval rates, next to random gates at the rates that were reached."""
     first = next(iter(comparisons.values())).metrics[0]
     return Table(
         title=title,

@@ -55,7 +55,7 @@ class GateEvaluation:
 
     Args:
         recording: Rounds 0 and later; failed questions are left out.
-        policy: The policy from round 1 on, for questions that the gate retrieves for; by default the whole budget.
+        policy: The policy from round 1 on, for questions that the gate retrieves for; by default it uses the whole budget.
         metrics: Columns in [0, 1]; the first one measures quality.
         prices: Prices of tokens; None if unknown.
         resampling: Settings of the intervals.
@@ -190,11 +190,11 @@ class GateEvaluation:
         return self._point(label, kind, float(np.mean(share)), values, costs)
 
     def beside(self, other: GateEvaluation, label: str) -> GatePoint:
-        """Compare always retrieving, as measured in another evaluation of the same questions, with these references."""
+        """Return the point of always retrieving in another evaluation of the same questions, compared with these references."""
         return self._point(label, "other", 1.0, other.always.values, _mean_costs(other.always))
 
     def _expected(self, share: float | Floats) -> dict[str, Floats]:
-        """Return each question's expected metrics if it is retrieved for with probability `share`, by name."""
+        """Return each question's expected metrics by name, if retrieval happens with probability `share`."""
         return {name: _blend(self.never.values[name], self.always.values[name], share) for name in self.metrics}
 
     def _point(
@@ -248,10 +248,10 @@ class GateEvaluation:
         return gain, np.cumsum(shuffled, axis=1)
 
     def label_blind(self, quality: float, rate: float) -> tuple[float | None, str | None]:
-        """Find the label-blind gate of at least this quality with the lowest retrieval rate; name it if it dominates.
+        """Return the lowest retrieval rate of a label-blind gate with at least this quality, and its name if it dominates.
 
-        A label-blind gate is never, always or a random gate; all lie on one line from never (rate 0) to always (rate 1).
-        It dominates if its rate is no higher than `rate`, and its rate or its quality is better.
+        Label-blind gates retrieve never, always or at random; all lie on one line from never (rate 0) to always (rate 1).
+        One dominates if its rate is no higher than `rate`, and its rate or its quality is better.  None for no such gate.
         """
         # Quality is linear in the rate of a random gate, so the lowest sufficient rate is where the line meets `quality`.
         never, always = float(self.answers.direct.mean()), float(self.answers.retrieved.mean())

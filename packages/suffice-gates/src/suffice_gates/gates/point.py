@@ -29,7 +29,7 @@ class GatePoint(Result):
         against_always: Paired differences to always retrieving, by metric.
         against_random: Paired differences to the random gate at the same retrieval rate, by metric.
         p_random: Two-sided p-value against the same number of direct answers assigned to questions at random, for the first
-            metric. Read it instead of the interval if few questions are answered directly, or few retrieved for. NaN if
+            metric. Read it instead of the interval if few questions are answered directly, or few with retrieval. NaN if
             it does not apply.
         margin: Non-inferiority to always retrieving in the first metric; None for always itself.
         label_blind_rate: The lowest retrieval rate at which never, always or a random gate has at least this quality;

@@ -38,7 +38,7 @@ class QuestionGate:
     Attributes:
         read: Turns questions into numbers.
         mean: Mean of each number, subtracted first, shape ``(width,)``.
-        scale: Deviation of each number, divided by next; infinite for constant numbers, which then have no effect.
+        scale: Deviation of each number, by which it is then divided; infinite for constant numbers, so they have no effect.
         weights: Weights of the regression, shape ``(n_classes, width)``; one row for two classes.
         intercepts: Intercepts, shape ``(n_classes,)``.
         classes: The classes that it was fitted on, ascending.
@@ -62,7 +62,7 @@ class QuestionGate:
         return self.calibration.predict(self.raw(np.asarray(self.read(questions), dtype=np.float64)))
 
     def raw(self, values: Floats) -> Floats:
-        """Return the uncalibrated score, log odds of the wanted class, from the numbers of `read`."""
+        """Return the uncalibrated score, log odds of the wanted class, from numbers that `read` returned."""
         logits = self._logits(values)
         if logits.shape[1] == 1:
             odds: Floats = logits[:, 0] if self.wanted == 1 else -logits[:, 0]
@@ -74,7 +74,7 @@ class QuestionGate:
         return margin
 
     def likeliest(self, values: Floats) -> Floats:
-        """Return the most probable class from the numbers of `read`, shape ``(n,)``; NaN if a number is NaN."""
+        """Return the most probable class from numbers that `read` returned, shape ``(n,)``; NaN if a number is NaN."""
         logits = self._logits(values)
         both = np.column_stack([np.zeros(len(logits)), logits]) if logits.shape[1] == 1 else logits
         classes = np.asarray(self.classes, dtype=np.float64)[both.argmax(axis=1)]

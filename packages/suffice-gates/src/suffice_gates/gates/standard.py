@@ -61,7 +61,7 @@ QUESTION_GATES = (
     QuestionOnly("features, not needed", "features", _not_needed, 1, f"{_FEATURES_SOURCE}, on what retrieval changes"),
     QuestionOnly("adaptive-rag", "embedding", _adaptive, 0, "none / single / multi, Jeong et al. (2024)"),
 )
-"""The standard gates, which predict that the direct answer is right, that retrieval gains nothing, or the cheapest way."""
+"""The standard gates: they predict that the direct answer is right, that retrieval gains nothing, or the cheapest way."""
 
 
 class _TimedReader:
@@ -133,7 +133,7 @@ def held_out_gates(
         evaluation: Tune questions.
         embed: Turns questions into vectors.
         kinds: The gates to fit.
-        rate: Choose each fold's threshold by this retrieval rate on the others instead of by quality.
+        rate: Choose each fold's threshold by this retrieval rate on the other folds instead of by quality.
 
     Raises:
         DataError: The recording has no question texts, or all labels are of one class.

@@ -34,7 +34,7 @@ class BothWays:
 
     @property
     def not_needed(self) -> Mask:
-        """Mask of the questions whose answer is not turned from wrong to right by retrieval."""
+        """Mask of the questions whose answer retrieval does not turn from wrong to right."""
         direct, retrieved = self.right
         return direct | ~retrieved
 

@@ -1,4 +1,4 @@
-"""Local models, and readings of their passes: hidden states, attention, reflection tokens."""
+"""Local models, and measurements of their passes: hidden states, attention, reflection tokens."""
 
 from suffice_gates.models.chain_states import ChainStates
 from suffice_gates.models.embedding_states import EncoderStates, EndpointStates

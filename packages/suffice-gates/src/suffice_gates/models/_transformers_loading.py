@@ -90,7 +90,7 @@ class LoadedModel:
 
     @property
     def precision(self) -> str:
-        """The number type of its weights, whether a cast made it, and the method if they are quantised.
+        """The number type of its weights, with a remark if they were cast after loading or quantised.
 
         A quantised model has other hidden states than the unquantised one. So has a model that was loaded in float32 and
         cast to fewer bits: the cast rounds the frequencies of its positions, which loading with ``dtype=`` does not.

@@ -18,7 +18,7 @@ Choose = Callable[[Any], Any]
 """Maps log-probabilities, shape ``(n, vocabulary)``, to token ids, shape ``(n,)``."""
 
 _CACHES = ("cache", "past_key_values")
-"""Names of what a pass keeps for the next one, in its output and among its arguments: since transformers 5.24, and before."""
+"""Names of the cache in the output and the arguments of a pass: since transformers 5.24, and before."""
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ def _states_at(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequenc
 
 
 def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int]) -> Prefill:
-    """Run one pass over prompts that generation can continue, left-padded so that all prompts end at the same position.
+    """Run a pass that generation can continue, over prompts padded on the left so that all end at the same position.
 
     Args:
         model: The model.
@@ -145,7 +145,7 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
 
 
 def _has_keys(cache: Any) -> bool:
-    """Return whether a cache contains keys; state-space models only have states, which must not see padding again."""
+    """Return whether a cache contains keys; state-space models keep only states, which more padding would corrupt."""
     layers = getattr(cache, "layers", None)
     return cache is not None and (layers is None or any(hasattr(layer, "keys") for layer in layers))
 

@@ -16,7 +16,7 @@ _WAIT_S = 0.02
 """Longest wait for as many prompts as the last batch had, seconds; a pass of a large model takes much longer."""
 
 Answer = Callable[[Ids, Callable[[], bool]], Sequence[Completion]]
-"""Answers the prompts of one batch; it may stop once the given function returns True: all callers have cancelled."""
+"""Answers the prompts of one batch; it may stop once the given function returns True, since all callers have then cancelled."""
 
 
 @dataclass(eq=False, slots=True)
@@ -44,10 +44,10 @@ class PromptQueue:
         self._waiting: deque[_Waiting] = deque()
         self._changed = threading.Condition()
         self._is_running = False
-        self._expected = 1  # as many as the last batch had: those who got a reply often have the next prompt
+        self._expected = 1  # the size of the last batch: callers often send their next prompt after a reply
 
     async def completion(self, ids: Sequence[int]) -> Completion:
-        """Generate after a prompt; if all callers of a batch cancel, its generation ends.
+        """Return the completion of a prompt; the generation of a batch ends early if all its callers cancel.
 
         Raises:
             ModelError: Memory does not suffice for this prompt alone.

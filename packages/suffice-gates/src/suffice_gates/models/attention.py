@@ -22,7 +22,7 @@ from suffice_gates.models.transformers_model import TransformersModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyReading:
-    """One reply, read again: after its prompt for the entropies, and alone for the attentions.
+    """One reply with its entropies, from a pass that includes the prompt, and its attentions, from a pass without it.
 
     Attributes:
         entropies: Entropy of each token's distribution over the vocabulary, nats, shape ``(n,)``.
@@ -128,7 +128,7 @@ def _entropies(
 
 
 def _attention(model: TransformersModel, ids: Sequence[int]) -> tuple[npt.NDArray[np.float64], Cost]:
-    """Return the attention of the last layer between tokens that the model reads alone, and the cost of the pass."""
+    """Return the attention of the last layer among tokens that are read without a prompt, and the cost of the pass."""
     import torch
 
     began = time.perf_counter()
@@ -173,8 +173,8 @@ def dragin_query(
         n: Number of words in a query.
 
     Returns:
-        A reply whose answer is the query, or None if no word is above theta; its text is the reply before that sentence, or all of
-        it; its signal `rind` is the largest value, and its cost that of the passes.
+        A reply whose answer is the query, or None if no word is above theta.  Its text is the part before that sentence, or the
+        whole reply; its signal `rind` is the largest RIND, and its costs are those of the passes.
 
     Raises:
         ModelError: The model returns no attentions.
@@ -199,7 +199,7 @@ def dragin_query(
 def _query(
     model: TransformersModel, texts: Sequence[str], sentence: Sequence[str], hits: npt.NDArray[np.int64], n: int
 ) -> tuple[str, Cost]:
-    """Read texts and a sentence after them, alone; return the words that the sentence's hits attend to, and the cost."""
+    """Return the words to which the hits of a sentence attend most when read after `texts` without a prompt, and the cost."""
     tokenizer: Any = model.loaded.tokenizer
     text = " ".join([*filter(None, (text.strip() for text in texts)), *sentence])
     ids = [int(one) for one in tokenizer(text)["input_ids"]]

@@ -1,4 +1,4 @@
-"""States of a local model at the checkpoints of a chain of thought, from the text or the token ids that it thought."""
+"""States of a local model at the checkpoints of a chain of thought, read from the token ids or the text of the chain."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ THOUGHTS = "thoughts"
 
 
 class ChainStates:
-    """The state of the last token that a model has thought at a checkpoint, before its thinking is ended.
+    """The state of the last token of a chain of thought at a checkpoint, before any text that ends the thinking.
 
-    It is a `StateSource` of the prompt `thoughts`.  A chain is read from the token ids that the model generated, where the
-    rounds have them, and else from its text.
+    It is a `StateSource` of the prompt `thoughts`.  A chain is read from the token ids that the model generated; if the
+    rounds do not contain them, from its text.
 
     Args:
         model: The model that thinks, read in its `layers`.
@@ -81,8 +81,8 @@ class ChainStates:
     def of_checkpoints(self, question: str, rounds: Sequence[Round]) -> States:
         """Return the state after each of these checkpoints, shape ``(n_rounds, n_layers, width)``.
 
-        One pass reads them all where the token ids are known; a chain of text is read once for each checkpoint, since a
-        longer text may be divided otherwise.
+        If the token ids are known, one pass reads all of them.  Otherwise the text is read once for each checkpoint,
+        because a longer text may be divided into other tokens.
         """
         if any(observed.thinking_ids is None for observed in rounds):
             return np.stack([self.of_chain(question, rounds[: r + 1])[0] for r in range(len(rounds))])
@@ -90,7 +90,7 @@ class ChainStates:
         return position_states(self.model.loaded, ids, self.layers, places[1:])
 
     def _tokens(self, question: str, rounds: Sequence[Round]) -> tuple[list[int], list[int]]:
-        """Return the tokens of a chain, and the places of the last one before it and at each of its checkpoints."""
+        """Return the tokens of prompt and chain, and the last position of the prompt and of each checkpoint."""
         tokenizer: Any = self.model.loaded.tokenizer
         start, stretches = self.prompt.text(question), [observed.thinking_ids for observed in rounds]
         if any(stretch is None for stretch in stretches):

@@ -57,7 +57,7 @@ class EndpointStates(_EmbedderStates):
     Args:
         embedder: Model and endpoint; its `max_chars` is ignored, prompts are sent whole.
         prompt: The prompt of the model whose answers are gated.
-        template: How messages become one text; `{system}`, `{user}` and `{prefill}` are replaced.
+        template: The text for a prompt; `{system}`, `{user}` and `{prefill}` are replaced by the messages.
 
     Raises:
         DataError: The template does not contain `{user}`.

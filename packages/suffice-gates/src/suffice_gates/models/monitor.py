@@ -43,7 +43,7 @@ def fit_directions(
     Args:
         model: The model, read in its `layers`.
         contrast: The instruction and its opposite.
-        statements: At least two statements, each put after both.
+        statements: At least two statements, each of which follows both instructions.
 
     Returns:
         The direction in each layer, and the cost of the passes.

@@ -57,7 +57,7 @@ def _shares(start: Prefill, ids: Sequence[int]) -> npt.NDArray[np.float64]:
 
 
 class ReflectionGate:
-    """Decides at round 0 by the probabilities of the first tokens `[Retrieval]` and `[No Retrieval]`.
+    """Decides at round 0 by the probabilities that a reply begins with `[Retrieval]` or `[No Retrieval]`.
 
     `p_retrieve` is ``P([Retrieval]) / (P([Retrieval]) + P([No Retrieval]))`` (section 3.3).  The paper retrieves if it is above
     a threshold, so the policy is `p_retrieve <= 0.2`, or another number.  Without retrieval the same pass continues with

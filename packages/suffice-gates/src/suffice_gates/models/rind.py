@@ -1,7 +1,7 @@
 """Decide whether a reply needs evidence, and build the query: DRAGIN's RIND and QFS, as in the authors' program.
 
-Where paper and program differ, the program is followed, since its thresholds belong to it: attention within the reply alone, a
-token's attention to itself counted, the largest value of each head before the mean over heads, and all per word and sentence.
+Where paper and program differ, this module follows the program, for which the thresholds were chosen: attention is within the
+reply alone and includes that of a token to itself; the largest value of each head is averaged; all is per word and sentence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ who whom whose which what when where why how there here do does did has have had
 should also then than so such very too just only even still already yet ever never both either neither each every any all some
 """
 NO_CONTENT_WORDS = frozenset(_NO_CONTENT_WORDS.split())
-"""Words without content: like punctuation, they never trigger retrieval, and no query has them."""
+"""Words without content: like punctuation, they never trigger retrieval and never occur in a query."""
 
 
 def is_content(word: str) -> bool:
@@ -48,7 +48,7 @@ def rind(
 
     That is the mean entropy of its tokens, times its share of the attention in its sentence, times the number of words in that
     sentence; 0 for words without content.  The attention of a token is the largest that any token of the reply pays to it in the last
-    layer, averaged over heads; that of a word is the sum over its tokens.  A word of average attention so has its entropy.
+    layer, averaged over heads; that of a word is the sum over its tokens.  A word of average attention thus gets its entropy.
 
     Source: DRAGIN (Su et al., 2024, section 3.1: RIND), in the form of the authors' program.
 
@@ -79,10 +79,10 @@ def query_words(
     content: npt.NDArray[np.bool_],
     n: int,
 ) -> list[int]:
-    """Return the words to which the words that need evidence pay most attention, in the order of the text.
+    """Return indices of the words to which the hits, the words that need evidence, attend most; in the order of the text.
 
-    The attention of a token is that of the token before it, which wrote it, to all words before the token's own, as shares; that of
-    a word is the mean over its tokens, and the mean over all hits ranks the words.
+    The attention of a token is read at the token before it, which predicts it: its shares over all words before the token's own
+    word.  The attention of a word is the mean over its tokens; the mean over all hits ranks the words.
 
     Source: DRAGIN (Su et al., 2024, section 3.2: QFS), in the form of the authors' program.
 
@@ -90,8 +90,8 @@ def query_words(
         attention: Attention of the last layer, averaged over heads, of token j (row) to token i (column), when the model reads
             question, chain and sentence alone; shape ``(n_tokens, n_tokens)``.
         words: The word of each token, from 0 to ``n_words - 1``, never decreasing, shape ``(n_tokens,)``.
-        hits: The words that need evidence; a query never has them.
-        content: False for words that no query has, shape ``(n_words,)``.
+        hits: Indices of the words that need evidence; they never occur in the query.
+        content: False for words that never occur in a query, shape ``(n_words,)``.
         n: Number of words to take; among ties, earlier words first.
     """
     n_words = len(content)

@@ -18,7 +18,7 @@ _MATRIX = 2
 _REGULARIZER = 1e-3
 
 Same = Callable[[str, str], bool]
-"""Whether two answers mean the same."""
+"""A function that returns True if two answers mean the same."""
 
 
 def same_answer(first: str, second: str) -> bool:
@@ -41,7 +41,7 @@ def clusters(answers: Sequence[str], same: Same = same_answer) -> list[int]:
 
     Args:
         answers: Samples of one question.
-        same: Whether the first answer implies the second: equality, or the verdict of an entailment model.
+        same: Returns True if the first answer implies the second: equality, or the verdict of an entailment model.
     """
     firsts: list[str] = []
     labels = []
@@ -71,7 +71,7 @@ def semantic_entropy(
     Args:
         answers: Samples of one question, at least one.
         logprobs: Log-probability of each sample, nats.
-        same: Whether an answer implies another.
+        same: Returns True if the first answer implies the second.
 
     Raises:
         DataError: `answers` is empty, or the number of log-probabilities differs.

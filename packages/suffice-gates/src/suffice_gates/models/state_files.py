@@ -202,7 +202,7 @@ def read_states(path: str | Path) -> StoredStates:
 
 
 def check_states_shard(folder: Path, shard: Shard) -> None:
-    """Raise if the folder has states of another number of shards, before anything is read.
+    """Raise if the folder contains states for another number of shards, before any prompt is read.
 
     Raises:
         ConfigMismatchError: The folder has such states.
@@ -320,7 +320,7 @@ def _read_header(folder: Path) -> dict[str, Any]:
 
 
 def _read_shard(shard: Path) -> tuple[dict[str, str], npt.NDArray[np.float16]]:
-    """Return a shard's ids with their digests, and its states, checked by their own digest."""
+    """Return a shard's ids with their digests, and its states, checked against the stored digest."""
     from safetensors import SafetensorError, safe_open
 
     try:

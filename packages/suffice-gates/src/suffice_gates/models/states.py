@@ -134,7 +134,7 @@ def layer_index(layer: int | str, n_layers: int) -> int:
 
 
 def required_questions(questions: Sequence[str]) -> None:
-    """Raise if `questions` is one text or contains a blank one.
+    """Raise if `questions` is a single text instead of a sequence, or contains a blank text.
 
     Raises:
         DataError: `questions` is a text, or an element is blank or not a text.

@@ -65,9 +65,9 @@ class TransformersModel(PromptedModel):
     Args:
         model: A folder, an id of the hub, or a loaded model, which may be shared.
         layers: Layers whose states are read; the attribute `layers` counts them from 0, the embedding.
-        prompt: How question and passages become messages.
+        prompt: Builds the messages from question and passages.
         rag_prompt: Prompt for questions with passages; None for `prompt`.
-        position: Where the answer is in a reply; default: after the marker `Answer:`, or at the start where the
+        position: Position of the answer in a reply; default: after the marker `Answer:`, or at the start where the
             prompt is prefilled.
         max_tokens: Largest number of tokens to generate.
         top_logprobs: Number of alternatives to return for each token.
@@ -249,7 +249,7 @@ class TransformersModel(PromptedModel):
         return State(values=start.states[0], cost=cost, resume=_Resume(self, ids, start))
 
     def read_batch(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> States:
-        """Read the states of many prompts in batches of similar length, without running layers above the highest one.
+        """Read the states of many prompts in batches of similar length, without running layers above the highest that is read.
 
         See `StateSource.read_batch`; NaN where the model left a state undefined.
 
@@ -402,5 +402,5 @@ class _Resume:
 
 
 def _vocabulary_token(tokenizer: Any, token: int) -> str:
-    """Return a token as in the vocabulary; ids beyond it, which padded weights have, get a name."""
+    """Return the token of an id in the vocabulary; `<id N>` for ids beyond it, which occur if the weights are padded."""
     return str(tokenizer.convert_ids_to_tokens(token) or f"<id {token}>")

@@ -34,7 +34,7 @@ def recorded_chains(recording: Recording) -> list[tuple[str, str, list[Round]]]:
     """Return the id, the question and the checkpoints of each recorded chain; the model's own answer is not a checkpoint.
 
     Raises:
-        DataError: The recording has no chains of thought, or not the words of a question.
+        DataError: The recording has no chains of thought, or lacks the text of a question.
     """
     lacking = {"thinking", "question"} - set(recording.table.column_names)
     if lacking:
@@ -90,7 +90,7 @@ def collect_chain_states(
 
     Raises:
         ConfigMismatchError: The folder was begun with another model, layer or template, or has other chains under these ids.
-        DataError: The recording has no chains, or not the words of their questions, or its trials end before what was thought.
+        DataError: The recording has no chains, lacks the text of their questions, or has trials that end before a checkpoint.
         ModelError: A pass failed, or a chain exceeds the context.
     """
     began = time.perf_counter()
@@ -134,7 +134,7 @@ def collect_chain_states(
 
 
 def checkpoint_labels(recording: Recording, rule: LabelRule | str = "em") -> tuple[QuestionLabels, dict[str, str]]:
-    """Label the checkpoints of recorded chains by whether their trial answers are right; one that was cut is wrong.
+    """Label the checkpoints of recorded chains by whether their trial answers are right; one that was cut off counts as wrong.
 
     Returns:
         The labels by `checkpoint_id`, and the question of each.
@@ -175,14 +175,14 @@ def check_chains(states: StoredStates, recording: Recording) -> None:
 
     Raises:
         ConfigMismatchError: A checkpoint has states of another chain.
-        DataError: The recording has no chains, or not the words of their questions.
+        DataError: The recording has no chains, or lacks the text of their questions.
     """
     for name, question, rounds in recorded_chains(recording):
         _check_digests(states.digests, _digests(name, question, rounds), "the folder of states")
 
 
 def _check_digests(stored: Mapping[str, str], digests: Mapping[str, str], folder: str) -> None:
-    """Raise if a checkpoint has states under its name that were read from another chain."""
+    """Raise if the states stored for a checkpoint were read from another chain."""
     wrong = next((own for own, digest in digests.items() if stored.get(own, digest) != digest), None)
     if wrong is not None:
         raise ConfigMismatchError(
@@ -192,7 +192,7 @@ def _check_digests(stored: Mapping[str, str], digests: Mapping[str, str], folder
 
 
 def _digests(name: str, question: str, rounds: Sequence[Round]) -> dict[str, str]:
-    """Return 16 hexadecimal digits for each checkpoint of a chain, by `checkpoint_id`, that identify the chain up to there."""
+    """Return a hash of the chain up to each checkpoint, 16 hexadecimal digits, by `checkpoint_id`."""
     chain = [[observed.thinking, observed.thinking_ids] for observed in rounds]
     return {
         checkpoint_id(name, observed.index): hashlib.sha256(

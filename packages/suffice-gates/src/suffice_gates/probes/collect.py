@@ -79,7 +79,7 @@ def collect_states(
         chunk: Prompts per shard, the most that an interruption loses.
         about: Further JSON-ready values that must match on resuming: the data set, the passages.
         on_progress: Called after each shard with the number of prompts done and their total.
-        shard: Read the prompts of this share alone, into a folder of their own in `path`; `read_states` reads all of them.
+        shard: Read only the prompts of this shard, into its own folder in `path`; `read_states` reads all shards.
 
     Raises:
         ConfigMismatchError: The folder was begun with another model, revision, layer or prompt, or with another text

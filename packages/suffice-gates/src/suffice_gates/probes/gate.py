@@ -1,4 +1,4 @@
-"""The gate of CBDR: one pass over the question, and a probe for whether the model knows the answer."""
+"""The gate of CBDR: one pass over the question, and a probe that predicts if the model knows the answer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from suffice_gates.probes.probe import Probe
 
 
 class VotingProbes:
-    """One probe, or probes of several layers that vote (see `combined`), on the states of one source: what gates and enrichers share.
+    """Base of gates and enrichers: one or several probes on the states of one source; several vote, see `combined`.
 
     Args:
         probes: One, or one for each of several layers.
@@ -61,7 +61,7 @@ class VotingProbes:
         return pins[0] if len(pins) == 1 else {"kind": "probes", "probes": pins}
 
     def _vote(self, values: States) -> tuple[float, Cost]:
-        """Return the probability of some states, and the time that it took."""
+        """Return the probability of some states, and the seconds of the computation as a cost."""
         began = time.perf_counter()
         share = combined(self.probes, values, self._rows)
         return share, Cost(seconds=time.perf_counter() - began)

@@ -77,7 +77,7 @@ def measure_probe(
     Args:
         probabilities: Shape ``(n,)``, in [0, 1]; NaN ones are left out and counted.
         labels: 0 or 1, same shape.
-        names: The ids of the questions, from which their draws follow; None = their numbers.
+        names: Ids of the questions, which determine their bootstrap draws; None to use their positions.
         resampling: Settings of the percentile intervals; its method of intervals is not used.
 
     Raises:

@@ -14,10 +14,10 @@ from suffice_gates.probes.probe import Probe
 
 
 class SettledProbe(VotingProbes):
-    """Measures `p_settled`: the probability that the trial answer is right, before it is asked, from the chain's states.
+    """Measures `p_settled`: the probability that the trial answer is right, before it is requested, from the chain's states.
 
-    It is an enricher of a `ThinkingLoop`.  Probes of several layers vote by the mean of their log-odds.  Each checkpoint is one
-    pass over the chain so far, whose tokens the component `prober` is charged.
+    It is an enricher of a `ThinkingLoop`.  Probes of several layers vote by the mean of their log-odds.  Each checkpoint takes
+    one pass over the chain so far, whose tokens are charged to the component `prober`.
 
     Args:
         probes: One, or one for each of several layers, trained on `ChainStates`.
@@ -40,7 +40,7 @@ class SettledProbe(VotingProbes):
         return await self.measure_chain(question, [observed])
 
     async def measure_chain(self, question: str, rounds: Sequence[Round]) -> Reply:
-        """Read the chain up to its last checkpoint and return `p_settled`; NaN where nothing was thought since the one before.
+        """Read the chain up to its last checkpoint and return `p_settled`; NaN if the last round added no thinking.
 
         Raises:
             ModelError: The pass failed, or the chain exceeds the context.

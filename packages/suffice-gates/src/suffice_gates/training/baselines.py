@@ -46,7 +46,7 @@ LEARNED = {
     "probing-rag": "probes of layers on the mean state of the answer, Baek et al. (2025)",
     "self-rag": "P([No Retrieval]) against [Retrieval], Asai et al. (2024)",
 }
-"""Sources of the methods that learn, from tune answers of both kinds or during the training of the model, by name."""
+"""Sources of the methods that learn from right and wrong tune answers, or during the training of the model, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def model_gates(
 ) -> list[ScoredGate]:
     """Return the methods as gates for `suffice_gates.gates.compare_gates`; their thresholds are chosen on tune.
 
-    Self-RAG is among them where the model has its tokens, Probing-RAG where labels of both kinds are given.
+    Self-RAG is included if the model has its tokens, Probing-RAG if `known` is given.
 
     Args:
         model: The model.

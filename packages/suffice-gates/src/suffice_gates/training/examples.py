@@ -151,7 +151,7 @@ class Split:
         return subset
 
     def expanded(self, questions: Mapping[str, str]) -> Split:
-        """Return the sets of the states of these questions, given the question of each state."""
+        """Return a split of states that puts each state into the set of its question, given the question of each state."""
         return Split(
             **{
                 name: frozenset(state for state, question in questions.items() if question in getattr(self, name))

@@ -1,9 +1,9 @@
 """Estimates of memory from a model's shape: for training a cross-encoder, and for passes without a gradient.
 
-In training, counted are the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with fused
-attention; in a pass without a gradient, those that are alive at once (`tests/suffice_gates/test_reranker_memory.py` counts
-both in small models). Not counted are the context of the device (about half a GiB), the overhead of its allocator, and the
-attention matrices of unfused attention.
+For training, the estimate counts the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with
+fused attention; for a pass without a gradient, the tensors that exist at once (`tests/suffice_gates/test_reranker_memory.py`
+counts both in small models). Not counted are the context of the device (about half a GiB), the overhead of its allocator,
+and the attention matrices of unfused attention.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ def training_memory(
 ) -> MemoryEstimate | None:
     """Estimate the memory of training; None if the configuration does not contain the sizes of the layers.
 
-    Per token, a layer of width H with I numbers in its feed-forward layer keeps 10 H + 2 I numbers (4 I with a gate), T
-    numbers of the mask, and in half precision 2 H more in fp32. With checkpointing it keeps only its input.
+    Per token, a layer of width H with a feed-forward layer of width I keeps 10 H + 2 I numbers (10 H + 4 I with a gate),
+    one number of the mask per token of the pair, and in half precision 2 H more in fp32. With checkpointing it keeps only its
+    input.
 
     >>> from types import SimpleNamespace
     >>> large = dict(num_hidden_layers=24, hidden_size=1024, intermediate_size=4096, model_type="xlm-roberta")
@@ -87,8 +88,8 @@ def training_memory(
 def pass_memory(config: Any, *, prompts: int, tokens: int, new_tokens: int = 0, size: int = 2) -> int | None:
     """Estimate the memory of a pass without a gradient, beside the weights; None if the configuration lacks the sizes of the layers.
 
-    Of width H with I numbers in its feed-forward layer, one layer at a time holds 4 H + 3 I numbers for each token (3 H + 2 I
-    without a gate).  With `new_tokens`, keys and values of all layers and the logits of the last token are kept.
+    A layer of width H with a feed-forward layer of width I holds 4 H + 3 I numbers per token (3 H + 2 I without a gate), one
+    layer at a time.  With `new_tokens`, keys and values of all layers and the logits of the last token are kept.
 
     >>> from types import SimpleNamespace
     >>> llama = dict(num_hidden_layers=32, hidden_size=4096, intermediate_size=14336, num_attention_heads=32)
@@ -153,7 +154,7 @@ def device_memory(device: str | None) -> tuple[str, int | None]:
         device: The device; None = the first GPU, else the processor.
 
     Returns:
-        "" as name if the device is not here; None as bytes if they are unknown.
+        "" as the name if this machine lacks the device; None as the bytes if they are unknown.
     """
     with suppress(ImportError):
         import torch

@@ -5,7 +5,7 @@ One question per line::
     {"query": "Who ...?", "pos": ["title\ntext", ...], "neg": ["title\ntext", ...], "prompt": "Given a query ..."}
 
 `pos` contains passages that raise the model's confidence and `neg` passages that lower it, largest effect first.  The
-sizes are in a card beside the file (``FILE.card.json``), because trainers would read further fields as text columns.
+effects are stored in a card beside the file (``FILE.card.json``), because trainers would read further fields as text columns.
 """
 
 from __future__ import annotations

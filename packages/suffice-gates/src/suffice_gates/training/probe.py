@@ -214,7 +214,7 @@ def _epoch_batches(labels: Floats, settings: ProbeSettings, rng: np.random.Gener
 
 
 def _balanced_loss(logits: Floats, labels: Floats) -> float:
-    """Return the negative log-likelihood in nats, averaged within each kind first: the target of balanced training."""
+    """Return the negative log-likelihood, nats: the mean of the means over known and over unknown questions."""
     if not np.isfinite(logits).all():
         return float("nan")
     # -log sigmoid(x) = log(1 + exp(-x)), computed without overflow.

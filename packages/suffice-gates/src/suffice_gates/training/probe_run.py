@@ -40,7 +40,7 @@ class LabelledStates:
         states: The stored states.
         labels: 0 or 1, by question.
         texts: Question texts by id, where known; the probe's card keeps hashes of those it was fitted on.
-        questions: The question of each state, where a question has several: the checkpoints of its chain.
+        questions: The question of each state, if a question has several states: the checkpoints of its chain.
         clusters: The resampling unit of each question, where it is not the question itself: several chains of one question.
     """
 
@@ -206,7 +206,7 @@ def run_training(
         settings: Settings of the network.
         train_size: Questions to fit on, as many known as unknown (the paper: 2,000); None = all of the train set.
         curve: Further sizes of the training set to measure.
-        other: States and labels of another prompt, measured apart.
+        other: States and labels of another prompt, measured separately.
         train_on_both: Fit on the states of both prompts; the probe is then valid for both.
         on_step: Called with a description of each training.
 
@@ -336,7 +336,7 @@ def _on(probe: Probe, examples: Examples, what: str, size: int, *, units: Mappin
 
 
 def _candidate(kind: str, trained: TrainedProbe, test: Examples, layer: int | None) -> Candidate:
-    """Return the figures of one attempt; those on test only at the layer chosen on dev."""
+    """Return the figures of one trained probe, with the test AUROC only if its layer is `layer`, the one chosen on dev."""
     area = probe_auroc(trained.probe, test) if trained.probe.card.layer == layer else None
     return Candidate(
         kind=kind,

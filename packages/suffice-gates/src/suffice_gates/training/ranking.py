@@ -24,7 +24,7 @@ def precision_at(relevant: Sequence[bool], k: int) -> float:
     (0.6666666666666666, 0.2)
 
     Args:
-        relevant: Whether each item is relevant, best rank first.
+        relevant: True for each relevant item, best rank first.
         k: The depth, at least 1.
 
     Raises:
@@ -176,10 +176,10 @@ def compare_rankings(
 
     Args:
         before: Values from `rank_metrics`, shape ``(len(names), n_questions)``.
-        after: The other reranker's, on the same questions in the same order.
+        after: Values of the other reranker, on the same questions in the same order.
         resampling: Settings of the bootstrap and the permutation test.
         names: The metrics.
-        clusters: The unit of each question, from whose name its draws follow; None = their numbers.
+        clusters: The resampling unit of each question, whose name determines its draws; None to use the positions.
 
     Raises:
         DataError: The shapes differ, or a value is undefined.

@@ -128,8 +128,8 @@ def load_base(
 ) -> Any:
     """Load the cross-encoder to train or to compare with, with the length limits of the settings.
 
-    One to train has weights in single precision; one that is only compared has those that are stored, in half the memory for
-    most large ones.
+    A model to train has weights in single precision.  A model that is only compared keeps the precision of its stored weights,
+    which for most large models takes half the memory.
 
     Args:
         model: Id or folder.
@@ -137,7 +137,7 @@ def load_base(
         revision: Revision of the model at the hub.
         device: A torch device.
         seed: Seed of a new head.
-        new_head: True to train it, even without a trained head; False to use its own order.
+        new_head: True to load the model for training, even without a trained head; False to rank with its own head.
 
     Raises:
         MissingExtraError: The extra `torch` is not fully installed.
@@ -156,7 +156,7 @@ def load_base(
     special = encoder.tokenizer.num_special_tokens_to_add(pair=True)
     longest = settings.query_tokens + settings.passage_tokens + special
     encoder.max_seq_length = min(longest, encoder.max_seq_length or longest)
-    return encoder.float() if new_head else encoder  # half-precision weights would round steps of 6e-5 away
+    return encoder.float() if new_head else encoder  # in half precision, updates of 6e-5 would be rounded away
 
 
 def planned_memory(encoder: Any, settings: RerankerSettings, device: str | None) -> MemoryEstimate | None:
@@ -216,7 +216,7 @@ def _cut_to_tokens(texts: list[str], tokenizer: Any, tokens: int) -> list[str]:
 
 
 def pair_scorer(encoder: Any, settings: RerankerSettings) -> ScorePairs:
-    """Return a scorer of pairs by raw logits, because a sigmoid would make large ones equal."""
+    """Return a scorer of pairs by raw logits, because a sigmoid would make large logits equal."""
     from torch.nn import Identity
 
     def score(pairs: list[tuple[str, str]]) -> Any:
@@ -283,7 +283,7 @@ def make_trainer(
         encoder.model.gradient_checkpointing_enable({"use_reentrant": False})
     processes = int(os.environ.get("WORLD_SIZE", "1"))
     at_once = settings.batch * processes
-    # Several processes drop the last rows that do not fill a step of all of them.
+    # Several processes drop the last rows if these do not fill a step of every process.
     steps = max(1, len(rows) // at_once if processes > 1 else math.ceil(len(rows) / at_once))
     every = max(1, min(math.ceil(steps / settings.evaluations), math.floor(settings.epochs * steps)))
     arguments = CrossEncoderTrainingArguments(

@@ -1,4 +1,4 @@
-"""Measure how long a step of a reranker's training takes, without training one."""
+"""Measure the duration of a training step of a reranker, without training one to the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def time_steps(
     device: str | None = None,
     seed: int = 0,
 ) -> tuple[int, float]:
-    """Train for a few steps on repeated preferences, and throw the result away.
+    """Time a few training steps on repeated preferences; the trained model is discarded.
 
     Args:
         model: Id or folder of the cross-encoder.
@@ -84,7 +84,7 @@ def time_steps(
 
 
 def _clock() -> Any:
-    """Return a callback of the trainer that takes the seconds of each step, without those of saving."""
+    """Return a callback of the trainer that records the seconds of each step, without the time for saving."""
     import torch
     from transformers import TrainerCallback
 

@@ -215,7 +215,7 @@ _COST_NOTE = (
 
 
 def _ranking_costs(run: CbdrRun, name: str, share: float = 1.0) -> tuple[float, int]:
-    """Return the passages scored per question by an order, and the passes for its training if it was trained here."""
+    """Return the passages that an order scores per question, and the passes for its training; 0 if not trained here."""
     train = run.preferences["train"]
     scored = 0.0 if name == RETRIEVER else share * run.settings.candidates
     return scored, train.questions + train.candidates if name == ALIGNED else 0

@@ -46,7 +46,7 @@ def headroom(evaluation: GateEvaluation) -> dict[str, Headroom]:
 
 
 def headroom_table(title: str, sets: Mapping[str, tuple[int, Mapping[str, Headroom]]]) -> Table:
-    """Tabulate the headroom of each set and metric; a set is its number of questions and its headroom by metric."""
+    """Tabulate the headroom of each set and metric, given each set's number of questions and headroom by metric."""
     return Table.of(
         title,
         [(label, n, metric, room) for label, (n, by_metric) in sets.items() for metric, room in by_metric.items()],

@@ -69,7 +69,7 @@ class _Probe:
     )
 
     def value(self) -> ProbeSettings:
-        """Return them as the trainer takes them."""
+        """Return the options as `ProbeSettings`."""
         return ProbeSettings(
             hidden=_integer_list(self.hidden, "hidden"), dropout=self.dropout, lr=self.lr, patience=None
         )
@@ -105,7 +105,7 @@ class _Reranker:
     )
 
     def value(self) -> RerankerSettings:
-        """Return them as the trainer takes them."""
+        """Return the options as `RerankerSettings`."""
         return RerankerSettings(
             learning_rate=self.reranker_lr,
             epochs=self.reranker_epochs,
@@ -119,7 +119,7 @@ class _Reranker:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """Settings of what is measured on which questions."""
+    """Options for the division of the questions and for the measurements."""
 
     panel: ClassVar[str] = "What is measured"
 

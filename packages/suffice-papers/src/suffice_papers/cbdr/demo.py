@@ -147,7 +147,7 @@ def _short_table(comparison: GateComparison) -> Table:
 
 
 def gate_column(name: str) -> str:
-    """Return the column of a gate's score: its name as rules can spell it.
+    """Return the column of a gate's score: the name of the gate in a form that rules can contain.
 
     >>> gate_column("features, not needed")
     'gate_features_not_needed'
@@ -249,7 +249,7 @@ class _Sweep:
         return cls(scored_tune, scored, column, points, transitions(scored, column, betas))
 
     def certified(self, page: _Page) -> dict[str, Any]:
-        """Certify along the threshold; add the result to the page, or the reason why there is none."""
+        """Certify the gate at all thresholds; add the result to the page, or the reason why there is none."""
         recording = self.evaluation.recording
         policy = policy_for(recording, gate_rule(self.column), start_round=0)
         try:
@@ -269,7 +269,7 @@ class _Sweep:
         return {**certification.to_dict(), "chosen": chosen}
 
     def _blind(self) -> str:
-        """Describe the share of retrievals that a random gate may skip within the claim."""
+        """Describe the share of retrievals that a random gate could skip without violating the claim."""
         room = (
             self.evaluation.always.values[GATE_METRICS[0]].mean() - self.evaluation.never.values[GATE_METRICS[0]].mean()
         )

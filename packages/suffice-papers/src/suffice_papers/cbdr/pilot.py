@@ -1,7 +1,7 @@
 """A pilot of CBDR's pipeline: measure one unit of each kind of work on a handful of questions.
 
-The probe decides which passages the model prefers, and a handful of questions trains none.  So the pilot runs no stage to
-its end: it answers, reads, scores and takes training steps on prompts such as the stages have, and keeps seconds and tokens.
+The preferred passages depend on the probe, which a handful of questions cannot train.  So the pilot completes no stage: it
+answers, reads, scores and takes training steps on prompts like those of the stages, and records seconds and tokens.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Measured:
 
     Attributes:
         n: Number of units.
-        seconds: Their seconds in all, without loading a model.
+        seconds: Total seconds of these units, without loading a model.
         read: Tokens of each prompt that the model read; empty if no language model was asked.
         written: Tokens of each reply; empty if none was generated.
     """
@@ -83,7 +83,7 @@ def pilot_cbdr(
     """Measure a unit of each kind of work of `run_cbdr` on some questions.
 
     Args:
-        questions: Questions with candidate passages; the first of them that have two different ones are used.
+        questions: Questions with candidate passages; the first `n` that have two different passages are used.
         model: The target model; it leaves its GPU while the reranker takes its steps.
         reranker: Id or folder of the cross-encoder to align.
         n: Number of questions.

@@ -30,7 +30,7 @@ class CbdrSettings:
         depths: Numbers of passages for an answer: K of the tables.
         betas: Thresholds of the gate.
         test: Share of the questions on which all figures are measured.
-        prefer: Share of the others used to train the reranker; the probe gets the rest.
+        prefer: Share of the other questions used to train the reranker; the probe gets the rest.
         test_size: Number of test questions, in place of the share; needs `prefer_size`.
         prefer_size: Number of questions used to train the reranker, in place of the share; the probe gets the rest.
         shift: The largest number of test questions on which the probe is measured under both prompts; each is answered
@@ -121,7 +121,7 @@ def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
 
 
 def _by_size(ids: Sequence[str], texts: Mapping[str, str], test: int, prefer: int) -> Split:
-    """Return test questions and those of the reranker by number, the rest for the probe; a repeated text may add a few."""
+    """Take `test` and then `prefer` questions, and the rest for the probe; repeated texts may add a few."""
     if test + prefer >= len(ids):
         raise DataError(
             f"there are {len(ids):,} questions; test-size and prefer-size take {test:,} + {prefer:,}, and the probe needs more: convert more "
@@ -136,7 +136,7 @@ def _by_size(ids: Sequence[str], texts: Mapping[str, str], test: int, prefer: in
 
 
 def _end_of_text(places: Sequence[tuple[float, str, str]], end: int) -> int:
-    """Return the first place from `end` on that does not divide the questions of one text."""
+    """Return the first index from `end` on at which a cut does not separate questions with the same text."""
     while 0 < end < len(places) and places[end][1] == places[end - 1][1]:
         end += 1
     return end

@@ -151,11 +151,11 @@ def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
 
 
 def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_resamples: int = 1000) -> TransferReport:
-    """Compare the effect of contexts on the confidence of models, which may be read one after the other.
+    """Compare the effect of contexts on the confidence of models, which need not be in memory together.
 
     Args:
         read: Values of `read_contexts` by name of the model, all on the same sets.
-        rng: Draws resamples and signs; it may have drawn the contexts before.
+        rng: Draws resamples and signs; may be the generator that drew the contexts.
         n_resamples: Number of bootstrap resamples.
 
     Raises:

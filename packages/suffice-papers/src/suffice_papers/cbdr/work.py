@@ -23,17 +23,17 @@ PROBE_STEP, RERANKER_STEP = "a step of the probe", "a step of the reranker"
 
 
 def answer_of(passages: int) -> str:
-    """Return the name of an answer from so many passages in a pilot's measurements."""
+    """Return the name, in a pilot's measurements, of an answer that reads this number of passages."""
     return f"an answer, {passages} passages"
 
 
 def pass_of(passages: int) -> str:
-    """Return the name of a pass over a prompt with so many passages in a pilot's measurements."""
+    """Return the name, in a pilot's measurements, of a pass over a prompt with this number of passages."""
     return f"a pass, {passages} passages"
 
 
 def pair_of(reranker: str) -> str:
-    """Return the name of a pair that a reranker scores in a pilot's measurements."""
+    """Return the name, in a pilot's measurements, of a pair that this reranker scores."""
     return f"a pair, {reranker}"
 
 
@@ -42,7 +42,7 @@ class Task:
     """Work of one kind in a stage.
 
     Attributes:
-        stage: The stage, named as while it runs.
+        stage: Name of the stage, as reported while it runs.
         unit: One of `CALLS`, `PASSES`, `PAIRS` and `STEPS`.
         what: The name of one unit in a pilot's measurements.
         count: Number of units; None if unknown.
@@ -71,7 +71,7 @@ class Sizes:
         positives: Positives to train the reranker on, at most.
         ranked: Passages of the test preferences, at most.
         pooled: Passages of the test questions that a reranker orders.
-        exact: False if the numbers are those of the settings, as there are no questions.
+        exact: False if the numbers come from the settings, because there are no questions.
     """
 
     asked: int | None
@@ -89,7 +89,7 @@ class Sizes:
     @classmethod
     def of(cls, parts: Parts, questions: Sequence[Question], settings: CbdrSettings) -> Sizes:
         """Count the questions of each part, and their candidates."""
-        n, k, retriever = settings.candidates, settings.k, InMemoryRetriever()  # their number depends on no order
+        n, k, retriever = settings.candidates, settings.k, InMemoryRetriever()  # any retriever finds the same number
         of_prefer, of_test = (
             [len(candidates_of(question, retriever, n)[0]) for question in part] for part in (parts.prefer, parts.test)
         )
@@ -108,7 +108,7 @@ class Sizes:
 
     @classmethod
     def stated(cls, settings: CbdrSettings) -> Sizes | None:
-        """Return the numbers that the settings determine without questions; None if these are shares of the questions."""
+        """Return the numbers that the settings determine without questions; None if the settings give shares of the questions."""
         test, prefer, n = settings.test_size, settings.prefer_size, settings.candidates
         if test is None or prefer is None:
             return None
@@ -133,7 +133,7 @@ def _drawn(questions: Sequence[Question], settings: CbdrSettings) -> int:
     sample = shift_sample(questions, settings.shift, rng)
     try:
         return len(draw_contexts(sample, rng=rng, retriever=InMemoryRetriever(), candidates=settings.candidates))
-    except DataError:  # none has both gold answers and candidates, which is a problem of its own
+    except DataError:  # no question has both gold answers and candidates, which is reported elsewhere
         return 0
 
 

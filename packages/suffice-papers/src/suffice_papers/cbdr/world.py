@@ -114,7 +114,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """The facts of a world, and the pairs about which it is vague.
+    """The facts of a world, and the pairs of entity and relation that have only vague answers.
 
     Attributes:
         seed: Seed of the draw.
@@ -215,7 +215,8 @@ def make_world(seed: int = 0) -> World:
 def _draw_relations(n_entities: int, n_relations: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Return the relations of each entity's facts, shape ``(n_entities, levels)``.
 
-    In each column every relation occurs equally often, so within a split none is known more often; no row repeats one.
+    In each column every relation occurs equally often, so no relation is known more often within
+    a split; no row repeats a relation.
     """
     columns = np.zeros((n_entities, 0), dtype=np.int64)
     for _ in EXPOSURES:

@@ -28,7 +28,7 @@ from suffice.verdicts.diagnostics.selection import NO_GAP, Reference, WithInterv
 from suffice_papers.choosing.judging import Choice, Procedure
 
 CLOSED_SHARE = 0.9
-"""A threshold may close this share of what the best of its family closes, if it makes fewer calls."""
+"""A threshold with fewer calls is selected if it closes at least this share of what the best of its family closes."""
 
 _TOKEN_KINDS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
@@ -162,8 +162,8 @@ def compare_judged(
         resampling: Settings of the intervals, shared by all rows; those of ratios are percentile intervals.
 
     Raises:
-        DataError: There is nothing to compare, there are fewer than two folds or a fold without questions, or a metric
-            that was not measured where a procedure returns an answer.
+        DataError: There is nothing to compare, there are fewer than two folds or a fold without questions, or the
+            metric was not measured for an answer that a procedure returns.
         UnknownSignalError: A procedure reads a signal that was not recorded.
     """
     resampling = replace(resampling, interval="percentile")
@@ -283,7 +283,7 @@ class _JudgedReference(Reference):
         for variant in variants:
             choice: Choice = variant.choose(view, stop, self._marks)
             values = self.prepared.values(view, stop, choice.position)[self.metric]
-            # Tokens of a draft that is not judged may be unknown, and NaN times no call is not 0.
+            # Tokens of a draft that is not judged may be unknown (NaN), and NaN times 0 calls is not 0.
             tokens = np.where(choice.calls > 0, choice.calls * self._paid, 0.0)
             columns.append((self.checked(values, str(variant)), choice.calls.sum(axis=-1), tokens.sum(axis=-1)))
         values, calls, tokens = (np.stack(column) for column in zip(*columns, strict=True))

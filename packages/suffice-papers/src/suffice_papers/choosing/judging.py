@@ -244,7 +244,7 @@ def _places(mean: Floats, ranks: Counts, rest: Mask) -> Counts:
 
 def _first_equal(view: Rounds, candidates: Mask) -> Positions:
     """Return, for each candidate, the earliest candidate with the same draft; for other rounds the round itself."""
-    # Between candidates alone: a draft after the stop is not known yet.
+    # Compare candidates only: drafts after the stop are not known yet.
     equal = same_answers(view) & candidates[..., None, :] & candidates[..., :, None]
     own = np.broadcast_to(np.arange(len(view)), view.shape)
     first: Positions = np.where(equal.any(axis=-1), np.argmax(equal, axis=-1), own)
@@ -252,7 +252,7 @@ def _first_equal(view: Rounds, candidates: Mask) -> Positions:
 
 
 def _once_each(calls: Counts, first: Positions) -> Counts:
-    """Merge the calls on equal drafts: their largest number counts once, at the latest of the judged drafts."""
+    """Count the calls on equal drafts once: the largest number of calls, at the latest draft that was judged."""
     n = calls.shape[-1]
     # Axis -2 is a round, axis -1 the rounds that it is compared with.
     equal = first[..., :, None] == first[..., None, :]
@@ -282,7 +282,7 @@ def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tu
 
     Args:
         recording: The recording; families that read signals which it lacks are left out.
-        judged: Whether to include families that ask a judge.
+        judged: True to include families that ask a judge.
     """
     names = usable_selectors(recording)
     families: dict[str, tuple[Procedure, ...]] = {name: (Unjudged(parse_selector(name)),) for name in names}
@@ -302,9 +302,9 @@ def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tu
 
 
 def _has_values(recording: Recording, names: frozenset[str]) -> bool:
-    """Return whether all columns exist, and the one with the shortest distance has a value.
+    """Return whether all columns exist and at least one of them has a value.
 
-    Drafts that are five rounds apart may not exist.
+    Not every column needs one: no drafts may be as far apart as the longest distance requires.
     """
     if not names <= set(recording.table.column_names):
         return False

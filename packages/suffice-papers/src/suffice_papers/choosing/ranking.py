@@ -200,7 +200,7 @@ class _Study:
         return Ranked(tuple(replace(t, weight=w) for t, w in zip(terms, weights, strict=True))), len(pairs[-1])
 
     def _view(self, train: Mask) -> Rounds:
-        """Return the rounds with calibrated signals that were fitted without the question that they belong to.
+        """Return the rounds with calibrated signals; the calibrators of each question were fitted without that question.
 
         For training questions the calibrators come from the other training parts; for other questions from all training
         questions.
@@ -240,7 +240,7 @@ def _median(term: Term, rounds: Rounds) -> float:
 def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
     """Return features ``(n_terms, n_questions, n_stops, n_rounds)`` and a mask of the candidates at each stop."""
     n = len(rounds)
-    # An axis of stops before that of rounds: what a stop at t has seen are the rounds up to t, for all t in one pass.
+    # The axis of stops comes before that of rounds: a stop at t has seen the rounds up to t.
     columns = {name: rounds[name][:, None, :] for name in ranker.signals}
     assert rounds.answers is not None
     wide = Rounds(columns, rounds.index, rounds.seen[:, None, :], rounds.answers[:, None, :], rounds.normalizer)
@@ -262,7 +262,7 @@ def _weights(values: Floats, candidates: Mask, pairs: tuple[Any, Any, Floats], p
     """Return the weight of each feature; None if no feature differs within any pair of rounds."""
     better, worse, importance = pairs
     spread = np.array([feature[candidates].std() if candidates.any() else 0.0 for feature in values])
-    # A constant feature would be divided by the rounding of its spread.
+    # Otherwise a constant feature would be divided by the rounding error of its spread.
     usable = spread > ROUNDING * (1 + np.abs(values[:, candidates]).max(axis=1, initial=0.0))
     difference = np.stack([feature[better] - feature[worse] for feature in values], axis=-1)[:, usable]
     difference = difference / spread[usable]

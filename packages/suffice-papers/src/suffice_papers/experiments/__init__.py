@@ -1,7 +1,7 @@
 """A whole table from one file: models, data sets, retrievers, prompts and seeds as cells.
 
-Each cell is recorded, calibrated and certified.  The recordings show which questions are missing; a workflow engine
-would delete and pay for whole files.  The comparison with Snakemake is in docs/how-to/experiments.md.
+Each cell is recorded, calibrated and certified.  Only questions that are missing in a recording are asked; a workflow
+engine would delete whole files and pay for them again.  The comparison with Snakemake is in docs/how-to/experiments.md.
 """
 
 from suffice_papers.experiments.plan import Cell, Experiment

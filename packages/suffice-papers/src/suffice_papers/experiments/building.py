@@ -90,7 +90,7 @@ def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> Retrie
 
 
 def has_round_zero(cell: Cell, experiment: Experiment) -> bool:
-    """Return whether a cell has round 0, the model without evidence: a gate needs it, and a method has none."""
+    """Return whether a cell records round 0, the model without evidence: a gate needs it, a method without a gate has none."""
     return experiment.round_zero if cell.rival is None else cell.rival.gating.gate is not None
 
 
@@ -158,7 +158,7 @@ def scripted_model(name: str, shares: tuple[float, ...], questions: list[Questio
             answer = question.answers[0] if right else str(wrong)
             margin = max(0.0, rng.normal(4.0 if right else 2.0, 1.0))
             lines.append(Reply(answer=answer, text=f"Answer: {answer}", signals={"answer_margin": margin}))
-        script[question.question] = [lines[0], *lines]  # alone as with the first passage
+        script[question.question] = [lines[0], *lines]  # round 0, without evidence, answers as round 1 does
     return ScriptedModel(script, name=name, capabilities=LOGPROB_NEEDS)
 
 
@@ -191,7 +191,7 @@ def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
 
 
 def _rival_settings(rival: RivalChoice) -> dict[str, Any]:
-    """Return the settings on which a rival's recordings depend; its rule matters only by its presence."""
+    """Return the settings on which a rival's recordings depend; of its rule, only the presence counts."""
     if rival.looping.method is None:
         return {"gate": stated_options(rival.gating)}
     return {"loop": str(rival.looping.method), "every-round": bool(rival.rule)}

@@ -142,7 +142,7 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
 
 
 def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tuple[Any, Any]:
-    """Return quality and calls with the policy's own floor, and with the best floor of at most as many calls."""
+    """Return quality and calls with the policy's own floor, and with the best floor that needs no more calls."""
     points = sweep_threshold(prepared, policy, floor, metric=_SWEPT_METRIC).points
     own = next(point for point in points if point.own)
     allowed = [point for point in points if point.calls <= own.calls + ROUNDING and not math.isnan(point.quality)]

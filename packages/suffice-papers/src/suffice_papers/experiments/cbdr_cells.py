@@ -106,10 +106,10 @@ def _aligned_before(folder: CellFolder) -> dict[str, CellFolder]:
 def rerankers_by_name(folder: CellFolder, *, is_pilot: bool = False) -> dict[str, str]:
     """Return the cross-encoders that a cell compares without training them, by their name in the tables.
 
-    In a pilot, the one to align stands for those of other cells that are not aligned yet.
+    In a pilot, the reranker to align stands in for those of other cells that are not aligned yet.
 
     Raises:
-        DataError: An earlier cell, whose reranker is one of them, has none.
+        DataError: An earlier cell whose aligned reranker is compared has none.
     """
     named = {display_name(name): name for name in folder.experiment.cbdr.others}
     for name, other in _aligned_before(folder).items():
@@ -133,7 +133,7 @@ def open_target(folder: CellFolder) -> Any:
 
 
 def rerankers_device(folder: CellFolder) -> str | None:
-    """Return the device of a cell's rerankers: that of the model, unless the model is spread over all of them."""
+    """Return the device of a cell's rerankers: that of the model, or None if the model is spread over all devices."""
     device: str | None = folder.cell.model.options.device
     return None if device == "auto" else device
 
@@ -201,7 +201,7 @@ def cbdr_paper(
 
 
 def _accuracy_runs(figures: dict[str, list[list[dict[str, Any]]]], resampling: Resampling) -> Table:
-    """Return a table of the first run's interval over questions, and the interval over the runs' means."""
+    """Return a table of accuracies: the first run's interval over questions, and the interval over the means of all runs."""
     rows: list[tuple[Any, ...]] = []
     for name, runs in figures.items():
         for place, one in enumerate(runs[0]):

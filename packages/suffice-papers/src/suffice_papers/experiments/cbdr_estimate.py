@@ -39,7 +39,7 @@ class CellWork:
 
     Attributes:
         folder: The cell.
-        sizes: Numbers of questions; None if neither the questions nor the settings say them.
+        sizes: Numbers of questions; None if neither the questions nor the settings determine them.
         tasks: The work by stage; empty without sizes.
         pilot: The measurements of its pilot, if there is one.
     """
@@ -57,7 +57,7 @@ class CellWork:
         return {name: total_of([part[name] for part in parts if name in part]) for name in COSTS}
 
     def cost_of(self, task: Task) -> dict[str, Any]:
-        """Return the calls, tokens, USD and minutes of a task; those that it does not have are left out."""
+        """Return the calls, tokens, USD and minutes of a task, without the kinds that it does not have."""
         level, gpu = self.folder.experiment.level, self.folder.experiment.cbdr.gpu
         measured = None if self.pilot is None else self.pilot.measured.get(task.what)
         is_read = task.unit in (CALLS, PASSES)
@@ -85,7 +85,7 @@ class CellWork:
         """Return the price of the model's tokens; None if unknown."""
         try:
             prices = cell_prices(self.folder.cell, self.folder.experiment)
-        except SufficeError:  # one of the problems
+        except SufficeError:  # reported with the problems of the cell
             return None
         if prices is None:
             return None
@@ -118,7 +118,7 @@ def _sizes(folder: CellFolder) -> Sizes | None:
     questions, settings = all_questions(folder), pipeline_settings(folder)
     try:
         return Sizes.of(divide(questions, settings), questions, settings)
-    except SufficeError:  # one of the problems
+    except SufficeError:  # reported with the problems of the cell
         return None
 
 
@@ -154,7 +154,7 @@ def _work_table(works: Sequence[CellWork], n_cells: int) -> Table:
 
 
 def _row(own: Sequence[tuple[CellWork, Task]]) -> list[Any]:
-    """Return the units, tokens and minutes of some tasks; None for a unit that they do not have."""
+    """Return the units, tokens and minutes of some tasks; None for a unit that none of them has."""
     counts = []
     for unit in _UNITS:
         found = [NOT_KNOWN if task.count is None else task.count for _, task in own if task.unit == unit]

@@ -23,14 +23,14 @@ from suffice_papers.experiments.stages import CellFolder
 from suffice_papers.experiments.variance import NOT_KNOWN
 
 CHARACTERS_PER_TOKEN = 3
-"""Fewer than in English text, so that the longest prompt is not taken for shorter than it is."""
+"""Assumed characters per token, fewer than in English text, so that the longest prompt is not underestimated."""
 
 _SPECIAL_TOKENS = 4
 """Tokens that a cross-encoder adds to a pair."""
 
 _SINGLE = 4
 _HALF = 2
-"""Bytes of a number."""
+"""Bytes of a number in single and in half precision."""
 
 _PAIRS = 32
 """Pairs that a cross-encoder scores at once."""
@@ -48,9 +48,9 @@ class StageMemory:
         models: The models that are in memory.
         weights: Their weights.
         states: Gradients and the optimizer's moments, with the copy of the weights in half precision.
-        activations: What a pass over a whole batch takes.
+        activations: Memory that a pass over a whole batch needs.
         parts: The number of equal parts, such as prompts, into which the batch can be cut.
-        unknown: What is unknown, and why.
+        unknown: The unknown parts, with the reasons.
     """
 
     stage: str
@@ -73,7 +73,7 @@ class StageMemory:
         return (self.weights or 0.0) + (self.states or 0.0) + (self.activations or 0.0) / self.parts
 
     def verdict(self, device: float | None) -> str:
-        """Say whether it fits into the memory of a device."""
+        """Return `yes`, `no`, `in smaller batches` or `NOT_KNOWN`, by whether the stage fits into a device's memory."""
         if device is not None and self.least > device:
             return "no"
         if self.total is None or device is None:
@@ -98,7 +98,7 @@ class MemoryPlan:
     absent: str = ""
 
     def problems(self) -> Iterator[str]:
-        """Yield a problem for a device that is not here, and for each stage that does not fit even in the smallest batches."""
+        """Yield a problem if this machine lacks the device, and for each stage that does not fit even in the smallest batches."""
         if self.absent:
             yield f"the device {self.absent!r} is not here: leave device out, or name one that torch.cuda sees"
         for stage in self.stages:
@@ -165,7 +165,7 @@ def plan_memory(
 
 
 def runs_anywhere(device: str | None) -> bool:
-    """Return whether a device of an experiment is on every machine."""
+    """Return whether every machine has a device of this name."""
     return device in (None, "cpu", "auto")
 
 
@@ -258,10 +258,10 @@ def _of_training(experiment: Experiment) -> StageMemory:
 
 
 def _looked_up(name: str, revision: str | None = None) -> tuple[FoundModel | None, str]:
-    """Return the facts about a model with weights of known size, and the reason if they are unknown."""
+    """Return the facts about a model, or None and the reason if the size of its weights is unknown."""
     try:
         model = find_model(name, revision)
-    except SufficeError:  # two revisions
+    except SufficeError:  # it is named with two revisions
         return None, f"the size of {name!r}, which is named with two revisions"
     if not model.problem and model.stored:
         return model, ""
@@ -274,16 +274,16 @@ def _looked_up(name: str, revision: str | None = None) -> tuple[FoundModel | Non
 
 
 def _number_bytes(model: FoundModel | None, dtype: str) -> int:
-    """Return the bytes of a number of the weights in memory."""
+    """Return the bytes per weight in memory; those of half precision if unknown."""
     n = None if model is None else model.parameters()
     size = None if model is None else model.in_memory(dtype)
     return _HALF if not n or not size else max(1, round(size / n))
 
 
 def _largest_reranker(experiment: Experiment) -> tuple[tuple[float, FoundModel] | None, str, tuple[str, ...]]:
-    """Return the reranker with the largest weights when it is compared, its name, and why some are unknown.
+    """Return the reranker with the largest weights while it scores, its name, and the reasons why sizes are unknown.
 
-    The aligned one is stored as it was trained, in single precision.
+    The aligned reranker is in single precision, as it was trained.  If any size is unknown, the reranker is None.
     """
     chosen = experiment.cbdr
     found: list[tuple[float, FoundModel, str]] = []
@@ -302,7 +302,7 @@ def _largest_reranker(experiment: Experiment) -> tuple[tuple[float, FoundModel] 
 
 
 def _pair_memory(experiment: Experiment, reranker: tuple[float, FoundModel] | None) -> float | None:
-    """Return the activations of scoring a batch of the longest pairs."""
+    """Return the bytes of activations for scoring a batch of the longest pairs."""
     if reranker is None:
         return None
     size, model = reranker
@@ -320,7 +320,7 @@ def _pair_tokens(experiment: Experiment, reranker: FoundModel | None) -> int:
 
 
 def _longest_prompt(cells: Sequence[Cell], experiment: Experiment, passages: int) -> int | None:
-    """Estimate the tokens of the longest prompt with so many passages; None if questions cannot be loaded."""
+    """Estimate the tokens of the longest prompt with this number of passages; None if questions cannot be loaded."""
     if any(cell.data.problem is not None for cell in cells):
         return None
     characters = []
@@ -334,7 +334,7 @@ def _longest_prompt(cells: Sequence[Cell], experiment: Experiment, passages: int
 
 
 def _length(question: Question, passages: int) -> int:
-    """Return the characters of a question with its longest passages."""
+    """Return the number of characters of a question with its longest passages."""
     sizes = sorted(map(_characters, question.passages))
     return len(question.question) + sum(sizes[max(0, len(sizes) - passages) :])
 

@@ -1,4 +1,4 @@
-"""The pilot of a cell of CBDR: its measurements in a file of the cell, for as long as its settings are the same."""
+"""The pilot of a cell of CBDR: measurements in a file of the cell, valid as long as the settings stay the same."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Pilot:
 
 
 def pilot_cbdr_cell(folder: CellFolder, n: int, report: Callable[[str, int, int], None] | None) -> StageOutcome:
-    """Measure the work of a cell on some questions; nothing is asked if the cell is finished, or was measured on as many.
+    """Measure the work of a cell on some questions; do nothing if the cell is finished or was measured on as many.
 
     Args:
         folder: The cell.

@@ -28,8 +28,8 @@ class Obstacles:
 
     Attributes:
         shared: Problems that end the whole run or leave its tables wrong.
-        by_cell: Problems that end single cells: a model, an endpoint or a package that is not there.
-        estimates: Estimated needs of disk and memory that exceed what there is; they do not keep a run from beginning.
+        by_cell: Problems that end single cells: a missing model, endpoint or package.
+        estimates: Estimated needs of disk and memory that exceed those of this machine; a run can begin nevertheless.
         notes: Estimated needs of disk.
     """
 
@@ -137,7 +137,7 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
     """Return the price of a cell's tokens by component; None if unknown, {} if a local model costs nothing.
 
     Raises:
-        DataError: There is a list of prices, and a model at an endpoint, or a judge, is not in it.
+        DataError: A list of prices is given, but it lacks a model at an endpoint or a judge.
     """
     if experiment.prices is None:
         return None

@@ -180,14 +180,14 @@ _Loaded = tuple[tuple[Question, ...], tuple[str, ...]]
 @functools.lru_cache(maxsize=64)
 def _loaded(spec: str, split: str | None, version: tuple[int, int]) -> _Loaded:
     """Load questions with their hashes; cached, since several cells have the same questions."""
-    del version  # of the file: it may change while a process runs
+    del version  # only a part of the cache's key: the file may change while a process runs
     questions = tuple(load_questions(spec, split=split))
     return questions, tuple(dataset_hash([question]) for question in questions)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetrieverChoice:
-    """A retriever of an experiment: its name, and its options as of `suffice record`."""
+    """A retriever of an experiment: its name, and its options as in `suffice record`."""
 
     name: str
     options: Retrieval = field(default_factory=Retrieval)
@@ -218,7 +218,7 @@ class RivalChoice:
 
     @property
     def is_recorded(self) -> bool:
-        """True if the rival has its own recordings; a mere rule is replayed on those of the plain loop."""
+        """True if the rival has its own recordings; one that is only a rule is replayed on those of the plain loop."""
         return self.looping.method is not None or self.gating.gate is not None
 
     @property
@@ -257,7 +257,7 @@ class ThinkingChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuChoice:
-    """The GPU that a run is planned for, where it is not the one of this machine.
+    """The GPU that a run is planned for, if it is not that of this machine.
 
     Attributes:
         name: Its name in tables.

@@ -203,7 +203,7 @@ def _cell_estimate(folder: CellFolder) -> CellEstimate:
 
 
 def _pipeline_estimate(cell: Cell, costs: Mapping[str, Any] | None) -> CellEstimate:
-    """Return the estimate of a cell of CBDR; its pipeline has finished if there are no costs."""
+    """Return the estimate of a cell of CBDR; without `costs`, its pipeline has finished."""
     left = dict.fromkeys(_COSTS, 0) if costs is None else costs
     if cell.data.problem is not None:
         return CellEstimate(cell=cell.name, questions=NOT_KNOWN, recorded=0, left=left)
@@ -212,7 +212,7 @@ def _pipeline_estimate(cell: Cell, costs: Mapping[str, Any] | None) -> CellEstim
 
 
 def _calls(question: Question, folder: CellFolder) -> int | None:
-    """Return the calls of a question if the settings determine them, in TASR one for each round; else None."""
+    """Return the number of calls of a question if the settings determine it (in TASR, one for each round); else None."""
     experiment, rival = folder.experiment, folder.cell.rival
     if experiment.protocol != "tasr" or (rival is None and experiment.signals.judge_model is not None):
         return None
@@ -238,7 +238,7 @@ def _spent(folder: CellFolder, recording: Recording) -> dict[str, Floats]:
     tokens = [total(f"{kind}_tokens") for kind in _PRICED_KINDS]
     try:
         prices = cell_prices(folder.cell, folder.experiment)
-    except SufficeError:  # one of the problems
+    except SufficeError:  # reported with the problems of the cell
         prices = None
     money = nothing + np.nan if prices is None else nothing
     for component, price in (prices or {}).items():

@@ -1,4 +1,4 @@
-"""Extrapolate costs from measured units, and add costs of which some are unknown."""
+"""Extrapolate costs from measured units, and add costs, some of which may be unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def extrapolate(values: Floats, left: int, level: float) -> Any:
         level: Coverage of the interval.
 
     Returns:
-        Three numbers, of which the ends are NaN for a single question; `NOT_KNOWN` without any known question.
+        Three numbers, of which low and high are NaN if only one cost is known; `NOT_KNOWN` if no cost is.
     """
     import numpy as np
     from scipy.stats import t

@@ -163,7 +163,7 @@ def _plain_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def missing_file(path: Path | str, message: str, absent: list[str] | None) -> None:
-    """Add a message about a file that does not exist to a list, once for each file, or raise it if there is no list."""
+    """Append the message about a missing file to `absent`, once for each file; raise it if `absent` is None."""
     if absent is None:
         raise NotFoundError(message)
     if not any(repr(str(path)) in known for known in absent):

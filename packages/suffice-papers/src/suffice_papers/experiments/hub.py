@@ -45,14 +45,14 @@ class FoundModel:
 
     @property
     def shape(self) -> SimpleNamespace:
-        """The sizes of its language model, as attributes named like those of its configuration."""
+        """The sizes of its language model, as attributes with the names of the configuration."""
         config = dict(self.config or {})
         text = config.get("text_config")  # of a model that reads images, too
         return SimpleNamespace(**{**config, **(text if isinstance(text, dict) else {})})
 
     @property
     def width(self) -> int | None:
-        """Numbers in a hidden state, and so in the vector of a text; None if unknown."""
+        """Width of a hidden state, and thus of the vector of a text; None if unknown."""
         value = (self.config or {}).get("hidden_size")
         return value if isinstance(value, int) else None
 
@@ -63,7 +63,7 @@ class FoundModel:
         return None if self.stored is None else self.stored / _DTYPE_BYTES.get(own, 4)
 
     def in_memory(self, dtype: str) -> float | None:
-        """Estimate the bytes of the weights in a number type; `auto` is that of the stored ones."""
+        """Estimate the bytes of the weights in a number type; `auto` keeps the stored type."""
         n = self.parameters()
         return self.stored if dtype == "auto" or n is None else n * _DTYPE_BYTES.get(dtype, 4)
 
@@ -98,7 +98,7 @@ def _in_folder(folder: Path, remedy: str) -> FoundModel:
 
 
 def _weights(sizes: Mapping[str, int | None]) -> int:
-    """Return the bytes of the weights among files: those of the first ending that occurs."""
+    """Return the total bytes of the weight files with the most preferred ending that occurs."""
     for ending in _WEIGHTS:
         if total := sum(size or 0 for name, size in sizes.items() if name.endswith(ending)):
             return total
@@ -113,11 +113,11 @@ def at_hub(model: str, revision: str | None, offline: bool, endpoint: str | None
     """
     try:
         from huggingface_hub import snapshot_download
-    except ImportError:  # the missing extra is a problem of its own
+    except ImportError:  # the missing extra is reported elsewhere
         return FoundModel()
     try:
         folder = Path(snapshot_download(model, revision=revision, local_files_only=True))
-    except (OSError, ValueError):  # not there, or no id at all, which the hub's answer says
+    except (OSError, ValueError):  # not in the cache, or not a valid id, which the request to the hub will report
         folder = None
     if folder is not None and not (cached := _in_folder(folder, "")).problem:
         return cached

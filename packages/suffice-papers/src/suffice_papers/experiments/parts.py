@@ -48,7 +48,7 @@ class ModelPart:
     Attributes:
         where: The key of the file that names it, for messages.
         name: Its folder, `ID` or `ID@REVISION`.
-        kind: A key of the packages that it needs.
+        kind: Its kind, a key of `_LIBRARIES`.
         revision: Its revision, if another key names it.
         dtype: Number type of its weights in memory; `auto` is as stored.
         device: Torch device; None = the first GPU, else the processor.
@@ -110,7 +110,7 @@ def model_parts(cell: Cell, experiment: Experiment) -> Iterator[ModelPart]:
         )
     if rival is not None and rival.gating.gate_model is not None and rival.gating.gate_base_url is None:
         gate = rival.gating.gate
-        is_here = gate is not None and gate.exists()  # one that does not exist is a problem of its own
+        is_here = gate is not None and gate.exists()  # a gate that does not exist is reported elsewhere
         kind = _LANGUAGE if is_here and rival.gating.opens_model else _ENCODER
         where = f"rival {rival.name!r}: gate-model"
         yield ModelPart(where=where, name=rival.gating.gate_model, kind=kind, device=device)
@@ -154,7 +154,7 @@ def part_problems(cell: Cell, experiment: Experiment) -> Iterator[str]:
             yield f"{part.where}: the package {missing[0]!r} is not installed: {MissingExtraError(*error)}"
         try:
             model = find_model(part.name, part.revision)
-        except SufficeError as problem:  # two revisions
+        except SufficeError as problem:  # it is named with two revisions
             yield f"{part.where}: {problem}"
             continue
         if model.problem:
@@ -186,7 +186,7 @@ def _endpoint_problems(part: EndpointPart) -> Iterator[str]:
 
 
 def _store_problems(name: str, address: str) -> Iterator[str]:
-    """Yield the reason why the server of a store cannot be reached, if its address names one with a port."""
+    """Yield the reason if the server of a store cannot be reached; addresses without a host and a port are not tried."""
     try:
         parts = urlsplit(address)
         if parts.hostname is None or parts.port is None:
@@ -212,6 +212,6 @@ def unreachable(url: str) -> str | None:
 
 
 def place_of(path: Path) -> Path:
-    """Return the nearest folder of a path that exists, on whose disk a file would be written."""
+    """Return the nearest existing folder above a path: a file at the path would be written to its disk."""
     path = path.absolute()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())

@@ -176,7 +176,7 @@ class Experiment:
             self._check_rival(rival, f"{self.path}: rival {rival.name!r}")
 
     def _check_body(self, model: ModelChoice, where: str) -> None:
-        """Raise if a model's extra-body is not a JSON object, or has a seed, so that all runs would be the same."""
+        """Raise if a model's extra-body is not a JSON object, or contains a seed, which would make all runs the same."""
         body = getattr(model.options, "extra_body", None)
         if body is None:
             return
@@ -284,7 +284,7 @@ class Experiment:
         return self.protocol == "cbdr" or bool(model.scripted) or model.is_remote
 
     def aligned_before(self, cell: Cell) -> dict[str, Cell]:
-        """Return the cells before a cell of CBDR whose aligned rerankers it compares, by ``MODEL/DATA``."""
+        """Return the earlier cells whose aligned rerankers a cell of CBDR compares, by ``MODEL/DATA``."""
         cells = self.cells()
         before = cells[: cells.index(cell)]
         return {

@@ -68,7 +68,7 @@ class WaysOfAsking:
         """The result of the rivals in one sentence; empty without rivals."""
         summary = self.summary
         if summary is None:
-            return []  # if there should be one, the reason is where the table would be
+            return []  # if there are rivals, the reason stands in place of the table
         verdicts = [row[-1] for row in summary.rows if row[1] != _OURS]
         better, dominated = (sum(verdict == word for verdict in verdicts) for word in ("better", "dominated"))
         rest = f"did better than a fixed number of passages for no more, and {dominated} did no better"
@@ -87,7 +87,7 @@ class WaysOfAsking:
         return narrow(replace(table, rows=rows), _SCREEN)
 
     def tables(self) -> list[Table]:
-        """Return a table of all ways of asking, and tables over their runs if there are several; empty without rivals.
+        """Return a table of all ways to retrieve evidence, and tables over runs if there are several; empty without rivals.
 
         Raises:
             DataError: The recordings of a cell have different questions.
@@ -96,7 +96,7 @@ class WaysOfAsking:
 
     @cached_property
     def _lines(self) -> list[tuple[Cell, list[RivalLine]]]:
-        """Each cell of the plain loop with rivals, and the lines of all its ways of asking."""
+        """Each cell of the plain loop that has rivals, with the lines of all its ways to retrieve evidence."""
         by_cell = {folder.cell.name: folder for folder in self._folders}
         return [
             (folder.cell, self._lines_of(folder, by_cell))

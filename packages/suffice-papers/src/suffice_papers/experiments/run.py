@@ -72,7 +72,7 @@ class ExperimentRun(Result):
         return [self.stages_table(), *(() if self.paper is None else self.paper.parts)]
 
     def stages_table(self) -> Table:
-        """Return a table of the stages: whether each ran in this run or was complete before, and its calls."""
+        """Return a table of the stages: for each, if it ran now or was complete before, and its calls."""
         return Table.of(
             "Stages",
             self.outcomes,
@@ -134,8 +134,8 @@ def run_experiment(
     Args:
         experiment: Result of `read_experiment`.
         out: The folder of the results.
-        pilot: Only record the first questions of each split; they are a part of the whole run later.  Of CBDR's pipeline,
-            each kind of work is measured on so many questions, and the whole run repeats them.
+        pilot: Record only this number of questions of each split, from the first; the whole run continues from them.  For
+            CBDR, measure each kind of work on this number of questions; the whole run repeats them.
         command: The command that was run, for the provenance.
         on_record: Called with the name of a recording and its progress.
         on_table: Called with the current table, the number of finished tables and their total.
@@ -143,7 +143,7 @@ def run_experiment(
 
     Raises:
         ConfigMismatchError: `find_obstacles` reports a problem of the whole run, such as a cell that was recorded with other
-            settings, or one of every cell.
+            settings, or a problem of every cell.
         MissingExtraError: The extra `charts`, which draws figures, is not installed.
         ModelError: No cell could be recorded completely; recorded questions are kept, and the same call resumes.
     """
@@ -163,10 +163,10 @@ def run_experiment(
 
 
 class _Failures:
-    """The errors of cells, which do not end the run of the others.
+    """The errors of the cells that failed; the other cells go on.
 
     Args:
-        obstacles: What is known before the first call.
+        obstacles: The problems that are known before the first call.
         folders: All cells.
         report: Called with each cell that fails.
 
@@ -201,7 +201,7 @@ class _Failures:
         return cell.name in self._errors
 
     def usable(self, folders: Sequence[CellFolder]) -> list[CellFolder]:
-        """Return the cells that the tables can use: those that are recorded, together with the cells that calibrate them and are compared with them.
+        """Return the cells that did not fail; a cell also fails if the cell that calibrates it or is compared with it failed.
 
         Raises:
             SufficeError: There are none; the error is that of the first cell that failed.
@@ -226,7 +226,7 @@ def _record_cells(
     on_record: OnCell | None,
     on_table: OnTable | None,
 ) -> list[StageOutcome]:
-    """Record the missing questions of every cell that can be; models are released before anything is computed."""
+    """Record the missing questions of every cell that can be recorded; models are released before tables are computed."""
     loaded, outcomes = Loaded(), list[StageOutcome]()
     for folder in sorted(folders, key=_loading_order):
         if failures.has(folder.cell):
@@ -250,7 +250,7 @@ def _check_answered(outcomes: Sequence[StageOutcome]) -> None:
     """Raise if questions of a cell failed.
 
     Raises:
-        ModelError: There are some; the message has their number, and the first error.
+        ModelError: Questions failed; the message contains their number and the first error.
     """
     failed = [(outcome.cell, outcome.stage, outcome.failed) for outcome in outcomes if outcome.failed]
     if failed:

@@ -45,7 +45,7 @@ def semantic_paper(
     """Return the protocol's tables of the first run of each configuration, and tables over its runs.
 
     Raises:
-        SufficeError: No cell allows the protocol; the message is that of the first.
+        SufficeError: No cell allows the protocol; the error is that of the first cell.
     """
     runs: dict[str, list[SemanticProtocol]] = {}
     not_made: dict[str, str] = {}

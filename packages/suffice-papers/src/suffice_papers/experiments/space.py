@@ -1,4 +1,4 @@
-"""Estimate the disk and the memory that the open cells of an experiment need, beside what this machine has."""
+"""Compare the estimated disk and memory that the open cells of an experiment need with those of this machine."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from suffice_papers.experiments.plan import Cell, Experiment
 _START = 1 << 20
 _VECTOR_BYTES = 4
 _SMALL = 1e9
-"""Bytes that any device holds, so that torch need not be loaded to look at it."""
+"""Bytes that fit into any device: below this size, torch is not loaded to look up the memory."""
 
 _LINES = (".jsonl", ".ndjson", ".tsv", ".csv")
 """Endings of corpora with a passage in each line."""
 
 
 def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> Iterator[str]:
-    """Yield estimates of disk and memory that exceed what there is; unknown sizes are left out."""
+    """Yield estimates of disk and memory that exceed those of this machine; unknown sizes are left out."""
     cells = list(cells)
     yield from _disk_problems(cells, experiment, out)
     if experiment.protocol == "cbdr":
@@ -47,7 +47,7 @@ def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> 
 
 
 def space_notes(cells: Iterable[Cell], experiment: Experiment) -> list[str]:
-    """Return notes on the bytes that will be downloaded and written beside corpora, where they are known."""
+    """Return notes on the bytes of downloads, and of indexes written beside corpora, where they are known."""
     cells = list(cells)
     notes = []
     for what, parts in (
@@ -106,7 +106,7 @@ def _indexes(cells: list[Cell]) -> dict[str, tuple[str, float, Path]]:
         name, size = cell.retriever.name, float(corpus.stat().st_size)
         ending = "*.suffice-index" if options.dense else "suffice-index"
         if any(corpus.parent.glob(f"{corpus.name}.{ending}/suffice-index.json")):
-            continue  # of this encoder or another: only opening it would say
+            continue  # an index exists; only opening it would show whether it is of this encoder
         if options.dense:
             model = find_model(options.dense)
             if model.width is None or corpus.suffix not in _LINES:
@@ -124,14 +124,14 @@ def passages_in(corpus: Path) -> float:
 
 
 def _found(part: ModelPart) -> FoundModel | None:
-    """Return the facts about a part; None if its name cannot be read."""
+    """Return the facts about a part; None if its name is invalid."""
     with suppress(ValueError):
         return find_model(part.name, part.revision)
     return None
 
 
 def _bytes_in_memory(part: ModelPart) -> float | None:
-    """Estimate the bytes of a part in memory, in training with gradients and moments; None if unknown."""
+    """Estimate the bytes of a part in memory, with gradients and moments if it is trained; None if unknown."""
     model = _found(part)
     if model is None or model.problem:
         return None

@@ -70,7 +70,7 @@ class CellFolder:
         return CellFolder(self.out, cell, self.experiment).file(f"{split}.parquet")
 
     def recorded(self, split: str) -> dict[str, str]:
-        """Return the end of each recorded question, by id; empty if there is no recording yet."""
+        """Return the way in which each recorded question ended, by id; empty if there is no recording yet."""
         path = self.file(f"{split}.parquet")
         return dict(StoredRows(path, open_recording(path)).ends) if path.exists() else {}
 

@@ -67,14 +67,14 @@ def tasr_cell(folder: CellFolder) -> TasrCell:
 
 
 def with_all_prompts(folder: CellFolder, split: str) -> Path:
-    """Return a cell's recording with all prompts of the experiment, since the search of 381 rules reads two of them."""
+    """Return the path of a cell's recording merged over all prompts, since the search of 381 rules reads two prompts."""
     experiment, path = folder.experiment, folder.recording(split)
     if len(experiment.prompts) == 1:
         return path
     cell = experiment.tune_cell(folder.cell) if split == "tune" else folder.cell
     others = [CellFolder(folder.out, replace(cell, prompt=name), experiment) for name in experiment.prompts]
     paths = [other.file(f"{split}.parquet") for other in others if not other.pending(split, cell.data.questions(split))]
-    if len(paths) == 1:  # the cells of other prompts failed
+    if len(paths) == 1:  # the cells of the other prompts failed
         return path
     place = "-".join([cell.model.name, cell.data.name, cell.retriever.name, f"seed-{cell.seed}"])
     merged = folder.out / "prompts" / f"{place}-{split}.parquet"

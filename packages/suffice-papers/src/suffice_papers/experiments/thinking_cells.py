@@ -1,4 +1,4 @@
-"""Cells of chains of thought: rules beside fixed budgets, the price of asking, and a certificate, on recorded chains."""
+"""Cells of chains of thought: rules and fixed budgets, the price of trial answers, and a certificate, on recorded chains."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def thinking_paper(
     command: str,
     on_table: Callable[[str, int, int], None] | None,
 ) -> Paper:
-    """Return the tables of each cell: the ways to stop its chains, and the price of asking.
+    """Return the tables of each cell: the ways to stop its chains, and the price of trial answers.
 
     Raises:
-        SufficeError: No cell can be judged; the error is that of the first.
+        SufficeError: No cell can be judged; the error is that of the first cell.
     """
     figures: dict[str, ThinkingFigures] = {}
     tables: dict[str, tuple[Table, Table]] = {}
@@ -76,7 +76,7 @@ def _figures(folder: CellFolder) -> ThinkingFigures:
 
 
 def _summary(tables: dict[str, tuple[Table, Table]]) -> Table:
-    """Return the chosen rule of each cell, and its chains without a stop."""
+    """Return a table of the chosen rule of each cell next to its chains without a stop."""
     ways = next(iter(tables.values()))[0]
     return Table(
         title="The chosen rule of each cell, beside chains without a stop",

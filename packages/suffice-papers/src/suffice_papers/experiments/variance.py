@@ -84,7 +84,7 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
     spread = sum(part**2 / free for part, free in parts)
     over_runs = half(runs, n_runs - 1)
     both = max(half(total, total**2 / spread if spread > 0 else freedom), over_runs, half(questions, parts[1][1]))
-    if Units.of(n_questions, clusters).n_units == 1:  # one question shows no spread, so the two together show none
+    if Units.of(n_questions, clusters).n_units == 1:  # a single question has no spread, so neither have both together
         both = math.nan
     return Repeated(
         mean=mean,

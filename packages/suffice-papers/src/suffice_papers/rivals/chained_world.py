@@ -1,4 +1,4 @@
-"""A small invented world with two-step questions, about facts that a model was taught or not.
+"""A small invented world with two-step questions about its facts, some of which a model was taught.
 
 "Name the home of the guide of Zorbek." needs the guide of Zorbek, an entity, and then that entity's home.  A third of all facts
 are taught, a third are asked but never taught, and the rest are rumours: training states them with another value each
@@ -113,7 +113,7 @@ class ChainedWorld:
 
 
 def two_step_question(first: Pair, leaf: str) -> str:
-    """Return the question for a leaf relation of the entity that a bridge pair leads to.
+    """Return the question for the relation `leaf` of the entity that is the value of the pair `first`.
 
     >>> two_step_question(("friend", "Zorbek"), "home")
     'Name the home of the friend of Zorbek.'

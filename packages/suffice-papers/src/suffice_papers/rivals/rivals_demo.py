@@ -125,7 +125,7 @@ def _tuned_dragin(bench: Bench) -> Dragin:
 
 
 def taught_table(bench: Bench) -> Table:
-    """Tabulate the model's accuracy by the taught steps of a question, judged by the facts of its world."""
+    """Tabulate the model's accuracy by the steps of a question that it was taught, judged by the facts of its world."""
     recording = bench.plain("fixed", bench.evaluation)
     right, kinds = recording.column("em"), [question.type for question in bench.evaluation]
     by_id = dict(zip((question.question_id for question in bench.evaluation), kinds, strict=True))

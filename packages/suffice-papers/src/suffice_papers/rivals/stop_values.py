@@ -2,10 +2,9 @@
 
 Stop-RAG (Park et al., 2025) models a retrieval loop as a Markov decision process with a finite horizon: stopping at a
 round yields the quality of its answer, and the last round always stops.  Since a recording holds every round, the value
-of both actions
-can be learned from the same trajectories ("full-width"), with forward-view Q(lambda) targets.  The paper's values are a
-fine-tuned encoder over the texts; here they are linear in recorded signals, one set of weights for each round.  A
-difference of linear values is a weighted sum, so the learned policy is an ordinary rule.
+of both actions can be learned from the same trajectories ("full-width"), with forward-view Q(lambda) targets.  In the paper a
+fine-tuned encoder predicts the values from the texts; here they are linear in recorded signals, with one set of weights for
+each round.  A difference of linear values is a weighted sum, so the learned policy is an ordinary rule.
 """
 
 from __future__ import annotations
@@ -203,8 +202,8 @@ class _Walks:
 
     Attributes:
         columns: The signals, shape ``(n_questions, n_rounds, n_signals)``.
-        rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; past the end that of the last
-            round.
+        rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; after the end of a
+            trajectory, that of its last round.
         last: Position of each question's last round.
     """
 

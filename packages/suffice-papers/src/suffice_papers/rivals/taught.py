@@ -1,4 +1,4 @@
-"""A tiny Llama trained on a `ChainedWorld`, and to reason in the formats of the methods.
+"""A tiny Llama that learns facts of a `ChainedWorld`, and reasoning in the formats of the methods.
 
 It learns four things: to write chains of two sentences, Self-Ask's follow-up questions, and FLARE's questions; a third of
 the facts of its world, from chains without passages; to be unsure of all other facts, because rumours have another value
@@ -46,7 +46,7 @@ TINY_SELF_ASK = ChainPrompt(name="tiny_self_ask", chain="\n\n? {chain}", **_PLAI
 """Prompt with which it continues Self-Ask's text."""
 
 READER = Prompt(name="tiny_reader", prefill="=", **_PLAIN)
-"""Prompt with which it answers, by a whole chain at once."""
+"""Prompt with which it answers by writing a whole chain at once."""
 
 ASKING_LENGTH = 16
 """Tokens of a step: a sentence of the chain, or an intermediate answer and the next follow-up question."""

@@ -60,7 +60,7 @@ def against_chance(
         by_stop = values_by_stop(answers_by_stop(policy.selector, view), view.seen, metric)
         dealt = np.zeros(by_stop.shape)
         dealt[np.arange(drafts.n), stopped.position] = 1.0
-        # With means of these rows alone the expectation is known, so that one matrix product serves all resamples.
+        # The expectation depends only on the means of these rows, so one matrix product serves all resamples.
         rows = np.concatenate([(by_stop * dealt).sum(axis=1)[None], by_stop.T, dealt.T])
         drawn = draws.sums(rows) / draws.sums(np.ones(drafts.n))
         resampled = _gain(drawn)

@@ -67,7 +67,7 @@ class _Selection:
     ] = 0.02
 
     def check(self) -> None:
-        """Raise where options contradict each other."""
+        """Raise if options contradict each other."""
         options.allowed(self.preset or "bge", _PRESETS, "preset")
         if sum(choice is not None for choice in (self.dev, self.eps, self.preset)) > 1:
             raise typer.BadParameter(
@@ -77,7 +77,7 @@ class _Selection:
             raise typer.BadParameter("it goes with eps; otherwise it is selected", param_hint="patience")
 
     def typed(self) -> _Selection:
-        """Return it without a choice of `suffice.toml` beside one of the command line."""
+        """Return the options; if the command line chooses the parameters, choices of `suffice.toml` are dropped."""
         eps, preset = None if from_file("eps") else self.eps, None if from_file("preset") else self.preset
         is_typed = any(choice is not None for choice in (self.dev, eps, preset))
         return replace(self, eps=eps, preset=preset) if is_typed else self

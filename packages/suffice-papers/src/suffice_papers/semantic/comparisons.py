@@ -24,7 +24,7 @@ from suffice_papers.semantic.policies import CELLS, MAIN, Replayed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDifference(PairedResult):
-    """The mean paired difference of one quantity of one policy to the full width; `p` is that of the paired t test.
+    """The mean paired difference between a policy and the full width in one quantity; `p` is that of the paired t test.
 
     Attributes:
         d_z: Cohen's d_z; NaN if the pairs do not vary.

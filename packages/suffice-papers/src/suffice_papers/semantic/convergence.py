@@ -22,7 +22,7 @@ _FEWEST_DISTANCES = 2
 """Fewest distances for a slope."""
 
 _RISE = 1e-9
-"""Increases of the distance up to this size are rounding of the embeddings."""
+"""Increases of the distance up to this size count as rounding errors of the embeddings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from suffice.recordings.schema import cost_column
 
 DISTANCE, SCORE = "semantic_distance", "information_score"
 _LARGE_SHARE = 0.05
-"""Above this share of questions left out as unmeasured, a note warns that the others are a selection."""
+"""If more than this share of questions is left out as unmeasured, a note warns that the others are a selection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +88,8 @@ def metric_of(recording: Recording, metric: str | None) -> str:
 def marked(recording: Recording, metric: str) -> Recording:
     """Return the recording with the rise of a judge's recorded mark as `information_gain`, which the full cascade reads.
 
-    Nothing changes where the gain is recorded already, or where no judge gave the metric.  A policy that reads the gain
-    pays for that judge.
+    The recording stays as it is if it already contains the gain, or if no judge gave the metric.  A policy that reads the
+    gain pays for the judge.
 
     Args:
         recording: Recorded drafts.
@@ -205,7 +205,7 @@ def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recordi
 
 
 def check_apart(test: Recording, dev: Seen) -> None:
-    """Raise if a test recording contains questions of dev, by the hash of id or text, of the row or of its cluster.
+    """Raise if test and dev share questions: hashes of ids or texts are compared, of rows and of clusters.
 
     Raises:
         ConfigMismatchError: A question is in both.

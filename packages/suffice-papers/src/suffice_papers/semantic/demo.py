@@ -241,7 +241,7 @@ def _print_model(one: _ModelDrafts) -> None:
 
 
 def _demo_page(one: _ModelDrafts) -> str:
-    """Render the protocol's page, after the verdicts and before the choice among drafts."""
+    """Render a page with the conclusions, then the protocol, then the ways to choose among drafts."""
     report = protocol_report(one.protocol, one.name)
     short = ReportPart(title="In short", sentences=tuple(one.lines))
     choice = ReportPart(title="Which draft to return", tables=(one.choice.judged.table(),))

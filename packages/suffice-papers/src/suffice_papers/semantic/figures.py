@@ -150,7 +150,7 @@ class FigureSplit:
         return [run for run in first.values() if run.name != BASELINE]
 
     def holm(self, p: Callable[[FigureDifference], float]) -> dict[str, float]:
-        """Return a p-value of the score's difference by policy, adjusted by Holm over the different ones."""
+        """Return the p-value `p` of the score's difference for each distinct policy, adjusted by Holm over these policies."""
         runs = self.different()
         adjusted = holm([p(run.differences["score"]) for run in runs])
         return dict(zip((run.name for run in runs), adjusted.tolist(), strict=True))
@@ -161,7 +161,7 @@ class FigureSplit:
         return [run.name for run in self.runs.values() if run.name != name and run.means == means]
 
     def dominating(self, name: str) -> list[str]:
-        """Return the fixed and random policies with at least the score for at most the tokens, and better in one."""
+        """Return the fixed and random policies that dominate one: no lower score, no more tokens, and better in one of them."""
         run = self.runs[name]
         rivals = [r for r in self.runs.values() if r.name.startswith(("fixed_k", "random_s")) and r.name != name]
         return [
@@ -171,7 +171,7 @@ class FigureSplit:
         ]
 
     def loop_tokens(self, rounds: float) -> float:
-        """Estimate the tokens of writer and critic in some rounds, linearly between the fixed budgets of 1, 3 and 6.
+        """Estimate the tokens of writer and critic for a number of rounds, linearly between the fixed budgets of 1, 3 and 6.
 
         Raises:
             DataError: Fewer than one round or more than six.

@@ -37,7 +37,7 @@ from suffice_papers.semantic.theory import Checked, check_theory, theory_table
 from suffice_papers.semantic.tuning import Tuned
 
 _IN_NAME = 0.95
-"""From this share of stops at one round on, a policy is reported as a fixed number of rounds."""
+"""A policy with at least this share of its stops at one round is reported as a fixed number of rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

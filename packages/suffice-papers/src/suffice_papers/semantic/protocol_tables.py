@@ -122,7 +122,7 @@ def _passed(test: MarginTest) -> str:
 
 
 def chance_table(chance: Mapping[str, Chance], replayed: Replayed) -> Table:
-    """Tabulate each main policy against its own stops, permuted over questions: equal rounds without information."""
+    """Tabulate each main policy against its own stops permuted over questions, which keep the rounds but ignore signals."""
     n = max((one.n_resamples for one in chance.values()), default=0)
     adjusted = dict(zip(chance, holm([one.p for one in chance.values()]).tolist(), strict=True))
     return Table.of(

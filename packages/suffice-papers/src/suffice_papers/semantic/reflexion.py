@@ -1,4 +1,4 @@
-"""Recorded Reflexion trials: JSON lines, trials of one question in one log a line.
+"""Recorded Reflexion trials: JSON lines, each with the trials of one question in one log.
 
 ``{"log": ..., "question": ..., "gold": ..., "trials": [{"trial": 1, "answer": ..., "logged_correct": false}, ...]}``
 

@@ -23,7 +23,7 @@ PROVED = {
     "undefined": "what is undefined never stops",
     "reason": "each question ends for one reason, the same live and replayed",
 }
-"""The statement that `make prove` proves, by its name there."""
+"""Statements that `make prove` proves, by their names there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

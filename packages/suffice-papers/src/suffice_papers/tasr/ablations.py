@@ -38,7 +38,7 @@ _FORMS: Mapping[str, tuple[Method, bool]] = {
 _USUAL, _PLATT = "isotonic, each round", "Platt, each round"
 _FOLDS = 5
 _MOST_CALLS = 3.0
-"""The budget of mean calls within which section 5.3 chooses thresholds."""
+"""The largest mean calls of a threshold that section 5.3 may choose."""
 _LARGE_GAP = 0.07
 _THEIR_FORMS = (
     "published, means over 18 cells of model, data and prompt: isotonic in each round Brier .195, F1 59.0; isotonic over all rounds "
@@ -50,7 +50,7 @@ _HOW_TUNED = (
 )
 _THEIR_FOLDS = "published: gaps of 7 to 9 points in four of six cells, and the locked threshold 0.18 macro F1 better than tuning by cell"
 _STEPS = (0.5, 0.6, 0.7, 0.8, 0.9)
-"""Thresholds of a continuous stability, of which tune questions choose one."""
+"""Thresholds of a continuous stability, one of which is chosen on tune questions."""
 
 
 def calibrated(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
@@ -101,12 +101,12 @@ def calibration_error(prepared: PreparedRecording, policy: Policy, right: Floats
 
 
 def _means(resampling: Resampling, cells: Sequence[CellRuns], values: Mapping[int, Floats]) -> FigureValue:
-    """Return the mean over cells of one value of each question, by the identity of its cell."""
+    """Return the mean over cells of a value of each question; `values` is keyed by the `id()` of the cell."""
     return cell_means(resampling, cells, lambda cell: {"value": values[id(cell)]})[0]["value"]
 
 
 def calibrators_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the ablation of section 3.3: Brier score and F1 of the rule by form of calibrator, cells of all prompts.
+    """Return the ablation of section 3.3: Brier score and F1 of the rule by form of calibrator, over cells of all prompts.
 
     Raises:
         DataError: No cell is calibrated.
@@ -241,7 +241,7 @@ def _fold_results(cell: CellRuns, resampling: Resampling) -> list[tuple[float, F
 
 
 def _nearest(policy: Policy) -> tuple[Any, ...]:
-    """Return calibrators that use the nearest round where a fold has questions of more rounds than the others."""
+    """Return calibrators that use the nearest fitted round, since a fold may have rounds that the other folds lack."""
     return tuple(replace(item, unseen_round="nearest") for item in policy.calibrators)
 
 
@@ -255,7 +255,7 @@ def _tuned(prepared: PreparedRecording, policy: Policy) -> tuple[float, Policy]:
 
 
 def _best(tried: Sequence[tuple[float, float, float]]) -> float:
-    """Return the value of the best quality within the budget of calls; if none is, that of the fewest calls."""
+    """Return the threshold of best quality within the budget of calls; if none meets it, that with the fewest calls."""
     allowed = [item for item in tried if item[1] <= _MOST_CALLS + ROUNDING]
     return max(allowed, key=lambda item: item[0])[2] if allowed else min(tried, key=lambda item: item[1])[2]
 
@@ -264,7 +264,7 @@ def _best(tried: Sequence[tuple[float, float, float]]) -> float:
 
 
 def negatives_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the negative results of section 5.4 as rows: what other signals would change in TASR, on eval questions.
+    """Return the negative results of section 5.4: the changes of TASR on eval questions if it used other signals.
 
     Raises:
         DataError: No cell has one of the signals.
@@ -326,7 +326,7 @@ def _has(cell: CellRuns, name: str) -> bool:
 
 
 def _or(name: str) -> Build:
-    """Return the function that adds a signal to TASR, each sufficient by itself."""
+    """Return a function that builds a policy which stops if TASR or a threshold on another signal fires."""
 
     def build(cell: CellRuns) -> Policy | None:
         if cell.policy is None or not _has(cell, name):
@@ -337,7 +337,7 @@ def _or(name: str) -> Build:
 
 
 def _alone(tune: Recording, name: str) -> Rule:
-    """Return the threshold of a signal alone, chosen on tune questions as in section 5.3."""
+    """Return the rule with a threshold on one signal alone, chosen on tune questions as in section 5.3."""
     prepared = PreparedRecording.of(tune, ["f1"])
     tried = []
     for value in even_thresholds(tune.column(name)[tune.seen]):
@@ -347,7 +347,7 @@ def _alone(tune: Recording, name: str) -> Rule:
 
 
 def _instead(name: str) -> Build:
-    """Return the function that puts a continuous stability of the text in the place of equal answers."""
+    """Return a function that builds TASR with a continuous stability of the text instead of equal answers."""
 
     def build(cell: CellRuns) -> Policy | None:
         if cell.policy is None or not _has(cell, name):
@@ -361,7 +361,7 @@ def _instead(name: str) -> Build:
 
 
 def _aggregate(name: str) -> Build:
-    """Return the function that calibrates another margin in the place of that of the first token."""
+    """Return a function that builds TASR calibrated on another margin instead of that of the first token."""
 
     def build(cell: CellRuns) -> Policy | None:
         if not _has(cell, name):
@@ -386,7 +386,7 @@ _VARIANTS: Mapping[str, tuple[Build, str]] = {
 
 
 def seconds_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the recorded seconds of a question, where all were measured: TASR and fixed budgets.
+    """Return the recorded seconds per question of TASR and of fixed budgets, in cells where all were measured.
 
     Raises:
         DataError: No cell has the seconds of all rounds.

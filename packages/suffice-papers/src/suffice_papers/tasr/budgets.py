@@ -36,7 +36,7 @@ def read_budgets(path: Path) -> ImportedRun:
 
     Raises:
         SchemaError: A file is not such JSON.
-        DataError: A file's name has no budget, two have the same, there are fewer than two, or they differ in their questions.
+        DataError: A file name has no budget, two files have the same, there are fewer than two files, or their questions differ.
     """
     files: dict[int, tuple[Path, dict[str, str | None], dict[str, float]]] = {}
     for file in data_files(path):
@@ -84,7 +84,7 @@ def _budget_of(file: Path) -> int:
 
 
 def _contents(file: Path) -> tuple[dict[str, str | None], dict[str, float] | None]:
-    """Return the answers of a file, and its confidences; these are None for answers without evidence."""
+    """Return the answers and the confidences of a file; the confidences are None for answers without evidence."""
     value: Any = json_document(file)
     if not isinstance(value, dict) or not value:
         raise SchemaError(f"{file}: expected {{'{_ANSWERS}': {{id: answer}}, '{_CONFIDENCES}': {{id: number}}}}")

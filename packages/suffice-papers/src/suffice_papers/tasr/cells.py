@@ -35,7 +35,7 @@ BUDGET = 5
 """TASR's R; later rounds of a recording are left out."""
 
 SETTINGS = {"distractor": "distractor", "open": "open-domain BM25", "dense": "open-domain dense"}
-"""Sources of evidence, by which the paper groups its tables: 1 and 2, 4, 5."""
+"""Sources of evidence by which the paper groups its tables: one for Tables 1 and 2, one for 4, and one for 5."""
 
 _PAPER_PROMPT = "answer_first"
 _FEWEST_ROUNDS = 3  # rounds: every difference is against fixed_k(3)
@@ -53,7 +53,7 @@ class TasrCell:
         retriever: The retriever of the passages.
         corpus: The source of the passages.
         setting: A key of `SETTINGS`.
-        tune: Recording for fitting calibrators; for a transferred calibration, the one of another cell.  None = no rule is
+        tune: Recording for fitting calibrators; for a transferred calibration, that of another cell.  None = no rule is
             calibrated, and only fixed budgets are compared.
         eval: Recording for the tables, without questions of `tune`.
         prompt: Id of the prompt.  The tables use `answer_first`, or the first cell's prompt if no cell has it; figure 5 uses
@@ -234,7 +234,7 @@ def load_cell(cell: TasrCell, *, resampling: Resampling = Resampling()) -> CellR
 
 
 def _without_rule(cell: TasrCell) -> CellRuns:
-    """Return a cell of which only fixed budgets can be compared."""
+    """Return a cell in which only fixed budgets can be compared."""
     evaluation = _with_prompt(_read_ordered(cell.eval), cell)
     problem = "the cell has no tune recording, on which the rule is calibrated: only fixed budgets are compared"
     return CellRuns(cell=cell, tune=evaluation, eval=evaluation, prompts=(evaluation, evaluation), problem=problem)
@@ -261,7 +261,7 @@ def _units(recording: Recording) -> set[str]:
 
 def _read_ordered(path: Path) -> Recording:
     recording = _within_budget(PreparedRecording.of(read_recording(path)).recording)
-    # Like the authors, draw from questions in the order of their ids, so that intervals do not depend on that of the file.
+    # Like the authors, draw from questions in the order of their ids, so that intervals do not depend on the file's order.
     keys = [name for name in ("cluster", "question_id", "round") if name in recording.table.column_names]
     ordered = Recording(recording.table.sort_by([(name, "ascending") for name in keys]), recording.metadata)
     ordered.data_hash = recording.data_hash  # keep the hash of the file as it is, including its order

@@ -54,7 +54,7 @@ def tasr_charts(cells: Sequence[CellRuns], tables: Sequence[Table], published: P
 
 
 def _figure_lines(table: Table, figures: str = "here") -> Iterator[_TableLine]:
-    """Yield the rows of a table by column, only those of one source of figures."""
+    """Yield the rows of a table whose figures are from one source, each as a mapping by column."""
     names = [column.name for column in table.columns]
     for row in table.rows:
         line = dict(zip(names, row, strict=True))

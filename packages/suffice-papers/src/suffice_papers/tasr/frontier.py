@@ -148,7 +148,7 @@ _CELL_TABLES = {"distractor": ("table2", "Table 2"), "open": ("table4", "Table 4
 
 
 def cell_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling, setting: str) -> Table:
-    """Return Table 2, 4 or 5: TASR in each cell of a setting, and the macro.
+    """Return Table 2, 4 or 5: TASR in each cell of a setting, and the mean over these cells.
 
     Raises:
         DataError: No cell has the necessary recordings.
@@ -247,7 +247,7 @@ def _budgets(cell: CellRuns) -> dict[str, Floats]:
 
 
 def _with_points(published: Published) -> Published:
-    """Derive the published points of figure 4 from the paper's tables; in Table 2, k=3 is TASR minus its gain."""
+    """Derive the published points of figure 4 from the paper's tables; for Table 2, F1 at k=3 is that of TASR minus its gain."""
     rows: dict[str, Mapping[str, Any]] = {}
     for key in ("table2", "table4"):
         for name, row in published.tables[key]["rows"].items():

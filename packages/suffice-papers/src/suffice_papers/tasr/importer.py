@@ -48,10 +48,10 @@ TASR_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "rerank_score": ("ce_top_score", "rerank_score"),
     "judge_entailment": ("judge_entailment",),
 }
-"""Our names and theirs; the first column that a file has is used, and the others are kept unchanged.
+"""Columns of the files by the names of this library; the first one that a file has is used, the others are kept unchanged.
 
-The published rules use the plain overlap, although the text calls it IDF-weighted: `overlap_idf`, a signal of the file
-itself, is the weighted one if there are two.
+The published rules use the plain overlap, although the text calls it IDF-weighted.  If a file has both, the weighted one
+becomes the separate signal `overlap_idf`.
 """
 
 _PER_QUESTION = ("question_type", "prompt_id")

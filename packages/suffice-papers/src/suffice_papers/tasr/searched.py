@@ -22,7 +22,7 @@ _FALLBACK = "available"
 
 
 def search_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the search of section 5.3 in each cell: thresholds and choice by tune, figures of eval.
+    """Return the search of section 5.3 in each cell: thresholds and rule are chosen on tune, figures are of eval.
 
     The published spaces are searched if their signals were recorded, and otherwise the same form on the recorded signals.
 

@@ -93,7 +93,7 @@ def _published_model(group: Sequence[CellRuns], published: Published, setting: s
 
 
 def first_by_tune(cells: Sequence[CellRuns]) -> list[CellRuns]:
-    """Return the first cell of each tune recording, because transferred calibrations share one."""
+    """Return the first cell of each tune recording, since cells with a transferred calibration share a recording."""
     return list({item.cell.tune: item for item in reversed(cells)}.values())[::-1]
 
 

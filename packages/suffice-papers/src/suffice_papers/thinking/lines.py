@@ -1,4 +1,4 @@
-"""Ways to stop a chain of thought on one recording: right answers, tokens, and coins between fixed budgets."""
+"""Ways to stop a chain of thought on one recording: right answers, tokens, and random mixtures of two fixed budgets."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ METRIC = "em"
 NEVER = "never stop"
 Asking = Literal["free", "cached", "reread"]
 ASKING: tuple[Asking, ...] = ("free", "cached", "reread")
-"""What trial answers cost: nothing; their own tokens, on a server that caches prefixes; or the whole chain read again."""
+"""Prices of a trial answer: nothing; its own tokens, on a server that caches prefixes; or the whole chain read again."""
 
 MOST_PRICE = 20.0
-"""The highest price of a trial that is tried, in its recorded price."""
+"""The highest price of a trial answer that is tried, as a multiple of its recorded price."""
 
 _COMPUTED = Price(uncached=1e6, cached=0.0, output=1e6)
-"""The price by which an amount of money is a number of computed tokens."""
+"""Prices of 1 per computed token and 0 per cached token, by which money equals the number of computed tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +38,15 @@ class Line:
 
     Attributes:
         label: Its name.
-        right: Whether each answer is right, shape ``(n_questions,)``.
-        tokens: Mean tokens that the model computes, by the price of asking.
+        right: 1 for each right answer, else 0, shape ``(n_questions,)``.
+        tokens: Mean tokens that the model computes, by price of a trial answer (`ASKING`).
         trials: Mean number of trial answers.
-        against: Difference of the right answers to those without a stop.
-        at_random: For a rule, the share of right answers if its stops were dealt to other questions.
-        dominated: The fixed budget, mixture or random twin that is at least as right for no more tokens; None if there is none.
-        coins: For a rule, the coin between two fixed budgets that is right most often for no more tokens, by the price of
-            asking; None if every budget costs more.
-        above: For a rule, the difference of right answers to that coin, by the price of asking.
+        against: Difference in right answers to chains without a stop.
+        at_random: For a rule, the share of right answers if its stops were assigned to questions at random.
+        dominated: The fixed budget, mixture or random twin with no fewer right answers and no more tokens; None if there is none.
+        coins: For a rule, the random mixture of two fixed budgets (a coin decides for each question) with the most right
+            answers for no more tokens, by price of a trial answer; None if every budget costs more.
+        above: For a rule, the difference in right answers to that mixture, by price of a trial answer.
     """
 
     label: str
@@ -104,12 +104,12 @@ class Lines:
 
     @cached_property
     def budgets(self) -> list[Line]:
-        """The fixed budgets that no other one, and no coin between two, dominates, from cheap to expensive."""
+        """The fixed budgets that no other budget and no random mixture of two dominates, from cheap to expensive."""
         quality, cost = (np.array([value(run) for run in self._fixed]) for value in (_right, _cached))
         return [self._line(self._fixed[place]) for place in upper_hull(quality, cost)]
 
     def tokens_of_coin(self, accuracy: float) -> float | None:
-        """Return the fewest tokens for which a coin between fixed budgets is right so often; None if none is."""
+        """Return the fewest tokens of a mixture of fixed budgets with this accuracy; None if none reaches it."""
         right = [line.accuracy for line in self.budgets]
         if accuracy > right[-1]:
             return None
@@ -124,9 +124,9 @@ class Lines:
         ]
 
     def pays_up_to(self, line: Line) -> float:
-        """Return how many times the recorded price a trial may cost before a coin is as right as a rule for as much.
+        """Return the price of a trial answer up to which a rule beats the best mixture of budgets that costs no more.
 
-        It is 0 if the rule is no better even where asking is free, and `MOST_PRICE` if it is better still at that price.
+        The unit is the recorded price.  0 if the rule is no better even with free trials; at most `MOST_PRICE`.
         """
         run = next(run for run in self.compared.runs if run.label == line.label)
         low, high = 0.0, MOST_PRICE
@@ -140,7 +140,7 @@ class Lines:
         return low
 
     def _in_tokens(self, label: str) -> str:
-        """Return a label with its checkpoints as numbers of tokens."""
+        """Return a label with numbers of checkpoints replaced by numbers of tokens."""
         text = re.sub(r"fixed_k\((\d+)\)", lambda found: f"{int(found[1]) * self.every:,} tokens", label)
         return text.replace("a mixture of ", "").replace(" and ", " or ") if text != label else label
 
@@ -183,7 +183,7 @@ def _chain(run: Run) -> Floats:
 
 
 def _trials(run: Run) -> Floats:
-    """Return the tokens that a model computes for trial answers where prefixes are cached, same shape."""
+    """Return the tokens that a model computes for trial answers if prefixes are cached, same shape."""
     return _computed(run, TRIAL)
 
 
@@ -205,7 +205,7 @@ def _cached(run: Run) -> float:
 
 
 def _reread(run: Run) -> float:
-    """Return the mean tokens without a prefix cache; a server that forces a fixed budget does so where the chain is."""
+    """Return the mean tokens if each trial reads its chain again; a fixed budget is cut by the server without reading again."""
     again = 0.0 if run.kind == "fixed" else _mean(run.ledger.costs[TRIAL]["cached_tokens"])
     return _cached(run) + again
 

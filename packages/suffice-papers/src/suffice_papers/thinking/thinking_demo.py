@@ -80,15 +80,15 @@ def demo_thinking(output: Output, markdown: options.Markdown = None) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ThinkingFigures:
-    """Rules on test chains, certified in the order that tune chains give.
+    """Rules on test chains, certified by tests in an order that tune chains determine.
 
     Attributes:
         tune: The chains by which the rules are ordered for their tests.
-        test: The chains on which all figures are taken.
+        test: The chains on which all figures are measured.
         rules: The rules by name.
         claim: The claim of the certificates.
         resampling: The draws of the intervals.
-        noun: The noun for what is thought about.
+        noun: The plural noun for the tasks, in sentences.
     """
 
     tune: Recording
@@ -116,15 +116,15 @@ class ThinkingFigures:
 
     @cached_property
     def chosen(self) -> Line:
-        """The certified rule that computes the fewest tokens, of all rules if none is certified."""
+        """The certified rule that computes the fewest tokens; without a certified rule, the rule with the fewest."""
         certified = [line for line in self.lines.rules if line.label in self.certified]
         return min(certified or self.lines.rules, key=lambda line: line.tokens["cached"])
 
     @cached_property
     def boundary(self) -> dict[str, float]:
-        """The share of certificates by loss and rule, where epsilon is exactly what the rule truly loses.
+        """The share of simulated sets that certify a rule although its true loss equals epsilon, by loss and rule.
 
-        The test chains are the world that sets of chains are drawn from, with replacement, so its losses are known.
+        Sets are drawn from the test chains with replacement, so the test chains are the population with known losses.
         """
         rng = np.random.default_rng(_SEED)
         drawn = rng.integers(len(self.lines.whole.right), size=(_POPULATIONS, _BOUNDARY_SIZE))
@@ -171,7 +171,7 @@ class ThinkingFigures:
 
     @property
     def when(self) -> str:
-        """When asking pays, in one sentence."""
+        """The prices at which trial answers pay, in one sentence."""
         line, every = self.chosen, self.lines.every
         if not line.trials:
             return f"{line.label} asks for no trial answer."
@@ -198,11 +198,11 @@ class ThinkingFigures:
         )
 
     def tables(self) -> list[Table]:
-        """Return the ways to stop, the price of asking, and what it takes to go on beside a trial."""
+        """Return the tables of ways to stop, of the price of trial answers, and of chains that go on during their trials."""
         return [self.ways(), self.asking(), overlap_table()]
 
     def ways(self) -> Table:
-        """Return the chosen rule, chains without a stop, the other rules, and the fixed budgets that no coin dominates."""
+        """Return the table of the chosen rule, chains without a stop, other rules, and undominated fixed budgets."""
         lines = [self.chosen, self.lines.whole, *(line for line in self.lines.rules if line is not self.chosen)]
         rows = [self._row(line) for line in (*lines, *self.lines.budgets)]
         return Table(
@@ -246,7 +246,7 @@ class ThinkingFigures:
         )
 
     def asking(self) -> Table:
-        """Return the price of asking, rule by rule."""
+        """Return the table of the price of trial answers, rule by rule."""
         rows = []
         for line in self.lines.rules:
             above = [line.above[asking].delta if asking in line.above else None for asking in ASKING]
@@ -304,7 +304,7 @@ class ThinkingFigures:
 
 
 def overlap_table() -> Table:
-    """Return the stored figures of chains that wait for their trials and of chains that go on beside them (training/thinker)."""
+    """Return the stored figures of chains that wait for their trials and of chains that go on during them (training/thinker)."""
     measured = json.loads(resources.files(__package__).joinpath("overlap.json").read_text("utf-8"))
     names = ("slots", "way", "seconds", "computed", "stopped", "beyond_output", "beyond_read")
     return Table(

@@ -1,4 +1,4 @@
-"""Logs whose units stand after decimal commas, and logs with several raters or models of each answer."""
+"""Logs whose units stand after decimal commas, and a log with several raters of each draft."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.readings.plain import loops, plain, rows
 
 
 def _metered(draw: Draw, right: str, wrong: str) -> Log:
-    """Return amounts as in German, of which every second wrong one is wrong by its unit alone."""
+    """Return quantities as in German, of which every second wrong one is wrong by its unit alone."""
     questions = []
     for asked in draw.asked(60, 3, "whole"):
         amounts = [1000 + abs(int(value)) for value in (asked.gold, *asked.answers)]
@@ -29,10 +29,16 @@ def energies_with_decimal_commas(draw: Draw) -> Log:
     return _metered(draw, "kWh", "MWh")
 
 
-@shape("fees.csv", metric="match")
-def currencies_after_decimal_commas(draw: Draw) -> Log:
-    """Fees in CHF, with EUR in wrong answers."""
-    return _metered(draw, "CHF", "EUR")
+@shape("peaks.jsonl", metric="match")
+def powers_with_decimal_commas(draw: Draw) -> Log:
+    """Peaks in kW, with kWh in wrong answers."""
+    return _metered(draw, "kW", "kWh")
+
+
+@shape("loads.csv", metric="match")
+def masses_with_decimal_commas(draw: Draw) -> Log:
+    """Loads in kg, with t in wrong answers."""
+    return _metered(draw, "kg", "t")
 
 
 @shape("drafts.csv")
@@ -48,16 +54,3 @@ def raters_of_each_answer(draw: Draw) -> Log:
             ]
             read.append(replace(asked.loop(), question=f"T{asked.number}"))
     return Log(made, read)
-
-
-@shape("models.csv", samples=True)
-def a_column_of_answers_for_each_model(draw: Draw) -> Log:
-    """Each row has the answer of three models, which are asked the same."""
-    questions = draw.asked(60, 3)
-    names = ("north", "south", "west")
-    made = [
-        {"id": a.number, "question": a.question, "correct_answer": a.gold}
-        | {f"{name}_answer": text for name, text in zip(names, a.answers, strict=True)}
-        for a in questions
-    ]
-    return Log(made, loops(questions))

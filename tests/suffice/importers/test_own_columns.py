@@ -143,6 +143,8 @@ def test_unread_columns_are_on_the_first_screen(tmp_path):
     path = written(tmp_path, records)
     shown = cli("import", path, "-o", tmp_path / "log.parquet").out
     assert "note: not read: tier\n" in shown
+    summary, _ = recorded(tmp_path, rows(**{"Cost EUR": lambda q, r: f"0,0{100 + q}"}))
+    assert "not read: Cost EUR" in summary.notes
     many = rows(**{f"own_{i}": lambda q, r: "ab"[r % 2] for i in range(10)})
     summary, _ = recorded(tmp_path, many)
     assert any(note.startswith("not read: own_0") and note.endswith("and 2 more") for note in summary.notes)

@@ -605,7 +605,7 @@ def test_a_single_round_leaves_nothing_to_decide():
     with pytest.raises(DataError, match="Log every round"):
         decide(log, metric="quality")
     note = "every question has one round, so there is nothing to stop earlier and nothing to decide; if they vote: --samples"
-    with pytest.raises(DataError, match="if they vote: --samples"):
+    with pytest.raises(DataError, match="vote: --samples"):
         decide(Recording(log.table, {**log.metadata, "notes": ["other", note]}), metric="quality")
 
 

@@ -83,6 +83,7 @@ const NORMALIZERS = {
 /** The normalizers of the Python library that this package does not have, with the reason. */
 const ELSEWHERE = /** @type {Record<string, string>} */ ({
   decimal_comma: "it falls back to `mixed`",
+  mixed_comma: "it reads programs and units",
   mixed: "it reads programs and units",
   literal: "it reads literals of Python",
   unordered: "it reads literals of Python",

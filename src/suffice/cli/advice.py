@@ -210,8 +210,8 @@ def decide_command(
     again = ""
     if earlier is not None and advice.n == earlier.n and ask is None:
         again = (
-            f"No question of {path} is new to {previous or target}, which is repeated here; if the log was wrong then, -o OTHER.json "
-            "judges it anew.\n"
+            f"No question of {path} is new to {previous or target}, which is repeated here; if the log was wrong then, or has other scores "
+            f"now, this judges it anew: suffice decide {quoted(path)}{where_words(advice.where)} -o OTHER.json\n"
         )
     then = _next_step(
         advice, recording, path, target, ask, unjudged=not given.get("metric") and is_agreement(advice.trial.metric)
@@ -244,7 +244,7 @@ def _with_limits(table: Table, trial: Trial) -> Table:
 
 
 def _in_words(table: Table, trial: Trial, names: Collection[str]) -> Table:
-    """Return a table of the decision worded like its sentence; the title shows the division of the questions if few are in the verdict part."""
+    """Return a table of the decision in the words of its sentence; its title says how the questions were divided."""
     rows, score = [*_with_limits(table, trial).rows], title(trial.metric, names)
     names = {"policy": "what you could do", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
@@ -256,8 +256,8 @@ def _in_words(table: Table, trial: Trial, names: Collection[str]) -> Table:
         rows[at] = tuple(cells)
     notes = tuple(_plain_rules(_limited(note)) for note in table.notes)
     head, _, divided = table.title.partition(": ")
-    heading = head if not divided else "" if trial.n_tune < trial.totals.n else divided
-    heading = heading.replace("fitted the candidates", "chose what to try")
+    heading = head if not divided else divided if ", " in divided else ""
+    heading = heading.replace(" judge,", " count,").replace("fitted the candidates", "chose what to try")
     return replace(table, title=heading, columns=tuple(columns), rows=tuple(rows), notes=notes)
 
 

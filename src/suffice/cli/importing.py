@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,11 @@ import typer
 from suffice.cli import models, options
 from suffice.cli.choosing import Choices
 from suffice.cli.console import errors, print_table, warn
-from suffice.cli.groups import RecordingPath
+from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.local import DeviceName
 from suffice.cli.output import Output, Screen
 from suffice.cli.parameters import Setting
+from suffice.cli.printed import without_replaced
 from suffice.cli.runs import ASK, where_pairs, where_words
 from suffice.common.files import quoted
 from suffice.common.tables import CAUTION, counted
@@ -43,6 +45,8 @@ _ENDS = {
     "exhausted": "came to their end",
     "failed": "failed",
 }
+
+_NO_NEXT = "nothing to stop earlier and nothing to decide; "
 
 _QUIET = re.compile(
     r"columns that are kept|answers are compared as|the rounds of a question are independent samples|no column has .* tokens: |every question has \d+ rounds|policies fitted on|"
@@ -181,6 +185,7 @@ class _Reading:
 
 
 def import_command(
+    context: typer.Context,
     paths: Annotated[
         list[Path], typer.Argument(metavar="PATH", help="A file of recorded rounds, or a folder of them.")
     ],
@@ -255,8 +260,9 @@ def import_command(
         expected=reading.expected,
         **arguments,
     )
+    command = command_line(context, "details", "as_json", "yes", folders=True)
     seen = confirmed[-1].notes if confirmed and sys.stdout.isatty() else None
-    output.show(summary.to_dict(), _import_screen(summary, details=output.details, seen=seen))
+    output.show(summary.to_dict(), _import_screen(summary, command, details=output.details, seen=seen))
 
 
 def _embedder(
@@ -330,10 +336,12 @@ def _column_pairs(
     return {ours: theirs for ours, _, theirs in pairs} or None
 
 
-def _import_screen(summary: ImportSummary, *, details: bool, seen: Collection[str] | None = None) -> Screen:
+def _import_screen(
+    summary: ImportSummary, command: str, *, details: bool, seen: Collection[str] | None = None
+) -> Screen:
     """Return the screen of an import; if the user has just confirmed the reading, leave it out with the notes that were `seen`."""
     is_seen = seen is not None
-    noted = [note for note in summary.notes if details or note not in (seen or ())]
+    noted = [_with_commands(note, command) for note in summary.notes if details or note not in (seen or ())]
     nulled = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
         "rounds in which the signal does not exist"
@@ -367,6 +375,18 @@ def _import_screen(summary: ImportSummary, *, details: bool, seen: Collection[st
         files={"choices": summary.mapping},
         then=_next_step(summary),
     )
+
+
+def _with_commands(note: str, command: str) -> str:
+    """Write the options of a note on questions with one round each, which have no next step, as whole commands."""
+    if _NO_NEXT not in note:
+        return note
+
+    def whole(found: re.Match[str]) -> str:
+        kept, _ = without_replaced(shlex.split(command), found[1])
+        return f": {shlex.join(kept)} {found[1]}"
+
+    return re.sub(r": (--[^;]+)", whole, note)
 
 
 def _columns_read(readings: Sequence[ColumnReading]) -> str:

@@ -30,6 +30,9 @@ MOST = 0.95
 _SPECIFIC = ("date", "date_day_first", "letter", "number")
 """Normalizers of which one is chosen that reads all gold answers, the first one first."""
 
+_WITH_WORDS = {"number": "mixed", "decimal_comma": "mixed_comma"}
+"""For normalizers that read numbers alone, those that count the words and units beside them, too."""
+
 _UNIT = r"[A-Za-z°µ][A-Za-z°/]{0,7}[\d²³]?"
 _DECIMAL_COMMA = re.compile(
     r"\s*[-+]?\s*[$€£]?\s*(?:\d{1,3}(?:[.\s]\d{3})+,\d+|\d+,(?:\d{1,2}|\d{4,}))\s*"
@@ -55,6 +58,7 @@ _LISTED = re.compile(r"\s*\[[\s\S]*\]\s*")
 _WITH_UNIT = re.compile(rf"\W*\d[\d.,]*\s*{_UNIT}\W*")
 _OTHER_CASE = re.compile(r"\s*[A-Za-z]\s*")
 _WORD = re.compile(r"[^\W\d_]{2,}")
+_PERCENT = re.compile(r"%|\bper ?cent\b")
 _NAME = re.compile(r"[^\W_]*[^\W\d_][^\W_]*")
 """What stands beside a number: a word, or a letter with digits such as Q1."""
 
@@ -153,26 +157,32 @@ def _chosen(texts: Collection[str], answers: Iterable[str], pairs: Pairs) -> Com
         if named.normalizer == "number":
             _ask_about_thousands("number", pairs)
             _ask_about_sentences(pairs, are_golds=_share(_LONG_SENTENCE.search, texts) > _HALF)
-            _ask_about_words(pairs)
+            _ask_about_words("number", pairs)
             named = _by_percent(pairs) or named
         if named.normalizer == "letter":
             ask_about_initials(pairs)
         _ask_if_another_differs(named.normalizer, texts, pairs)
         return named
-    with_comma = next(filter(_DECIMAL_COMMA.fullmatch, texts), None)
-    if with_comma is not None and all(map(_is_number, texts)):
-        is_told = _share(_SURE_COMMA.fullmatch, texts) >= _TOLD and not any(map(_DECIMAL_POINT.search, texts))
-        raise unsettled(
-            f"gold answers such as {with_comma!r:.40} may have a decimal comma",
-            ("decimal_comma", "exact", DEFAULT_NORMALIZER),
-            "decimal_comma" if is_told else "",
-        )
+    _ask_about_comma(texts, pairs)
     chosen = Comparison("mixed", records) if records else _code_or_words(texts, pairs, "which reads all gold answers")
     ask_about_case(chosen.normalizer, texts, pairs)
     _ask_about_decimal_commas(chosen.normalizer, pairs)
     _ask_about_thousands(chosen.normalizer, pairs)
     _ask_about_order(chosen.normalizer, pairs)
     return chosen
+
+
+def _ask_about_comma(texts: Collection[str], pairs: Pairs) -> None:
+    """Raise if gold answers are numbers, and some of them may have a decimal comma."""
+    with_comma = next(filter(_DECIMAL_COMMA.fullmatch, texts), None)
+    if with_comma is None or not all(map(_is_number, texts)):
+        return
+    is_told = _share(_SURE_COMMA.fullmatch, texts) >= _TOLD and not any(map(_DECIMAL_POINT.search, texts))
+    if is_told:
+        _ask_about_words("decimal_comma", pairs)
+    question = f"gold answers such as {with_comma!r:.40} may have a decimal comma"
+    names = (*_with_commas(pairs), "exact", DEFAULT_NORMALIZER)
+    raise unsettled(question, names, "decimal_comma" if is_told else "")
 
 
 def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
@@ -195,25 +205,37 @@ def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
         raise unsettled(question, (DEFAULT_NORMALIZER, "number"))
 
 
-def _ask_about_words(pairs: Pairs) -> None:
-    """Raise if texts with the same number differ in their other words, such as LX 200 and BA 200, or in the currency.
-
-    Each text must have a word that the other lacks: a text that only adds words is not another answer.
-    """
-    key_of = NORMALIZERS["number"]
-    same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
-    apart = [pair for pair in same if differ("number", "mixed", *pair)]
-    found = [pair for pair in apart if _have_other_words(*pair) or _have_other_currencies(*pair)]
-    if len(found) > FEW * len(pairs):
+def _ask_about_words(name: str, pairs: Pairs) -> None:
+    """Raise if texts with the same number differ in their other words, such as LX 200 and BA 200, or in the currency."""
+    if found := _beside_other_words(name, pairs):
         first, second = found[0]
         question = f"{len(found):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, have the same number beside other words or signs"
         is_told = all(is_quantity(text) for pair in pairs for text in pair)
-        raise unsettled(question, ("number", "mixed"), "mixed" if is_told else "")
+        raise unsettled(question, (name, _WITH_WORDS[name]), _WITH_WORDS[name] if is_told else "")
+
+
+def _beside_other_words(name: str, pairs: Pairs) -> list[tuple[str, str]]:
+    """Return the pairs with the same number beside other words or currencies, if there are more than a few.
+
+    Where the words of one are among those of the other, it only says more.
+    """
+    key_of = NORMALIZERS[name]
+    same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
+    apart = [pair for pair in same if differ(name, _WITH_WORDS[name], *pair)]
+    found = [pair for pair in apart if _have_other_words(*pair) or _have_other_currencies(*pair)]
+    return found if len(found) > FEW * len(pairs) else []
+
+
+def _with_commas(pairs: Pairs) -> list[str]:
+    """Return the normalizers that read a decimal comma: the one that counts words and units only where they differ."""
+    name = "decimal_comma"
+    return [name, _WITH_WORDS[name]] if _beside_other_words(name, pairs) else [name]
 
 
 def _have_other_words(first: str, second: str) -> bool:
-    """Return whether each text has a word that the other lacks; currencies and words such as "the" do not count."""
-    own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", without_currency(text).lower()))} for text in (first, second))
+    """Return whether each text has a word that the other lacks; currencies and words such as "the" do not count, a percent sign does."""
+    texts = (_PERCENT.sub(" percent ", without_currency(text).lower()) for text in (first, second))
+    own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", text))} for text in texts)
     return bool(own - other and other - own)
 
 
@@ -231,7 +253,7 @@ def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:
     if len(apart) > FEW * len(pairs):
         first, second = apart[0]
         question = f"{len(apart):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, are equal if the comma is the decimal point"
-        raise unsettled(question, ("decimal_comma", name))
+        raise unsettled(question, (*_with_commas(pairs), name))
 
 
 def _ask_about_order(name: str, pairs: Pairs) -> None:
@@ -261,9 +283,8 @@ def _ask_about_thousands(name: str, pairs: Pairs) -> None:
     decimals = sum(number(text) is not None and comma(text) is None for pair in pairs for text in pair)
     if decimals <= FEW * len(alike):
         first, second = alike[0]
-        raise unsettled(
-            f"points may separate thousands, as in {first!r:.40} beside {second!r:.40}", ("decimal_comma", name)
-        )
+        question = f"points may separate thousands, as in {first!r:.40} beside {second!r:.40}"
+        raise unsettled(question, (*_with_commas(pairs), name))
 
 
 def _by_percent(pairs: Pairs) -> Comparison | None:
@@ -363,11 +384,8 @@ def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison
         return Comparison("boolean", why)
     merged = merged_by_words(pairs)
     if merged > FEW * n:
-        differing = f"{merged:,} of {n:,} pairs"
-        return Comparison(
-            "mixed",
-            f"since {differing} differ in a sign, a decimal point or a bracket alone, which {DEFAULT_NORMALIZER!r} would ignore",
-        )
+        differing = f"since {merged:,} of {n:,} pairs differ in a sign, a decimal point or a bracket alone"
+        return Comparison("mixed", f"{differing}, which {DEFAULT_NORMALIZER!r} would ignore")
     halves = sum(_is_half_right(*pair) for pair in pairs)
     if halves > FEW * n:
         return Comparison(
@@ -411,9 +429,13 @@ def _are_versions(texts: Iterable[str]) -> bool:
     """Return whether decimals such as 3.9 and 3.10 look like versions, not like measured numbers.
 
     Measured numbers of one precision end in any digit, and others end in a zero only if it pads them, as in 78.50, which
-    few version numbers reach.
+    few version numbers reach.  Where 3.2 and 3.20 both occur, they are two versions.
     """
-    known = [text.strip().partition(".")[2] for text in texts if _VERSION.fullmatch(text)]
+    versions = [text.strip() for text in texts if _VERSION.fullmatch(text)]
+    known = [text.partition(".")[2] for text in versions]
+    longer = {text.removesuffix("0") for text in versions if text.partition(".")[2] in _LOW_TENS}
+    if sum(text in longer for text in versions) > FEW * len(versions):
+        return True
     ended = [decimals for decimals in known if decimals.endswith("0") and decimals.strip("0")]
     low = sum(decimals in _LOW_TENS for decimals in ended)
     is_fixed = len({*map(len, known)}) == 1

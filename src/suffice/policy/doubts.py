@@ -27,17 +27,22 @@ _MEANINGS = {
     "date": "as dates, the month first: 03/04/2021 is in March",
     "date_day_first": "as dates, the day first: 03/04/2021 is in April",
     "mixed": "as numbers and the words beside them: 5 km is 5,000 m, not 5 m, nor 5",
+    "mixed_comma": "as numbers with a decimal comma and the words beside them: 2,5 km is 2.500 m, not 2,5 m",
     DEFAULT_NORMALIZER: "as words, without case and punctuation: 3,5 is 35",
 }
 
 _CODE = re.compile(r"A9[A9./ -]*")
 """The form of a code, its letters and digits each as one: they come in this order, as in no number with a unit."""
 
+_ENDED = re.compile(r"[A9][A9./ -]*")
+_LAST_LETTERS = re.compile(r"(?<=[\d ])[A-Z]+$")
+"""The form of a code that may begin with digits, and the letters after them."""
+
 _NUMBERED = re.compile(r"\W*([^\W\d_]{2}[^\d]*)\d")
 """A name and its number, and what stands before the number."""
 
-_FORMS, _NEARLY_ALL = 4, 0.95
-"""The most forms of codes of one kind, and the least share of them among texts."""
+_FORMS, _NEARLY_ALL, _MANY = 4, 0.95, 0.1
+"""The most forms of codes of one kind, the least share of them among texts, and more letters than units have."""
 
 Pairs = Collection[tuple[str, str]]
 """Answers of one question that are compared: with its gold answer, and with the answer before."""
@@ -67,18 +72,24 @@ def with_exact(error: UnsettledError) -> UnsettledError:
 
 
 def are_codes(texts: Collection[str]) -> bool:
-    """Return whether nearly all texts are codes: letters followed by digits in a few forms, or numbers with leading zeros.
+    """Return whether nearly all texts are codes: letters and digits in a few forms, or numbers with leading zeros.
+
+    Letters after digits are units, unless there are many of them.
 
     >>> are_codes(["H04L 9/32", "G06F 3/01"]), are_codes(["007", "118"]), are_codes(["5 km", "12 kg"]), are_codes(["EUR42", "EUR9"])
     (True, True, False, False)
+    >>> are_codes([f"{n}.5 D{letter}" for n, letter in enumerate("ABCDEFGH")])
+    True
     """
     own = [text.strip() for text in texts]
     if all(map(str.isdecimal, own)):
         return any(text[0] == "0" < text for text in own)
     forms = Counter(re.sub(r"\d+", "9", re.sub(r"[A-Z]+", "A", text)) for text in own)
-    codes = {form: n for form, n in forms.items() if _CODE.fullmatch(form)}
+    ends = {match[0] for text in own if (match := _LAST_LETTERS.search(text))}
+    code = _CODE if len(ends) <= max(_FORMS, _MANY * len(own)) else _ENDED
+    codes = {form: n for form, n in forms.items() if code.fullmatch(form)}
     are_many = len(codes) <= _FORMS and sum(codes.values()) >= _NEARLY_ALL * len(own)
-    return are_many and not any(map(currencies_in, own))
+    return are_many and sum(bool(currencies_in(text)) for text in own) <= FEW * len(own)
 
 
 def are_prose(texts: Collection[str]) -> bool:

@@ -216,9 +216,9 @@ def with_decimal_point(answer: str) -> str:
 def _decimal_comma_key(answer: str) -> str | None:
     """Return the key as `number` does, but read commas as decimal points, and points or blanks as separators of thousands.
 
-    So 1.234,5 is 2469/2.  A text that is not such a number, such as a word or a date, is read as in `mixed`.
+    So 1.234,5 is 2469/2.  A text that is not such a number, such as a word or a date, is read as in `mixed_comma`.
     """
-    return comma_number(answer) or _mixed_key(with_decimal_point(answer))
+    return comma_number(answer) or _mixed_comma_key(answer)
 
 
 @register_normalizer("mixed")
@@ -251,6 +251,12 @@ def _mixed_key(answer: str) -> str | None:
     words = [*map(normalize_answer, rest), ""]
     parts = [part for place, value in enumerate([*values, ""]) for part in (words[place], str(value))]
     return " ".join(filter(None, parts)) or answer_key(text) or None
+
+
+@register_normalizer("mixed_comma")
+def _mixed_comma_key(answer: str) -> str | None:
+    """As `mixed`, where the comma is the decimal point, and a point or a blank separates thousands: 2,5 km is 2.500 m, not 2,5 m."""
+    return _mixed_key(with_decimal_point(answer))
 
 
 @register_normalizer("boolean")

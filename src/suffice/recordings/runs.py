@@ -41,7 +41,10 @@ _LOOP_WORD = re.compile(
 )
 """Names of systems, and of parts of a trial that compares some."""
 
-_JUDGES = frozenset({"judge", "grader", "evaluator", "evaluation", "scorer", "scoring", "rater", "annotator"})
+_JUDGES = frozenset(
+    {"judge", "grader", "evaluator", "evaluation", "scorer", "scoring"}
+    | {"rater", "annotator", "reviewer", "assessor", "labeler", "labeller"}
+)
 
 MEMBERS = ("member", "model")
 """Columns that name the model of each answer of a panel, the first one first; nested ones (`request.model`) do, too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -180,3 +181,20 @@ def test_a_log_without_golds_is_led_to_commands_that_say_something(tmp_path, mon
     assert "fewer than 4 rounds" in unknown.words
     assert "is unknown" in unknown.words or "cannot be judged" in unknown.words
     assert unknown.out.count("next:") == ("cannot be judged" not in unknown.words)
+
+
+def test_ways_to_read_single_rounds_run_as_printed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        {"id": q, "model": model, "answer": f"{q + (q % 3 < 1 - r)}", "expected": f"{q}"}
+        for q in range(30)
+        for r, model in enumerate(("small", "large"))
+    ]
+    Path("calls.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    said = cli("import", "calls.jsonl", "-o", "r.parquet").words
+    printed = re.findall(r": (suffice import calls.jsonl [^;]*?(?:--samples|small,large))", said)
+    assert len(printed) == 2
+    for command in printed:
+        assert cli(*shlex.split(command)[1:]).code == 0
+        Path("r.import.json").unlink()
+        assert read_recording("r.parquet").index[-1] == 2

@@ -155,7 +155,7 @@ def runs(question, run, number):
     ]
 
 
-@pytest.mark.parametrize("run", ["replicate", "rep", "variant"])
+@pytest.mark.parametrize("run", ["replicate", "rep", "variant", "rater", "annotator_id", "reviewer", "labeler"])
 def test_runs_are_offered_beside_ids_of_two_columns(run, tmp_path):
     made = runs("description", run, "depth")
     options = offered(written(tmp_path, made))
@@ -169,6 +169,31 @@ def test_runs_are_offered_beside_ids_of_two_columns(run, tmp_path):
 def test_a_run_within_which_rounds_repeat_is_no_question(tmp_path):
     made = runs("description", "run_id", "loop")
     assert offered(written(tmp_path, made))[0].startswith("--column question_id=description")
+
+
+def test_ratings_of_drafts_are_offered_as_runs_of_a_ticket(tmp_path):
+    made = [
+        {"ticket": f"T{q}", "draft_no": r, "reply": said(q, r), "rater": name, "rating": 1 + (q + r) % 5}
+        for q in range(N)
+        for r in (1, 2, 3)
+        for name in ("ann", "ben")
+    ]
+    first, second = offered(written(tmp_path, made))
+    assert first == "--column question_id=ticket --column run=rater --column round=draft_no"
+    assert second == "--column question_id=ticket,rater"
+    by_command(tmp_path, made, *first.split(), code=0)
+    recording = read_recording(tmp_path / "r.parquet")
+    assert len({*recording.table.column("cluster").to_pylist()}) == N
+
+
+def test_columns_of_models_may_vote(tmp_path):
+    names = ("gpt4o", "claude", "llama")
+    made = [
+        {"id": q, "correct_answer": CITIES[q % 4]} | {f"{name}_answer": answer(q, r) for r, name in enumerate(names, 1)}
+        for q in range(N)
+    ]
+    option = "--column rounds=gpt4o_answer,claude_answer,llama_answer"
+    assert offered(written(tmp_path, made)) == [option, f"{option} --samples"]
 
 
 def test_thoughts_in_lists_are_not_offered_as_rounds(tmp_path):

@@ -138,6 +138,15 @@ def test_the_model_of_a_judge_is_not_that_of_the_loop(tmp_path):
     assert not any(item.ours == "model (label)" for item in summary.readings)
 
 
+def test_a_cost_of_whole_questions_is_named_where_it_is_not_read(tmp_path):
+    wide = [
+        {"id": q, "attempt_1": "Rome", "attempt_2": "Oslo", "expected": "Oslo", "Cost EUR": f"0,01{q}"}
+        for q in range(30)
+    ]
+    summary, _ = recorded(tmp_path, wide)
+    assert "not read: Cost EUR" in summary.notes
+
+
 def test_unread_columns_are_on_the_first_screen(tmp_path):
     records = rows(tier=lambda q, r: "ab"[q % 2], row=lambda q, r: 9 * q + r, app=lambda q, r: "x")
     path = written(tmp_path, records)

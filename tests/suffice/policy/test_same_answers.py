@@ -91,6 +91,14 @@ SAME = {
         ["02.03.2019"],
         ["02.04.2019"],
     ],
+    "mixed_comma": [
+        ["1.234,5 kWh", "1234,50 kWh", "1,2345 MWh"],
+        ["1.234,5 MWh"],
+        ["1.234,5", "1 234,5 %"],
+        ["12,50 CHF", "CHF 12,5"],
+        ["€12,50", "12,5 EUR"],
+        ["Ja", "ja."],
+    ],
 }
 """Of each normalizer: texts of one line are the same, and those of two lines are not."""
 
@@ -182,6 +190,7 @@ OWN = (
     "number",
     "decimal_comma",
     "mixed",
+    "mixed_comma",
     "boolean",
     "letter",
     "literal",
@@ -297,6 +306,20 @@ def test_the_choice_says_why():
         (["LX 200", "BA 7"], [("BA 200", "LX 200"), ("BA 7", "BA 7")], ["number", "mixed"]),
         (["18 mm nodule, right lung"], [("18 mm nodule, left lung", "18 mm nodule, right lung")], ["number", "mixed"]),
         (["Q1 2024"], [("Q2 2024", "Q1 2024")], ["exact", "number", "mixed"]),
+        (["21.5 °C"], [("21.5 %", "21.5 °C")], ["number", "mixed"]),
+        (["12,50 CHF"], [("12,50 EUR", "12,50 CHF")], ["decimal_comma", "mixed_comma"]),
+        (["$3,50", "7"], [("£3,50", "$3,50")], ["decimal_comma", "mixed_comma", "exact", "qa"]),
+        (["12,5 °C"], [("12,5 %", "12,5 °C")], ["decimal_comma", "mixed_comma"]),
+        (
+            ["Oslo", "1.234,5 kg"],
+            [("1234,5 kg", "1.234,5 kg"), ("2,5 t", "2,5 kg")],
+            ["decimal_comma", "mixed_comma", "mixed"],
+        ),
+        (
+            ["5141 EUR"],
+            [("5.141 EUR", "5141 EUR"), ("5.141 CHF", "5141 EUR")],
+            ["decimal_comma", "mixed_comma", "number"],
+        ),
         (["up 21 %"], [("down 21 %", "up 21 %")], ["number", "mixed"]),
         (["$76 million"], [("£76 million", "$76 million"), ("$7", "$8")], ["number", "mixed"]),
         (["a", "B"], [("a", "A")], ["letter", "exact"]),
@@ -307,6 +330,7 @@ def test_the_choice_says_why():
         (["[1, 2]"], [("[1, 2]", "[2, 1]")], ["literal", "unordered"]),
         (["3.10", "3.9"], [("3.1", "3.10")], ["number", "exact"]),
         (["3.10", "4.20"], [("3.1", "3.10")], ["number", "exact"]),
+        (["3.2", "3.20", "4.7"], [("3.20", "3.2")], ["number", "exact"]),
         (["Bxc3", "bxc3"], [("Bxc3", "bxc3"), ("bxc3", "bxc3")], ["exact", "qa"]),
         (["bxc3", "Nf3", "e4"], [("Bxc3", "bxc3")], ["exact", "qa"]),
         (["8 mW", "8 MW"], [("8 mW", "8 MW"), ("8", "8 mW")], ["number", "mixed"]),
@@ -327,6 +351,7 @@ def test_a_choice_that_matters_is_asked(golds, pairs, names):
         (["7", "12"], [("07", "7"), ("7 km", "7"), ("7.0", "7"), ("$7", "7 dollars")], "number"),
         (["7", "12"], [("7", "'7'"), *[("7", "7")] * 100], "number"),
         (["$5"], [("$ unknown", "£ unknown"), ("$5", "$5")], "number"),
+        (["5 %"], [("5 percent", "5 %"), ("5 per cent", "5 %")], "number"),
         (["42 apples"], [("She has 42 apples left", "42 apples"), ("42", "42 apples")], "number"),
         (["LX 200"], [("BA 207", "LX 200"), ("LX 200", "LX 200")], "number"),
         (["3.50", "2.25", "1.99"], [("3.5", "3.50")], "number"),
@@ -379,6 +404,16 @@ def test_points_are_asked_about_where_they_separate_thousands():
 def test_a_comma_before_a_unit_is_asked_about():
     with pytest.raises(UnsettledError, match="decimal comma"):
         chosen_normalizer(["5.141,5 m²", "12 m²"])
+
+
+def test_units_after_decimal_commas_count_where_all_answers_say_one():
+    pairs = [("2.427,5 MWh", "2.427,5 kWh"), ("511,3 kWh", "511,3 kWh")]
+    with pytest.raises(UnsettledError, match="other words") as caught:
+        chosen_normalizer(["2.427,5 kWh", "511,3 kWh"], pairs=pairs)
+    assert caught.value.confirmed == "--set normalizer=mixed_comma"
+    with pytest.raises(UnsettledError, match="other words") as caught:
+        chosen_normalizer(["2.427,5 kWh"], pairs=[*pairs, ("511,3", "511,3 kWh")])
+    assert caught.value.confirmed == ""
 
 
 def test_programs_with_one_number_are_no_numbers():

@@ -601,8 +601,12 @@ def test_the_chart_shows_every_candidate_what_you_have_and_the_accepted_loss():
 
 
 def test_a_single_round_leaves_nothing_to_decide():
-    with pytest.raises(DataError, match="single round"):
-        decide(log_of(100, converged_at_2, rounds=1), metric="quality")
+    log = log_of(100, converged_at_2, rounds=1)
+    with pytest.raises(DataError, match="Log every round"):
+        decide(log, metric="quality")
+    note = "every question has one round, so there is nothing to stop earlier and nothing to decide; if they vote: --samples"
+    with pytest.raises(DataError, match="vote: --samples"):
+        decide(Recording(log.table, {**log.metadata, "notes": ["other", note]}), metric="quality")
 
 
 @pytest.mark.parametrize(

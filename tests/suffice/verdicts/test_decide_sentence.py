@@ -270,6 +270,7 @@ def test_how_questions_are_told_apart_is_noted_where_it_may_mislead():
     rows = log_of(60, converged_at_2).table.to_pylist()
     nameless = [{name: value for name, value in row.items() if name != "question"} for row in rows]
     twice = rows + [{**row, "question_id": f"{row['question_id']}b"} for row in rows]
+    samples = Recording(build_table(twice, kinds={"quality": "metric"}), {"exchangeable": True})
     known, unknown, repeated = (
         decide(Recording(build_table(table, kinds={"quality": "metric"})), metric="quality").notes
         for table in (rows, nameless, twice)
@@ -277,6 +278,8 @@ def test_how_questions_are_told_apart_is_noted_where_it_may_mislead():
     assert any("no texts of questions" in note for note in unknown)
     assert not any("no texts of questions" in note for note in known)
     assert "60 of 120 rows repeat a question: each question counts once, with its mean" in repeated
+    of_samples = decide(samples, metric="quality").notes
+    assert "60 of 120 questions repeat another: each question counts once, with its mean" in of_samples
 
 
 def test_tune_questions_of_another_cap_are_refused():

@@ -43,6 +43,9 @@ _QUESTIONS = 2_000
 NOT_READ = "not read: "
 """The beginning of the note on columns that are not read and in no other note."""
 
+_MONEY = frozenset({"cost", "costs", "spend", "spent"})
+"""Words of columns with what a loop paid, perhaps once for all rounds of a question."""
+
 _AFTERWARDS = frozenset(
     words(
         "status state reason verdict result outcome final chosen selected best stop stopped end ended total "
@@ -262,7 +265,11 @@ def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
         for name, n in sorted(sizes.items(), key=lambda item: item[1])
         if n < MANY_VALUES or may_judge(name) or name in amounts
     ]
-    own = {name: each for name, each in facts.own.columns.items() if name not in used and _has_sentences(each)}
+    own = {
+        name: each
+        for name, each in facts.own.columns.items()
+        if name not in used and (_has_sentences(each) or not _MONEY.isdisjoint(words_in(in_log(name))))
+    }
     names += [text for name in own if (text := in_log(name)) not in names]
     if not names or not read.is_table:
         return []

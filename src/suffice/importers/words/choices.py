@@ -57,8 +57,10 @@ def of_answers(names: Sequence[str], golds: Mapping[str, str], says: Said) -> Ch
         return {}
     beside = "".join(f", and {name!r} has the gold answers" for name in golds.values())
     listed = f"{names[0]!r} to {names[-1]!r}" if len(names) > _LISTED else " and ".join(map(repr, names))
-    rounds = of_options(f"{listed} are the answers of successive rounds, in this order{beside}", columns=own)
-    samples = of_options(f"{listed} are independent samples{beside}", columns=own, samples=True)
+    rounds = of_options(f"{listed} are the answers of successive rounds, asked in this order{beside}", columns=own)
+    samples = of_options(
+        f"{listed} are independent samples, which are put to a vote{beside}", columns=own, samples=True
+    )
     return rounds if says == "rounds" else rounds | samples
 
 

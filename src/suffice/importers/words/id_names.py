@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 
 from suffice.importers.words.names import GOLDS, RUNS, last_name, plain_name
+from suffice.recordings.runs import is_of_judge
 
 
 def is_run_name(name: str) -> bool:
-    """Return whether a column's name says that it tells the runs of a question apart.
+    """Return whether a column's name says that it tells the runs of a question apart, such as seeds and who rates the same answers.
 
-    >>> is_run_name("seed"), is_run_name("rep"), is_run_name("segment")
-    (True, True, False)
+    >>> is_run_name("seed"), is_run_name("rep"), is_run_name("rater_id"), is_run_name("segment")
+    (True, True, True, False)
     """
-    return last_name(name) in {*RUNS, "rep"} - {"attempt", "prompt_id", "trace_id", "conversation_id", "session_id"}
+    plain = last_name(name)
+    is_run = plain in {*RUNS, "rep"} - {"attempt", "prompt_id", "trace_id", "conversation_id", "session_id"}
+    return is_run or is_of_judge(f"{plain.removesuffix('_id')}.name")
 
 
 def is_id_name(name: str) -> bool:

@@ -61,7 +61,10 @@ def name_notes(recording: Recording) -> list[str]:
         )
     rows, units = len(recording.question_ids), len(set(unit_names(recording)))
     if units < rows:
-        notes.append(f"{rows - units} of {rows} rows repeat a question: each question counts once, with its mean")
+        what = (
+            "questions repeat another" if recording.exchangeable else "rows repeat a question"
+        )  # samples have no runs
+        notes.append(f"{rows - units} of {rows} {what}: each question counts once, with its mean")
     return notes + copies_note(recording)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -21,6 +22,9 @@ from suffice.verdicts.decisions.losses import prices_text
 
 if TYPE_CHECKING:
     from suffice.verdicts.decisions.trial import Trial
+
+_AFTER_SINGLE = re.compile(r"nothing to decide; (if .+)")
+"""The way out that an import names where each question has one round."""
 
 _BLOCK = 65_536  # rows processed at once; bounds memory
 
@@ -139,7 +143,9 @@ def one_loop(recording: Recording, tune: Recording | None, baseline: str | None)
 def refuse_single_rounds(recording: Recording) -> None:
     """Raise a `DataError` if no question has a second round, since there is then nothing to stop."""
     if len(recording.index) and int(recording.index[-1]) <= 1 and not begins_closed_book(recording):
-        raise DataError("every question has a single round: there is nothing to stop earlier. Log every round")
+        noted = next(filter(None, map(_AFTER_SINGLE.search, recording.metadata.get("notes", ()))), None)
+        remedy = f"Import the log in another way: {noted[1]}" if noted else "Log every round"
+        raise DataError(f"every question has a single round: there is nothing to stop earlier. {remedy}")
 
 
 def fingerprints(recording: Recording, metric: str) -> dict[str, str]:

@@ -22,6 +22,7 @@ from suffice.importers.guesses.unnamed_answers import refuse_unread_answer, refu
 from suffice.importers.guesses.unread import names_runs, refuse_unread_rounds, unread_notes
 from suffice.importers.questions.block_ids import block_id
 from suffice.importers.questions.counted_ids import counted_id
+from suffice.importers.questions.record_ids import ids_of_records
 from suffice.importers.rounds.trajectories import ColumnReading
 from suffice.importers.rows.scores import are_marks, refuse_parts_of_scores, refuse_unscaled
 from suffice.importers.rows.stop_words import may_end, told_ends
@@ -188,7 +189,8 @@ class _Guess(NumberGuess):
             ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
             above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
             ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
-            ids = [*self._ids_of_records(ids), *ids]
+            if all("." in name for name in ids):  # only nested objects have usual ids
+                ids = [*ids_of_records(self.table, self._unread(), self.outer), *ids]
         top = [name for name in ids if "." not in name] or ids
         asked = without_steps([*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])])
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
@@ -211,23 +213,6 @@ class _Guess(NumberGuess):
             self.read("question_id", block, "one value for the rows of each question, whose texts are asked again")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
-
-    def _ids_of_records(self, ids: Sequence[str]) -> list[str]:
-        """Return the record's own id, such as `ticket_id`, whose values are unique, if only nested objects have usual ids."""
-        if any("." not in name for name in ids):
-            return []
-        records = [row.number for row in self.table.rows]
-        n = len({*records})
-        names = [
-            name
-            for name in self._unread()
-            if name in self.outer and "." not in name and plain_name(name).endswith("_id")
-        ]
-        return [
-            name
-            for name in names
-            if self.table.constant_in(name, records) and len({*map(str, self.table.column(name))}) == n
-        ][:1]
 
     def texts(self) -> None:
         """Find answers, gold answers, questions and models."""

@@ -124,7 +124,12 @@ def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     notes = dict.fromkeys(note for item in metadata for note in item.get("notes") or ())
     kinds = {item["score_kind"] for item in metadata if "score_kind" in item}  # missing in files of older releases
     scores = {"score_kind": kinds.pop()} if len(kinds) == 1 else {}
-    return ({"dataset": dataset} if hashes else {}) | ({"notes": list(notes)} if notes else {}) | scores | _doubts(metadata)
+    return (
+        ({"dataset": dataset} if hashes else {})
+        | ({"notes": list(notes)} if notes else {})
+        | scores
+        | _doubts(metadata)
+    )
 
 
 def _doubts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -137,7 +142,10 @@ def _doubts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     kinds = dict.fromkeys(kind for reading in readings for kind in reading)
     said = {kind: [own.get(kind, {}) for own in readings] for kind in kinds}
     reading = {
-        kind: {name: joined(own[name] for own in each if name in own) for name in dict.fromkeys(n for own in each for n in own)}
+        kind: {
+            name: joined(own[name] for own in each if name in own)
+            for name in dict.fromkeys(n for own in each for n in own)
+        }
         for kind, each in said.items()
     }
     reasons = {key: joined(item[key] for item in metadata if key in item) for key in _REASONS}

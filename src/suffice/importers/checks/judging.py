@@ -87,7 +87,9 @@ def judging_note(read: Read) -> str:
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
     # a signal of the log's own is called after the last part of its column's name
     scores = scores_of(known)
-    scores |= {in_log(name): scale for name, scale in _alike(known, scores.values()).items() if in_log(name) not in scores}
+    scores |= {
+        in_log(name): scale for name, scale in _alike(known, scores.values()).items() if in_log(name) not in scores
+    }
     options = {read.named(theirs): scale for theirs, scale in scores.items()}
     unordered = _unordered(read, known)
     golds = [
@@ -175,7 +177,9 @@ def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
         if scale is not None and (scale in _SECOND or (scale == _PERCENT and not _GRADING.isdisjoint(_words(name))))
     }
     named = read.options.get("metrics") or {}
-    scales_of_judges = [f":{how}" if ".." in how else "" for _, _, how in (named.get(name, "").rpartition(":") for name in judges)]
+    scales_of_judges = [
+        f":{how}" if ".." in how else "" for _, _, how in (named.get(name, "").rpartition(":") for name in judges)
+    ]
     alike = _alike({name: own for name, own in columns.items() if name not in used}, scales_of_judges)
     usable = alike if judges and named else alike | usable
     if not usable or not read.is_table:

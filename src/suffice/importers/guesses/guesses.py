@@ -185,12 +185,7 @@ class _Guess(NumberGuess):
 
     def _ids(self, *, one_per_record: bool) -> None:
         ids = [name for name in self.free(IDS) if not (is_of_person(name) or self.table.lists_objects(name))]
-        if one_per_record:  # items of a list may have ids, and numbers, of their own
-            ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
-            above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
-            ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
-            if all("." in name for name in ids):  # only nested objects have usual ids
-                ids = [*ids_of_records(self.table, self._unread(), self.outer), *ids]
+        ids = self._ids_of_records(ids) if one_per_record else ids
         top = [name for name in ids if "." not in name] or ids
         asked = without_steps([*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])])
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
@@ -213,6 +208,14 @@ class _Guess(NumberGuess):
             self.read("question_id", block, "one value for the rows of each question, whose texts are asked again")
         elif questions:
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
+
+    def _ids_of_records(self, ids: Sequence[str]) -> list[str]:
+        """Return the columns called like ids that may name records, the record's own first: items of a list may have ids, and numbers, of their own."""
+        ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
+        above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
+        ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
+        is_nested = all("." in name for name in ids)
+        return [*(ids_of_records(self.table, self._unread(), self.outer) if is_nested else ()), *ids]
 
     def texts(self) -> None:
         """Find answers, gold answers, questions and models."""

@@ -63,3 +63,35 @@ def tickets_of_a_wide_table(draw: Draw) -> Log:
         for own in questions
     ]
     return Log(made, loops(questions))
+
+
+@shape("cases.csv")
+def cases_with_rising_numbers(draw: Draw) -> Log:
+    """The first column of a wide table has numbers that rise with gaps, as those of cases do."""
+    questions = draw.asked(60, 3)
+    number = 4000
+    made = []
+    for own in questions:
+        number += draw.random.randint(1, 9)
+        answers = {f"answer_{r}": text for r, text in enumerate(own.answers, start=1)}
+        made.append({"case": number, "question": own.question, "gold": own.gold} | answers)
+    return Log(made, loops(questions))
+
+
+@shape("tickets.json")
+def tickets_whose_rounds_have_ids(draw: Draw) -> Log:
+    """Each record is named by its ticket, and each of its rounds has an id of its own."""
+    questions = draw.asked(60, 3)
+    made = [
+        {
+            "ticket": f"HD-{1000 + own.number}",
+            "question": own.question,
+            "gold": own.gold,
+            "rounds": [
+                {"id": f"{draw.random.getrandbits(48):012x}", "round": r, "answer": text}
+                for r, text in enumerate(own.answers, start=1)
+            ],
+        }
+        for own in questions
+    ]
+    return Log(made, loops(questions))

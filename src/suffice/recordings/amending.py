@@ -1,4 +1,4 @@
-"""Outcomes that become known after a run was recorded: the run is recorded again with them, and this copy counts."""
+"""Add outcomes that become known after a run was recorded: the run is recorded again with them, and the new copy counts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StoredRun:
     kinds: Mapping[str, str]
 
     def amended(self, metrics: Sequence[Mapping[str, float | None]], end: str | None = None) -> Changes:
-        """Return the changes that record the run again.
+        """Return the changes that record the run again, with these metrics and this end.
 
         Args:
             metrics: Metrics of each round, which replace those that are stored.
@@ -54,7 +54,7 @@ class StoredRun:
 
 
 def stored_runs(folder: Path, column: str, value: str) -> list[StoredRun]:
-    """Return the runs of a folder of parts with a value in a column, each as it counts.
+    """Return the runs of a folder of parts that have a value in a column; of several copies, the one amended last.
 
     Args:
         folder: The recording.
@@ -89,5 +89,5 @@ def _time_amended(stored: StoredRun) -> float:
 
 
 def _is_kept(name: str, value: Any) -> bool:
-    """Return whether a value says something: a cost that is missing is unknown, where one without a column was not paid."""
+    """Return whether to keep a value: any but a missing one; a missing cost is kept, since it is unknown and not zero."""
     return value is not None or name.startswith("cost.")

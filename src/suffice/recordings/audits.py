@@ -41,7 +41,7 @@ def uncut(recording: Recording) -> Recording:
 
 
 def _with_ends(recording: Recording, ends: npt.NDArray[np.object_]) -> pa.Table:
-    """Return a recording's table with another end of each question."""
+    """Return a recording's table with the end of each question replaced."""
     table = recording.table
     place, field = table.column_names.index("end"), table.schema.field("end")
     return table.set_column(place, field, pa.array(ends[recording.row_question].tolist(), field.type))

@@ -31,7 +31,7 @@ _NO_COST = Cost()
 
 
 def is_computed(name: str) -> bool:
-    """Return whether a signal is a registered function without needs, so that recorded rounds may suffice.
+    """Return whether a signal has a registered function without needs, so that it may be computed from recorded rounds.
 
     >>> is_computed("answer_length"), is_computed("answer_margin"), is_computed("my_own")
     (True, False, False)
@@ -83,7 +83,7 @@ class _UnrecordedError(Exception):
 
 
 class _RecordedRound(Round):
-    """A round of a recording, with the recorded parts alone; reading another raises."""
+    """A round of a recording that has only the recorded parts; reading any other part raises an error."""
 
     __slots__ = ("_absent",)
 
@@ -94,7 +94,7 @@ class _RecordedRound(Round):
     def __getattr__(self, name: str) -> Any:
         if name not in _FIELDS:
             raise AttributeError(name)
-        self._absent.add(name)  # a field without a value: Python asks for it here
+        self._absent.add(name)  # Python calls this method for a field without a value
         raise _UnrecordedError(name)
 
 
@@ -156,13 +156,13 @@ def _refusal(name: str, absent: set[str]) -> UnknownSignalError:
 
 
 def reordered_totals(totals: Floats, places: npt.NDArray[np.int64]) -> Floats:
-    """Return running totals in another order of the rounds, or in several, in which each round adds what it did.
+    """Recompute running totals for another order of the rounds, or for several; each round adds the same as before.
 
     >>> reordered_totals(np.array([[1.0, 4.0, 6.0]]), np.array([[2, 0, 1]])).tolist()
     [[3.0, 5.0, 6.0]]
 
     Args:
-        totals: What all rounds so far add up to, shape ``(n_questions, n_rounds)``; NaN where unknown.
+        totals: The running totals, shape ``(n_questions, n_rounds)``; NaN where unknown.
         places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``.
     """
     added = np.tile(np.diff(totals, axis=1, prepend=0.0), (len(places) // len(totals), 1))

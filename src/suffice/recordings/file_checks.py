@@ -1,11 +1,11 @@
-"""Checks of a recording's file: that its rows fit into memory, before they are read, and its checksums, while they are.
+"""Check a recording's file: before its rows are read, that they fit into memory; while they are read, the checksums.
 
-Parquet stores a repeated text once.  So a file of some kilobytes may contain thousands of rows of megabytes each, and its metadata
-does not say so: the texts are counted here as references to the stored ones.
+Parquet stores a repeated text once.  So a file of some kilobytes may contain thousands of rows of megabytes each, which its
+metadata does not show.  The size is therefore computed by reading the texts as references to the stored ones.
 
 Parquet itself only has checksums of pages.  The metadata of the file contains one checksum for the header (the JSON object and the
-names and kinds of columns) and one for the decoded values of each column.  A reader of some columns checks only those.  Chunks,
-row groups, encodings and compression do not matter, so that a recording can be written and read in pieces.
+names and kinds of columns) and one for the decoded values of each column.  A reader of some columns checks only those.  The
+checksums do not depend on chunks, row groups, encodings and compression, so a recording can be written and read in pieces.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def check_decoded(
         columns: The columns to read; None = all.
     """
     most = most_bytes()
-    # Each value may be as long as all of its group.
+    # Each value may be as long as all values of its row group together.
     wholes = [file.metadata.row_group(group) for group in groups]
     if sum(one.num_rows * (one.total_byte_size + _NUMBER_BYTES * one.num_columns) for one in wholes) <= most:
         return
@@ -69,7 +69,7 @@ def check_decoded(
     size = largest = numbers
     if texts and size <= most:
         with _referring(path, file.metadata, texts) as referring:
-            # Group by group: each has a dictionary of its own, and arrow cannot read lists of references to two of them.
+            # Group by group: each has its own dictionary, and arrow cannot read lists of references to two dictionaries.
             for group in groups:
                 for batch in referring.iter_batches(rows or _ROWS, row_groups=[group], columns=texts):
                     size = (size if rows is None else numbers) + sum(map(_size_of, batch.columns))
@@ -84,7 +84,7 @@ def check_decoded(
 
 
 def _referring(path: Any, footer: Any, texts: list[str]) -> pq.ParquetFile:
-    """Open a file whose texts are read as references to a dictionary."""
+    """Open a file such that its texts are read as references to a dictionary."""
     try:
         return pq.ParquetFile(path, metadata=footer, read_dictionary=texts)
     except KeyError as error:
@@ -92,7 +92,7 @@ def _referring(path: Any, footer: Any, texts: list[str]) -> pq.ParquetFile:
 
 
 def most_bytes() -> int:
-    """Return the largest size in memory of rows that are read at once, 8 GiB or as the environment says."""
+    """Return the most bytes that rows read at once may take: 8 GiB, unless the environment variable sets another limit."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return _MOST_BYTES
@@ -106,14 +106,14 @@ def chunks_of(file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str
     names = [file.schema.column(i).path.partition(".")[0] for i in range(len(file.schema))]
     places = [i for i, name in enumerate(names) if columns is None or name in columns]
     for group in groups:
-        # Asked for a chunk of a damaged footer, pyarrow ends the process; to read a row of it raises an error.
+        # Read a row first: this raises an error if the footer is damaged, while asking for a chunk would end the process.
         next(file.iter_batches(1, row_groups=[group], columns=[*dict.fromkeys(names[i] for i in places)]), None)
         row_group = file.metadata.row_group(group)
         yield from (row_group.column(i) for i in places)
 
 
 def _bound(chunk: Any, rows: int | None) -> int:
-    """Return the largest size in memory that a chunk can have, by its metadata: each text may be as long as all of them."""
+    """Return a chunk's largest possible size in memory, by its metadata: each text may be as long as all texts together."""
     n = int(chunk.num_values if rows is None else min(chunk.num_values, rows))
     if chunk.physical_type != _TEXT:
         return _NUMBER_BYTES * n
@@ -121,7 +121,7 @@ def _bound(chunk: Any, rows: int | None) -> int:
 
 
 def _size_of(values: pa.Array) -> int:
-    """Return the size of texts that are references to a dictionary, also in lists."""
+    """Return the size in memory of texts, also in lists, that are stored as references to a dictionary."""
     while pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
         values = values.flatten()
     counts = np.bincount(values.indices.drop_null().to_numpy(), minlength=len(values.dictionary))
@@ -168,7 +168,7 @@ class ColumnDigest:
     @property
     def value(self) -> str:
         """The checksum of all values so far, eight hexadecimal digits."""
-        # As json.dumps(..., sort_keys=True) writes it, which takes longer than the checksum of a small part.
+        # The text of json.dumps(..., sort_keys=True), which itself takes longer than the checksum of a small part.
         items = "null" if self._items is None else f'"{self._items.value}"'
         sums = ", ".join(f'"{what}": {checksum}' for what, (checksum, _) in sorted(self._sums.items()))
         return _crc(f'[{self._rows}, "{self._kind}", {{{sums}}}, {items}]'.encode())
@@ -242,7 +242,7 @@ class ColumnDigest:
 
 
 def _offsets(values: pa.Array) -> npt.NDArray[Any]:
-    """Return where texts or lists start, from the buffer: functions of arrow take longer than the checksum of a small part."""
+    """Return the offsets of texts or lists from the buffer, since arrow's functions take longer than a small checksum."""
     is_large = pa.types.is_large_string(values.type) or pa.types.is_large_list(values.type)
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int64 if is_large else np.int32)
     return offsets[values.offset : values.offset + len(values) + 1]

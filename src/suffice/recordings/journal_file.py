@@ -162,7 +162,7 @@ class _Reading:
         if b"\0" in written:
             is_damage = not self._lacks_sectors(written)
         else:
-            # An interrupted write cannot cause that only a record's line break is replaced.
+            # An interrupted write cannot replace a record's line break alone.
             is_damage = b"\n" in written or _decoded(written[:-1] + b"\n", self.place.seal) is not None
         if is_damage:
             raise SchemaError(
@@ -174,16 +174,18 @@ class _Reading:
         return len(written)
 
     def _lacks_sectors(self, written: bytes) -> bool:
-        """Return whether the last write lacks sectors, of which the system, or a copy, had later ones before earlier ones."""
+        """Return whether the last write lacks whole sectors, since later ones were written or copied before earlier ones."""
         begun, _, later = written.partition(b"\0")
         first, end = self.place.offset + len(begun), self.place.offset + len(written) - len(later.lstrip(b"\0"))
         if b"\n" in begun or b"\n" in later[:-1] or end % _SECTOR:
             return False  # further records follow, or the zeros end within a sector
         if not begun:
-            return first % _SECTOR != 0  # one zeroed from its first byte on would lack the end of the record before
+            return first % _SECTOR != 0  # a sector of zeros would also lack the end of the record before
         prefix = _PREFIX.match(begun[:_PREFIX_SIZE] + _LARGEST_PREFIX[len(begun) :])
         largest = _PREFIX_SIZE + int(prefix[1], 16) + 1 if prefix and len(begun) >= _LENGTH_SIZE - 1 else 0
-        return first % _SECTOR == 0 and len(written) <= largest  # beyond, the zeros may have replaced further records
+        return (
+            first % _SECTOR == 0 and len(written) <= largest
+        )  # if longer, the zeros may have replaced further records
 
 
 def _old(path: Any) -> SchemaError:
@@ -235,7 +237,7 @@ def read_records(path: Any) -> Iterator[Any]:
 
 
 def _is_left(path: Path, reading: _Reading) -> bool:
-    """Return whether an ended process left the torn tail that was read: it is still there, and no process writes to the file."""
+    """Return whether the torn tail was left by an ended process: it is still there, and no process writes to the file."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
         if try_lock(file, shared=True):
             try:
@@ -372,7 +374,7 @@ class LockedJournal:
         while left:
             left = left[self._file.write(left) :]
         if reserve and end > size:
-            with suppress(OSError):  # a disk that is almost full has space for the records alone
+            with suppress(OSError):  # an almost full disk may have space only for the records
                 for _ in range(end, max(_RESERVED, min(_GROWTH * end, end + _LARGEST_RESERVE)), _RESERVED):
                     self._file.write(bytes(_RESERVED))
 
@@ -382,7 +384,7 @@ class LockedJournal:
 
     def replace(self, values: Iterable[Any]) -> None:
         """Replace the file by a new one with these records, in one step or not at all, and close it."""
-        if sys.platform == "win32":  # which does not replace open files
+        if sys.platform == "win32":  # Windows does not replace open files
             self.close()
         pieces, seal = [_HEADER], 0
         for value in values:

@@ -106,7 +106,7 @@ def merged(
 def _without_amended(
     stored: pa.Table | None, runs: AbstractSet[str], content: JournalContent
 ) -> tuple[pa.Table | None, dict[str, str]]:
-    """Leave out stored runs that the journal has again, with later outcomes; also return their names by run."""
+    """Leave out stored runs that the journal repeats with later outcomes; also return the names of these runs, by run."""
     again = [q.run for q in content.questions if q.run in runs and AMENDED in q.fields]
     if stored is None or not again:
         return stored, {}
@@ -228,7 +228,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """
     if table.schema.equals(schema):
         return pa.Table.from_arrays(table.columns, schema=schema)
-    given = dict(zip(table.column_names, table.columns, strict=True))  # arrow builds its names anew at each look
+    given = dict(zip(table.column_names, table.columns, strict=True))  # arrow builds its names anew on each access
     called = [name for name in (cost_column(item, "calls") for item in LOOP_COMPONENTS) if name in given]
     free = None
     if called and any(field.name.startswith("cost.") and field.name not in given for field in schema):

@@ -39,7 +39,7 @@ class PartGoneError(NotFoundError):
 
 
 def read_again(read: Callable[[], _Read]) -> _Read:
-    """Return what a function reads of a folder; call it again if the folder is compacted meanwhile."""
+    """Call a function that reads a folder, and again if the folder is compacted meanwhile; return its result."""
     for _ in range(_MORE_READINGS):
         with suppress(PartGoneError):
             return read()
@@ -251,7 +251,7 @@ class OpenFile(OpenRecording):
     def __getstate__(self) -> dict[str, Any]:
         if self.is_in_memory:
             raise TypeError("rounds that are not in a file cannot be sent to another process")
-        return {**vars(self), "_opened": None}  # the other process opens it again
+        return {**vars(self), "_opened": None}  # the receiving process opens it again
 
     def close(self) -> None:
         """Close the file."""
@@ -372,7 +372,7 @@ def _write(
     remaining = iter(tables)
     table = next(remaining, None)
     with pq.ParquetWriter(sink, schema, compression=_codecs(schema, table), write_page_checksum=True) as writer:
-        while table is not None:  # no other name holds a table, since they may be large
+        while table is not None:  # no other variable refers to a table, which may be large
             writer.write_table(table)
             digest.update(table)
             table = next(remaining, None)
@@ -380,9 +380,9 @@ def _write(
 
 
 def _codecs(schema: pa.Schema, first: pa.Table | None) -> dict[str, str]:
-    """Return the compression of each column: zstd for large ones, and snappy, which is ready at once, for small ones.
+    """Return the compression of each column: zstd for large ones, and snappy, which needs no setup, for small ones.
 
-    A part of a log has many columns of few values, and to set zstd up for each of them takes two thirds of the time of reading it.
+    A part of a log has many small columns, and the setup of zstd for each would take two thirds of the time to read the part.
     """
     codecs = {}
     for i, field in enumerate(schema):

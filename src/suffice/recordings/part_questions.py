@@ -106,7 +106,7 @@ def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
 def _each_once(
     questions: Sequence[_Question], parts: Sequence[OpenFile], result: Sequence[PartQuestions]
 ) -> list[_Question]:
-    """Return one question of each run, the ended one, the one with most rounds or the amended one; mark the others as dropped."""
+    """Return one copy of each run, preferring ended, then longer, then later amended copies; mark the others as dropped."""
     best: dict[str, _Question] = {}
     for question in questions:
         other = best.get(question.run)
@@ -146,7 +146,7 @@ class _Identities:
         self.cluster_hashes = text_keys(self._clusters) if self._has_runs else np.zeros(0, dtype=np.uint64)
 
     def numbered(self) -> npt.NDArray[np.bool_]:
-        """Return a mask of the questions that have a numbered name, or a cluster whose name looks numbered."""
+        """Return a mask of the questions whose name was numbered, or whose cluster's name looks numbered."""
         if not self._has_runs:
             return np.zeros(len(self.run_hashes), dtype=np.bool_)
         other = pc.not_equal(self._first.column("question_id"), self._clusters)

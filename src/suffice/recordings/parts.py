@@ -47,7 +47,7 @@ def part_paths(folder: Path) -> list[Path]:
 
 
 def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reduce two files' metadata to fitted signals that both have, since the deployed policy may have changed."""
+    """Return two files' metadata with only the fitted state that both have: the deployed policy may have changed."""
     states = [item.get("state") or {} for item in (first, second)]
     both = states[0].keys() & states[1].keys()
     one, other = ({name: state[name] for name in both} for state in states)
@@ -193,7 +193,7 @@ def opened_parts(path: Path, known: Container[str] = (), *, keep: bool = False) 
 
 
 def _check_link(part: Path, folder: Path) -> None:
-    """Raise if a part is a link out of its folder, which would read as its rows whatever the link names."""
+    """Raise if a part is a link to a file outside its folder, whose rows would count as rows of the recording."""
     if not is_url(part) and part.is_symlink() and not part.resolve().is_relative_to(folder.resolve()):
         raise DataError(
             f"{part.name!r} in {str(folder)!r} is a link to a file outside of this folder, which is not read as a part of it: put the file "
@@ -240,7 +240,7 @@ class OpenPart(OpenFile):
         return super().n_rows if self._kept is None else int(self._kept.num_rows)
 
     def close_itself(self, *, keep: bool = False) -> None:
-        """Close the file now, and after each use; read the rows of a small one before, to keep them."""
+        """Close the file now and after each use; if `keep`, first read the rows of a small file into memory."""
         if keep and self.n_rows <= _SMALL_ROWS:
             with self.used():
                 (self._kept,) = super().tables()
@@ -256,7 +256,7 @@ class OpenPart(OpenFile):
 
     @contextmanager
     def used(self) -> Iterator[pq.ParquetFile]:
-        """Yield the opened file for one use, which may contain others; the error for a damaged part contains advice."""
+        """Yield the opened file for one use; uses may be nested, and the error for a damaged part contains advice."""
         was_closed = self._opened is None
         self._n_uses += 1
         try:
@@ -344,7 +344,7 @@ def joined_parts(part: OpenRecording) -> set[str]:
 
 
 def _in_order_of_time(table: pa.Table) -> pa.Table:
-    """Sort a folder's rows by the time of their question's first round, for any division into parts."""
+    """Sort a folder's rows by the time of their question's first round, independently of the division into parts."""
     encoded = table.column("question_id").combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy()
     first = pa.array(np.unique(codes, return_index=True)[1])

@@ -101,10 +101,10 @@ def has_many_parts(folder: Path) -> bool:
 
 
 def join_many_parts(folder: Path) -> None:
-    """Join the parts of a folder that only this user can read, as a joined one can be; this runs beside its writers.
+    """Join the parts of a folder that only this user can read into parts that only this user can read.
 
-    Unlike `compact_recording`, it leaves journals alone, and joins fewer rows at once, since it runs more often.  If another process compacts
-    the folder, it does nothing.
+    This may run while processes write to the folder.  Unlike `compact_recording`, it leaves journals alone, and joins fewer
+    rows at once, since it runs more often.  If another process compacts the folder, it does nothing.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -117,14 +117,14 @@ def join_many_parts(folder: Path) -> None:
 
 
 def _own_parts(folder: Path) -> list[Path]:
-    """Return the sealed parts that this user owns, and no other can read: a joined one must not take them from others, or show them."""
+    """Return the sealed parts that only their owner, this user, can read: others could not read a joined part."""
     own: list[Path] = []
     if not hasattr(os, "geteuid") or is_sharded(
         folder
-    ):  # where there are no users, a file that is being read cannot be removed either
+    ):  # systems without users (Windows) cannot remove a file that is being read
         return own
     for part in part_paths(folder):
-        with suppress(FileNotFoundError):  # it has a journal alone, or is compacted at this moment
+        with suppress(FileNotFoundError):  # it has only a journal, or is just being compacted
             status = part.lstat()
             is_own = (status.st_uid, status.st_mode) == (os.geteuid(), stat.S_IFREG | PRIVATE)
             if is_own and not _has_journal(part):
@@ -214,7 +214,7 @@ def _join(folder: Path, paths: Sequence[Path]) -> None:
     moment = paths[0].stem.split("-")[1]
     out = folder / f"part-{moment}-{name[2].removesuffix('.parquet')}{_MERGED_SUFFIX}"
     with OpenFolder(folder, [open_part(path) for path in paths]) as opened:
-        # With what these replaced, so that a look that knows the first parts finds them again after any number of compactions.
+        # With the parts that these replaced, so that a reader of the first parts finds them after any number of compactions.
         names = {path.name for path in paths}.union(*map(joined_parts, opened.parts))
         metadata = {**opened.metadata, MERGED: [{"file": name} for name in sorted(names)]}
         write_tables(out, opened.schema, _gathered(opened.tables(_JOINED_ROWS)), metadata, private=True)

@@ -87,7 +87,7 @@ def pieces_of(recording: OpenRecording, columns: Sequence[str], rows: int) -> li
 def piece_tables(
     recording: OpenRecording, piece: Piece, rows: int, columns: Sequence[str]
 ) -> Iterator[tuple[pa.Table, Digests]]:
-    """Yield the rows of the questions that begin in a piece, each up to its end in the next piece.
+    """Yield the rows of the questions that begin in a piece, up to each question's end, which may be in a later piece.
 
     Tables may be empty.  The checksums cover the rows in the piece itself, and are complete after the last table; see
     `check_pieces`.

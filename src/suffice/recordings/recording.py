@@ -337,7 +337,7 @@ class Recording(Displayed):
     def reordered(self, places: npt.NDArray[np.int64]) -> Recording:
         """Return the recording with the rounds of each question in another order, or in several orders.
 
-        What was spent so far follows the order: each round costs what it did.
+        Running totals of costs follow the new order; the costs of each round itself stay the same.
 
         Args:
             places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``: permutations of each

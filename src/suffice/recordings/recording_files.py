@@ -156,9 +156,7 @@ class _UploadedFile(HereFile):
             yield
         finally:
             ended.set()
-            await asyncio.wait(
-                [copies]
-            )  # cancelled, a running copy could arrive after the last one, or after its removal
+            await asyncio.wait([copies])  # if cancelled, a running copy could arrive after the last one or its removal
 
     async def _copy_regularly(self, journal: Journal, ended: asyncio.Event) -> None:
         pause = _COPY_EVERY_S
@@ -207,7 +205,7 @@ class _UploadedFile(HereFile):
         super().end(journal, complete=complete)
         self._path.unlink(missing_ok=True)
         with suppress(OSError):
-            self._path.parent.rmdir()  # if no other journal is there
+            self._path.parent.rmdir()  # if it contains no other journal
 
 
 async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:

@@ -1,4 +1,4 @@
-"""Distinguish the loops of a recording: another model, prompt, temperature or system is another loop, unless it escalates."""
+"""Distinguish the loops of a recording, which differ in model, prompt, temperature or system; an escalation is one loop."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def loop_labels(schema: pa.Schema) -> list[str]:
 
 
 def tells_loops_apart(name: str) -> bool:
-    """Return whether the name of a column says that its values are systems, or the parts of a trial.
+    """Return whether a column's name suggests that its values identify different systems, or the arms of an experiment.
 
     >>> tells_loops_apart("experiment_arm"), tells_loops_apart("imported_model"), tells_loops_apart("category")
     (True, True, False)
@@ -88,7 +88,7 @@ def tells_loops_apart(name: str) -> bool:
 
 
 def is_of_judge(name: str) -> bool:
-    """Return whether a column is a field of who judges answers, whose model and prompt are not those of the loop.
+    """Return whether a column is a field of a judge of answers, whose model and prompt are not those of the loop.
 
     >>> is_of_judge("judge.model"), is_of_judge("request.model"), is_of_judge("judge")
     (True, False, False)
@@ -97,7 +97,7 @@ def is_of_judge(name: str) -> bool:
 
 
 def member_columns(names: Iterable[str]) -> list[str]:
-    """Return the columns that may name the model of each answer of a panel, those of this library's names first.
+    """Return the columns that may name the model of each answer of a panel; columns named by this library come first.
 
     >>> member_columns(["answer", "response.model", "judge.model", "model", "agent.member"])
     ['agent.member', 'model', 'response.model']
@@ -107,7 +107,7 @@ def member_columns(names: Iterable[str]) -> list[str]:
 
 
 def with_loops(schema: pa.Schema, name: str) -> pa.Schema:
-    """Return a schema in which a column tells loops apart, whatever its name."""
+    """Return a schema that marks a column as one that distinguishes loops, whatever its name."""
     field = schema.field(name)
     return schema.set(schema.get_field_index(name), field.with_metadata({**(field.metadata or {}), _LOOPS: b"1"}))
 
@@ -193,7 +193,7 @@ def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
 
 
 def _places_differ(values: Iterable[list[str | None]]) -> bool:
-    """Return whether the values of several questions differ in some round."""
+    """Return whether several questions have different values at the same round."""
     return any(labels_differ(*filter(None, column)) for column in zip(*values, strict=True))
 
 
@@ -293,12 +293,12 @@ def keep_where(recording: RecordedColumns, wanted: Mapping[str, Any]) -> Mask:
         values = label_values(recording, name)
         texts = [_in_turn(row) for row in values]
         whole = {one for one in texts if _short(one) == text}
-        text = whole.pop() if len(whole) == 1 else text  # a long value may be given shortened, as messages show it
+        text = whole.pop() if len(whole) == 1 else text  # a long value may be given in its shortened form
         own = np.array([bool(one) and _is_begun_by(text, one) for one in texts], dtype=np.bool_)
         if text in texts and _places_differ(row for row, kept in zip(values, own.tolist(), strict=True) if kept):
             own = np.array(
                 [one == text for one in texts], dtype=np.bool_
-            )  # exact matches count alone; the others only begin with this text
+            )  # only exact matches; the others merely begin with this text
         if not (keep & own).any():
             there = Counter(one for one, kept in zip(texts, keep.tolist(), strict=True) if one and kept).most_common()
             more = f" and {len(there) - _SHOWN:,} more" if len(there) > _SHOWN else ""
@@ -322,7 +322,7 @@ def _number(value: Any) -> Any:
 
 
 def unsure_runs(recording: RecordedColumns) -> list[str]:
-    """Return how many runs of a proxy's folder may lack rounds or hold those of others, as it noted in `key`; nothing if it is sure."""
+    """Return a note on a proxy's runs that may lack rounds or contain those of other runs, by its column `key`, if any."""
     why = Counter(map(_in_turn, label_values(recording, "key")))
     sure = {name: why.pop(name, 0) for name in _SURE}
     if not why.total():
@@ -361,7 +361,7 @@ def begins_closed_book(recording: RecordedColumns) -> bool:
 def refuse_untried(recording: RecordedColumns, failed: Mask) -> None:
     """Raise a `DataError` if a question of an escalation lacks the answer of a model.
 
-    What that model alone would answer is then unknown, and the questions that went on to it are the hard ones.
+    The result of that model alone is then unknown, since only the hard questions were passed on to it.
 
     Args:
         recording: Recorded attempts.

@@ -116,7 +116,7 @@ _CONFIDENCE = re.compile(
 
 
 def is_confidence_name(name: str) -> bool:
-    """Return whether a column's name, in lower case with underscores, is one of a model's confidence in what it says or knows.
+    """Return whether a snake-case column name suggests a model's confidence in its answers or its knowledge.
 
     >>> [is_confidence_name(name) for name in ("verbal_conf", "gate_logprob", "p_known", "configuration")]
     [True, True, True, False]
@@ -132,7 +132,7 @@ _OF_USE = re.compile(
 
 
 def is_measure_name(name: str) -> bool:
-    """Return whether a column's name is one of a cost, a time, a count or a setting, which is no confidence.
+    """Return whether a column's name suggests a cost, a time, a count or a setting, and so not a confidence.
 
     >>> [is_measure_name(name) for name in ("latencyMs", "usd", "n_docs", "self_rating")]
     [True, True, True, False]
@@ -266,7 +266,7 @@ def table_of_columns(columns: Mapping[str, Any], kinds: Mapping[str, str], texts
     Args:
         columns: Values by column: a list as for `build_table`, a numpy array, or a pyarrow array of the final type.
         kinds: Kinds of columns that the name does not determine.
-        texts: Columns of other values that are text, even if all values here are numbers.
+        texts: Columns to store as text even if all values here are numbers, because they contain text elsewhere.
     """
     fields, arrays = [], []
     for name, values in columns.items():
@@ -288,7 +288,7 @@ def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
-    """Write 0 into rows, in place, where a component was not called in a round."""
+    """Fill in 0, in place, for missing costs in rows with recorded calls, since their components were not called."""
     ordered = sorted(names)
     for row in rows:
         if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):
@@ -297,6 +297,6 @@ def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
 
 
 def with_values(table: pa.Table, name: str, values: npt.NDArray[Any]) -> pa.Table:
-    """Return a table with other values in a column, of the same type, with the same metadata."""
+    """Return a table with new values in a column, which keeps its type; all metadata stay the same."""
     place, item = table.column_names.index(name), table.schema.field(name)
     return table.set_column(place, item, pa.chunked_array([pa.array(values).cast(item.type)]))

@@ -95,13 +95,13 @@ def shard_files_beside(path: Path, suffix: str) -> list[Path]:
 
 
 def shards_in(folder: Path, end: str = "") -> set[Shard]:
-    """Return the shards whose parts are in a folder; with the suffix `end` of journals, those with journals."""
+    """Return the shards whose parts are in a folder; if `end` is the suffix of journals, the shards with journals."""
     names = [path.name.removesuffix(end) for path in folder.glob(ANY_PART + end)]
     return {shard for name in names if (shard := Shard.of_part(name)) is not None}
 
 
 def n_shards_at(out: Path) -> int | None:
-    """Return how many shards write to a folder or file, from the names of their parts; None without shards."""
+    """Return the number of shards that write to a folder or file, from the names of their parts; None without shards."""
     parts = [*out.glob("part-*"), *out.parent.glob(f"{escape(out.name)}.part-*")]
     names = (path.name.removeprefix(f"{out.name}.").partition(".")[0] for path in parts)
     return next((shard.n for name in names if (shard := Shard.of_part(f"{name}.parquet")) is not None), None)

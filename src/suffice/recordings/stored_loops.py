@@ -1,4 +1,4 @@
-"""Refuse recordings of several loops; a stored one is read without its other columns."""
+"""Refuse recordings of several loops; of a stored recording, only labels and identities are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suffice.recordings.runs import loop_labels, refuse_several_loops
 
 
 def read_labels(path: str | Path) -> Recording | None:
-    """Return the questions and labels of a stored recording; None if no label has two values, as of a single loop."""
+    """Return the questions and labels of a stored recording; None if no label has two values, so there is one loop."""
     return read_again(lambda: _labels(path))
 
 
@@ -35,7 +35,7 @@ def _labels(path: str | Path) -> Recording | None:
 def refuse_loops_of(*sources: RecordedColumns | str | Path | None, apart: Collection[str] = ()) -> None:
     """Raise if one of several recordings, in memory or stored, mixes loops; see `refuse_several_loops`."""
     for source in sources:
-        # A place in a bucket is neither a text nor a `Path`.
+        # The path of a bucket is neither a `str` nor a `Path`.
         labels: Any = source if source is None or hasattr(source, "table") else read_labels(source)
         if labels is not None:
             refuse_several_loops(labels, apart=apart)

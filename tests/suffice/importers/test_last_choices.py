@@ -176,3 +176,8 @@ def test_thoughts_in_lists_are_not_offered_as_rounds(tmp_path):
         {"record": q, "thoughts": [said(q, r) for r in range(3)], "parsed_items": ["no", "yes", "no"]} for q in range(N)
     ]
     assert offered(written(tmp_path, made)) == ["--column rounds=parsed_items"]
+
+
+def test_runs_are_offered_where_a_number_is_a_round_or_a_loop(tmp_path):
+    made = [{**row, "item_id": row["description"]} for row in runs("description", "replicate", "n")]
+    assert "--column question_id=item_id --column run=replicate --column round=n" in offered(written(tmp_path, made))

@@ -12,7 +12,7 @@ from suffice.importers.files.records import Record, column_names, with_column
 from suffice.importers.shapes.shape import Shape, changed_by
 from suffice.importers.words.choices import Choices, of_options
 from suffice.importers.words.id_names import is_id_name, is_run_name
-from suffice.importers.words.names import ends_with_round, is_round_name, last_name
+from suffice.importers.words.names import ends_with_round, is_pass_name, is_round_name, last_name
 
 _MOST_PARTS, _CANDIDATES, _TRIED, _OFFERED = 4, 8, 400, 2
 """The most columns of an id, the most columns of which it is made, the most combinations that are tried, and the most ids offered."""
@@ -60,23 +60,23 @@ def compound_choices(
     result: Choices = {}
     for name, ids in found[:_OFFERED]:
         columns = {"question_id": ",".join(ids)} | ({"round": name} if names_counter or not counter else {})
-        result |= _of_runs(ids, name)
+        result |= of_runs(ids, name)
         listed = f"{', '.join(map(repr, ids[:-1]))} and {ids[-1]!r}"
         meaning = f"{listed} name a question together, whose rounds {name!r} counts"
         result |= of_options(meaning, columns=columns)
     return result
 
 
-def _of_runs(ids: Sequence[str], counter: str) -> Choices:
+def of_runs(ids: Sequence[str], counter: str) -> Choices:
     """Return the options that read one of two columns as the question and the other, or the counter, as its runs, by their names."""
     result: Choices = {}
     for question, part in permutations(ids) if len(ids) == len(("question", "run")) else ():
-        if is_run_name(question):
+        if is_run_name(question) or is_round_name(last_name(question)) or is_pass_name(question):
             continue
         if is_run_name(part):
             meaning = f"{question!r} names the question, and {part!r} its runs, whose rounds {counter!r} counts"
             result |= of_options(meaning, columns={"question_id": question, "run": part, "round": counter})
-        elif is_run_name(counter) and is_round_name(last_name(part)):
+        elif is_run_name(counter) and (is_round_name(last_name(part)) or is_pass_name(part)):
             meaning = f"{question!r} names the question, and {counter!r} its runs, whose rounds {part!r} counts"
             result |= of_options(meaning, columns={"question_id": question, "run": counter, "round": part})
     return result

@@ -20,7 +20,7 @@ from suffice.importers.rounds.round_columns import RoundColumns
 from suffice.importers.rows.failed_calls import ALL_ROWS, refuse_failed_calls
 from suffice.importers.rows.left_out import CALL_KINDS
 from suffice.importers.words.choices import Choices, of_columns, of_each, of_options
-from suffice.importers.words.names import MOST_SPEAKERS, last_name
+from suffice.importers.words.names import MOST_SPEAKERS, is_round_name, last_name
 from suffice.policy.rounds import Mask
 
 COPIED_ROUNDS = "copied-rounds"
@@ -57,17 +57,28 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
         if not table.constant_in(name, ids):
             shown = sorted(kinds, key=lambda kind: (not _ANSWERING.search(kind.lower()), kind))
             choices = of_each(name, shown[:_OFFERED], f"those with {name} {{!r}}")
-            if not counts_retries:
+            if counts_retries:
+                choices |= ALL_ROWS
+            else:
                 choices |= of_options(f"all: each {name!r} is a loop of its own", columns={"run": name})
-                number, places = columns["round"], Counter(ids)
-                if min(places.values()) > 1:
-                    meaning = f"all: each {number!r} is a run, and its rows are its rounds, in their order"
-                    choices |= of_options(meaning, columns={"run": number, "round": ""})
+                choices |= _all_as_rounds(table, columns)
             raise UnsettledError(
                 f"the rows are calls of several kinds, by {name!r}: which of them have the answers?", "options", choices
             )
     if "answer" in columns:
         refuse_failed_calls(table, columns["answer"], [*used], others=ALL_ROWS if counts_retries else of_repeats())
+
+
+def _all_as_rounds(table: TableColumns, columns: Mapping[str, str]) -> Choices:
+    """Return the options that read the column of rounds as that of runs, whose rounds another column counts, or the order of their rows."""
+    number = columns["round"]
+    pairs = [*zip(map(str, table.column(columns["question_id"])), map(str, table.column(number)), strict=True)]
+    for own in [name for name in table.names if is_round_name(last_name(name)) and name != number]:
+        if _counts_in_each({(*pair, str(cell)) for pair, cell in zip(pairs, table.column(own), strict=True)}):
+            meaning = f"all: each {number!r} is a run, whose rounds {own!r} counts"
+            return of_options(meaning, columns={"run": number, "round": own})
+    meaning = f"all: each {number!r} is a run, and its rows are its rounds, in their order"
+    return of_options(meaning, columns={"run": number, "round": ""}) if min(Counter(pairs).values()) > 1 else {}
 
 
 def of_repeats() -> Choices:
@@ -228,9 +239,9 @@ def of_counted_runs(own: str, number: str, rows: Collection[tuple[int, float, st
     return result
 
 
-def _counts_in_each(rows: Collection[tuple[int, float, str]]) -> bool:
+def _counts_in_each(rows: Collection[tuple[object, object, str]]) -> bool:
     """Return whether a column counts the rows that a question has of one number, nearly everywhere: this number is that of a run."""
-    runs: dict[tuple[int, float], list[str]] = {}
+    runs: dict[tuple[object, object], list[str]] = {}
     for question, number, value in rows:
         runs.setdefault((question, number), []).append(value.removesuffix(".0"))
     counted_up = [sorted(map(int, own)) for own in runs.values() if all(map(str.isdecimal, own))]

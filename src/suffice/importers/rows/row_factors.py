@@ -13,7 +13,7 @@ from suffice.errors import UnsettledError
 from suffice.importers.answers.answer_or_gold import is_step_name
 from suffice.importers.columns.table_columns import TableColumns, counts_up
 from suffice.importers.files.records import places_of
-from suffice.importers.questions.compound_ids import compound_choices, counts_once
+from suffice.importers.questions.compound_ids import compound_choices, counts_once, of_runs
 from suffice.importers.rows.failed_calls import contents
 from suffice.importers.rows.parallel_files import of_files
 from suffice.importers.rows.repeated_rounds import begins_again
@@ -21,6 +21,7 @@ from suffice.importers.rows.round_lists import ROUNDS
 from suffice.importers.rows.row_times import ASCENDING, falling_back, order_by_time
 from suffice.importers.rows.stages import doubtful_stages
 from suffice.importers.words.choices import Choices, of_each, of_options
+from suffice.importers.words.id_names import is_run_name
 from suffice.importers.words.names import RUNS, last_name
 from suffice.recordings.runs import LOOP_NAMES
 
@@ -103,6 +104,7 @@ def ask_about_factors(
         if said and not said.issuperset(values):  # rows that never answer are no loop
             choices |= of_each(name, [own for own in values if own in said][:_SHOWN], "rows with {!r} are rounds")
             continue
+        choices |= _of_named_runs(table, key, name)
         own_loop = f"the rows of each {name!r} are a loop of their own"
         choices |= of_options(f"{own_loop}, with its own rounds and verdict", columns={"run": name})
         if is_even and not timed and max(map(len, several)) > len(values):
@@ -125,6 +127,13 @@ def ask_about_factors(
         raise UnsettledError(doubt, "options", of_files(table.rows) | choices | as_one)
     _ask_about_copies(table, key, [] if lead else free, several, one_loop)
     _ask_about_totals(table, [] if lead or timed else {*free, *costs}, several)
+
+
+def _of_named_runs(table: TableColumns, key: str, counter: str) -> Choices:
+    """Return the options that read a column called like runs as such, if another one counts the rounds of each."""
+    named = [own for own in table.names if is_run_name(own) and own != counter and table.counts(counter)]
+    runs = next((own for own in named if counts_once(table, [key, own], counter)), "")
+    return of_runs([key, runs], counter) if runs else {}
 
 
 def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], several: _Several, one_loop: str) -> None:

@@ -13,7 +13,7 @@ def is_run_name(name: str) -> bool:
     >>> is_run_name("seed"), is_run_name("rep"), is_run_name("segment")
     (True, True, False)
     """
-    return last_name(name) in {*RUNS, "rep"} - {"attempt", "trace_id", "conversation_id", "session_id"}
+    return last_name(name) in {*RUNS, "rep"} - {"attempt", "prompt_id", "trace_id", "conversation_id", "session_id"}
 
 
 def is_id_name(name: str) -> bool:

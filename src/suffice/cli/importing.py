@@ -437,7 +437,8 @@ def _next_step(summary: ImportSummary) -> str:
         return ""  # these are an agent's messages: neither their agreement nor their labels show whether a run succeeds
     by = "" if summary.judged_by or summary.of_steps else ASK
     is_of_runs = len(summary.judged_by) == 1 and {*summary.judged_by} <= {*summary.of_runs}
-    if is_of_runs and not any(means.answered for means in summary.by_round):
+    n_answers = sum(means.answered * means.n for means in summary.by_round if means.answered > 0)
+    if is_of_runs and n_answers < summary.trajectories + 0.5:  # at most one at the end of each run
         by = options.metric_words(f"abandon({summary.judged_by[0]})")  # giving up can be judged, a lower cap cannot
     if summary.clusters >= ENOUGH:
         return f"suffice decide {quoted(summary.path)}{by}{where_words(summary.loops[:1])}"

@@ -259,12 +259,14 @@ def _other_systems(read: Read) -> Iterator[Doubt]:
     facts, said = read.facts, read.said.get("round", "")
     for name, n in facts.systems.most_common(1):
         theirs = in_log(name)
-        if 2 * n > facts.trajectories and not (read.samples or said.startswith(f"{theirs}:")):
+        if 2 * n > facts.trajectories and not (
+            read.samples or said
+        ):  # who names the rounds says that they follow one another
             counts = read.columns.get("round", "round")
             by = counts if " " in counts else f"by {counts!r}"
             sentence = (
-                f"{theirs!r} changes between the rounds of {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}: they are read as "
-                f"attempts one after another ({by}), and as runs of their own with --column round="
+                f"{theirs!r} changes within {n:,} of {counted(facts.trajectories, 'trajectory', 'trajectories')}, whose rounds are read as attempts "
+                f"that follow one another ({by}): if each {theirs!r} answered alone, --column round= reads it as a run of its own"
             )
             yield sentence, {}
 

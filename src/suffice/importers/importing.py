@@ -262,7 +262,7 @@ def _imported(
         by_round = reading.by_round()
         judged_by = _judged_by(by_round)
         read = read_of(run, reading, options)
-        second = _second_judge(read, judged_by, options)
+        second = _second_judge(read, judged_by)
         columns = run.write(out, {**metadata, "notes": notes, **({SECOND: second} if second else {})})
     loops, noted = loops_of(out)
     judging = [] if judged_by or run.longest == 1 else [judging_note(read) or _unjudged(columns)]
@@ -294,11 +294,10 @@ def _imported(
     )
 
 
-def _second_judge(read: Read, judged_by: Sequence[str], options: Mapping[str, Any]) -> list[str]:
-    """Return the note on a score that judges nothing, beside gold answers alone or a score of the log's own that was not named."""
+def _second_judge(read: Read, judged_by: Sequence[str]) -> list[str]:
+    """Return the note on a score that judges nothing, beside gold answers alone or scores of the log's own alone."""
     own = [name for name in judged_by if name not in ("em", "f1", MATCH)]
-    is_noted = judged_by and own in ([], [*judged_by]) and not (own and options.get("metrics"))
-    return second_judge_note(read, own) if is_noted else []
+    return second_judge_note(read, own) if judged_by and own in ([], [*judged_by]) else []
 
 
 def _unjudged(columns: Sequence[ColumnCount]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from typing import Any
 
 import pyarrow as pa
@@ -31,8 +31,12 @@ LEFT_OUT = "rounds_left_out"
 MERGED = "merged"
 """The entry of metadata that lists what a file was merged from."""
 
+_REASONS = ("whole_answers", "partial_credit")
+"""Entries with a sentence on how answers are compared, with examples from the file."""
+
 OF_ONE_FILE = frozenset(
-    {"dataset", "failed", "suffice", "format", "version", "notes", "read_from", "score_kind", MERGED, SHARD}
+    {"dataset", "failed", "suffice", "format", "version", "notes", "read_from", "score_kind", MERGED, SHARD, "reading"}
+    | {"second_judge", *_REASONS}
 )
 """Entries of metadata that may differ between files, since they describe the file and not its settings."""
 
@@ -120,7 +124,34 @@ def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     notes = dict.fromkeys(note for item in metadata for note in item.get("notes") or ())
     kinds = {item["score_kind"] for item in metadata if "score_kind" in item}  # missing in files of older releases
     scores = {"score_kind": kinds.pop()} if len(kinds) == 1 else {}
-    return ({"dataset": dataset} if hashes else {}) | ({"notes": list(notes)} if notes else {}) | scores
+    return (
+        ({"dataset": dataset} if hashes else {})
+        | ({"notes": list(notes)} if notes else {})
+        | scores
+        | _doubts(metadata)
+    )
+
+
+def _doubts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what was doubtful when the logs of several files were imported: all that was said of any of them, each text once."""
+
+    def joined(texts: Iterable[str]) -> str:
+        return "; ".join(dict.fromkeys(texts))
+
+    readings = [item["reading"] for item in metadata if item.get("reading")]
+    kinds = dict.fromkeys(kind for reading in readings for kind in reading)
+    said = {kind: [own.get(kind, {}) for own in readings] for kind in kinds}
+    reading = {
+        kind: {
+            name: joined(own[name] for own in each if name in own)
+            for name in dict.fromkeys(n for own in each for n in own)
+        }
+        for kind, each in said.items()
+    }
+    reasons = {key: joined(item[key] for item in metadata if key in item) for key in _REASONS}
+    second = dict.fromkeys(note for item in metadata for note in item.get("second_judge") or ())
+    found = {"reading": reading, **reasons, "second_judge": [*second]}
+    return {name: own for name, own in found.items() if own}
 
 
 def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

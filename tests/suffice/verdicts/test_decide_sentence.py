@@ -124,7 +124,7 @@ def test_a_range_with_smaller_losses_than_shown_is_explained(n, is_said):
     advice = decide(log_of(n, values), metric="quality", tune=log_of(200, values, first=1000))
     ends = [item.change[2] for item in advice.figures if item.state == "loses more"]
     assert (max(ends) > -0.02) == is_said
-    notes = [note for note in advice.table().notes if note.startswith("a range is wider than")]
+    notes = [note for note in advice.table().notes if note.startswith("a range may include")]
     assert [("below 2 points" in note) for note in notes] == [True] * is_said
     assert not any("a range is" in note for note in advice.to_dict()["notes"])
 

@@ -137,7 +137,7 @@ def test_a_verdict_that_cannot_be_judged_says_no_more(tmp_path):
     unknown = [{**row, "resolved": row["resolved"] if row["round"] == 4 else None} for row in rows]
     advice = decide(recorded(tmp_path, unknown), metric="resolved")
     assert advice.verdict == "cannot be judged"
-    assert advice.lead.endswith("questions at full width.")
+    assert "--metric 'abandon(resolved)'" in advice.lead
     assert advice.spending is not None
 
 

@@ -125,11 +125,13 @@ def refuse_gold_as_answer(
         replies = [name for name in others if varies(table, name, ids, len(several))]
     candidates = [*parsed, *(replies if is_same else ())][:_CHOICES]
     if candidates:
-        same = f"; {answer!r} is the same in every row of a question" if is_same else ""
+        once = is_same and sum(value is not None for value in table.column(answer)) <= len({*map(str, ids)})
+        where = "filled in one row of a question alone" if once else "the same in every row of a question"
+        same = f"; {answer!r} is {where}" if is_same else ""
         changing = table.changing_in(answer, ids) if is_same else 0
         same += f", but for {changing:,} of {len(several):,} questions" if changing else ""
         may_be_gold = is_same and golds is None
-        of_run = f"{answer!r} is the result of the whole run, which each of its rows repeats: no round has an answer"
+        of_run = f"{answer!r} is the result of the whole run{'' if once else ', which each of its rows repeats'}: no round has an answer"
         is_result = may_be_gold and last_name(answer) != "answer"
         raise UnsettledError(
             f"{_doubt(table, answer, candidates[0], may_be_gold=may_be_gold)}{same}",

@@ -191,9 +191,8 @@ def stricter_golds(read: Read) -> Iterator[Doubt]:
             golds = read.columns.get("golds", "golds")
             kind = "the code in " if facts.golds and all(map(is_structured, facts.golds)) else ""
             sentence = (
-                f"{theirs!r} is 1 for {n:,} of {facts.scored:,} answers that differ from {kind}{golds!r}, as rounded numbers, code in "
-                f"other words and replies that hold more than the answer do: by the gold answers, these are wrong, and a rule may look better "
-                "only since it waits for their spelling"
+                f"{theirs!r} is 1 for {n:,} of {facts.scored:,} answers that differ from {kind}{golds!r}, such as rounded numbers, code that does the "
+                "same, or longer replies: gold answers count these as wrong, so a rule may look better only since it waits for their spelling"
             )
             own = of_options(f"answers are judged by {theirs!r}", columns={"golds": ""})
             yield sentence, own | of_expected("stricter-golds", f"answers are judged by {golds!r}")

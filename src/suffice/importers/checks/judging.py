@@ -19,17 +19,19 @@ from suffice.importers.words.names import (
     OWN_SIGNALS,
     in_log,
     is_error_count,
+    is_round_name,
     last_name,
     plain_name,
     words,
     words_in,
 )
 from suffice.importers.words.number_forms import written_number
-from suffice.importers.words.score_names import OVERLAPS, is_judgement, is_measure_of, is_score_name
+from suffice.importers.words.score_names import OVERLAPS, is_judgement, is_measure_of, is_score_name, says_other
 from suffice.importers.words.word_scales import EQUAL, TEMPLATE, order_of_words
 from suffice.policy.metrics import METRICS, without_parts
 from suffice.policy.normalizers import title
 from suffice.policy.signals import SIGNALS
+from suffice.recordings.runs import tells_loops_apart
 
 _JUDGING = frozenset(OVERLAPS) | {
     *words(
@@ -53,6 +55,10 @@ _SECOND, _PERCENT = (
     ":0..100",
 )
 """The scales of a score beside another judge; what lies between 0 and 100 is as often a count, unless its name has one of `_GRADING`."""
+
+_SPAN = re.compile(r":(\d+)\.\.(\d+)")
+_GRADE, _GRADES, _FEWEST = re.compile(r"\d+(?:\.[05]0*)?"), 10, 3
+"""Grades are whole or half numbers up to the highest one, of which at least so many occur."""
 
 _GRADING = frozenset(words("judge judgement judgment rating grade quality correctness verifier critic"))
 
@@ -80,7 +86,11 @@ def judging_note(read: Read) -> str:
     known = {name: own for name, own in known.items() if "answer" in read.columns or not is_error_count(name)}
     may = [name for name, own in known.items() if own.varying and may_judge(name)]
     # a signal of the log's own is called after the last part of its column's name
-    options = {read.named(theirs): scale for theirs, scale in scores_of(known).items()}
+    scores = scores_of(known)
+    scores |= {
+        in_log(name): scale for name, scale in _alike(known, scores.values()).items() if in_log(name) not in scores
+    }
+    options = {read.named(theirs): scale for theirs, scale in scores.items()}
     unordered = _unordered(read, known)
     golds = [
         in_log(name)
@@ -150,6 +160,8 @@ def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
 def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
     """Return a note on a column of scores that judges nothing, where gold answers judge, or a score of the log's own does.
 
+    Beside a score that the user named, it is one on the same scale.
+
     Args:
         read: The run as it was read.
         judges: The score of the log's own that judges, or those that may; none if gold answers do.
@@ -164,6 +176,12 @@ def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
         for name, scale in scales.items()
         if scale is not None and (scale in _SECOND or (scale == _PERCENT and not _GRADING.isdisjoint(_words(name))))
     }
+    named = read.options.get("metrics") or {}
+    scales_of_judges = [
+        f":{how}" if ".." in how else "" for _, _, how in (named.get(name, "").rpartition(":") for name in judges)
+    ]
+    alike = _alike({name: own for name, own in columns.items() if name not in used}, scales_of_judges)
+    usable = alike if judges and named else alike | usable
     if not usable or not read.is_table:
         return []
     name, scale = next(iter(usable.items()))
@@ -230,6 +248,26 @@ def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
     return dict(sorted(known.items(), key=lambda pair: _lists_words(pair[1])))
 
 
+def _alike(columns: Mapping[str, OwnColumn], scores: Collection[str]) -> dict[str, str]:
+    """Return further columns that have numbers on a scale of some scores, by values alone, with the ending of the option that reads each.
+
+    They vary in many questions, which begin with different ones, so that they count nothing: grades, or shares, that are not called after something else.
+    """
+    found: dict[str, str] = {}
+    for scale in dict.fromkeys(scores):
+        match = _SPAN.fullmatch(scale or ":0..1")
+        low, high = sorted(map(float, match.groups())) if match else (0.0, 0.0)
+        for name, own in columns.items():
+            theirs = in_log(name)
+            is_grade = high <= _GRADES and all(map(_GRADE.fullmatch, own.values))
+            is_other = says_other(theirs, but_for_signals=high > 1 and is_grade) or is_round_name(last_name(theirs))
+            is_varied = 4 * own.varying >= own.known and len(own.first) > 1 and len(own.values) >= _FEWEST
+            within = low <= own.low <= own.high <= high and 2 * own.high > low + high
+            if within and is_varied and (is_grade or high == 1) and not is_other and not tells_loops_apart(theirs):
+                found.setdefault(name, scale)
+    return found
+
+
 def _unordered(read: Read, columns: Mapping[str, OwnColumn]) -> str:
     """Return words on the first column that may judge answers by words whose order is not known; "" without one."""
     for name, own in columns.items():
@@ -284,13 +322,21 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
         return None
     low, high = _span(own)
     if low <= high and is_error_count(name):
-        return ":1..0" if 0 <= low <= high <= 1 else None
+        return ":1..0" if 0 <= low <= high <= 1 else _failures_of(name, own)
     if low <= high:
         scale = next(iter(scales_with(low, high)), None)
         if scale == _SCALES[-1] and high <= _HALF:
             return ":0..HIGHEST"  # of 20 points, or of 12: the log does not say
         return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
     return None if is_error_count(name) else _scale_of_words(in_log(name), own)
+
+
+def _failures_of(name: str, own: OwnColumn) -> str | None:
+    """Return the scale of exit codes, such as 0 and 101, or of a count of errors that is 0 or another number: 0 is best, and all others are the same; None for other counts."""
+    is_code = len(own.values) == len(("worst", "best")) or last_name(name).endswith(("code", "status"))
+    if not is_code or "0" not in own.values or len(own.values) > _WORDS:
+        return None
+    return f":{EQUAL.join(sorted(own.values - {'0'}, key=float))},0"
 
 
 def scales_with(low: float, high: float) -> list[tuple[int, int]]:

@@ -383,6 +383,7 @@ class Reading:
                 answered=self.facts.answered[r] / n,
                 distinct=self._distinct[r] / n,
                 scores={name: self._mean(name, r) for name in self._own},
+                known={name: self._known[name, r] for name in self._own},
             )
             for r, n in sorted(self.facts.rows.items())
         )

@@ -22,6 +22,7 @@ from suffice.importers.guesses.unnamed_answers import refuse_unread_answer, refu
 from suffice.importers.guesses.unread import names_runs, refuse_unread_rounds, unread_notes
 from suffice.importers.questions.block_ids import block_id
 from suffice.importers.questions.counted_ids import counted_id
+from suffice.importers.questions.record_ids import ids_of_records
 from suffice.importers.rounds.trajectories import ColumnReading
 from suffice.importers.rows.scores import are_marks, refuse_parts_of_scores, refuse_unscaled
 from suffice.importers.rows.stop_words import may_end, told_ends
@@ -184,11 +185,7 @@ class _Guess(NumberGuess):
 
     def _ids(self, *, one_per_record: bool) -> None:
         ids = [name for name in self.free(IDS) if not (is_of_person(name) or self.table.lists_objects(name))]
-        if one_per_record:  # items of a list may have ids, and numbers, of their own
-            ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
-            above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
-            ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
-            ids = [*self._ids_of_records(ids), *ids]
+        ids = self._ids_of_records(ids) if one_per_record else ids
         top = [name for name in ids if "." not in name] or ids
         asked = without_steps([*dict.fromkeys([*self.table.by_name(("question",)), *self.free(QUESTIONS)])])
         questions = [name for name in asked if self.table.repeats(name) and len({*self.table.column(name)}) > 1]
@@ -213,21 +210,12 @@ class _Guess(NumberGuess):
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 
     def _ids_of_records(self, ids: Sequence[str]) -> list[str]:
-        """Return the record's own id, such as `ticket_id`, whose values are unique, if only nested objects have usual ids."""
-        if any("." not in name for name in ids):
-            return []
-        records = [row.number for row in self.table.rows]
-        n = len({*records})
-        names = [
-            name
-            for name in self._unread()
-            if name in self.outer and "." not in name and plain_name(name).endswith("_id")
-        ]
-        return [
-            name
-            for name in names
-            if self.table.constant_in(name, records) and len({*map(str, self.table.column(name))}) == n
-        ][:1]
+        """Return the columns called like ids that may name records, the record's own first: items of a list may have ids, and numbers, of their own."""
+        ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
+        above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
+        ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
+        is_nested = all("." in name for name in ids)
+        return [*(ids_of_records(self.table, self._unread(), self.outer) if is_nested else ()), *ids]
 
     def texts(self) -> None:
         """Find answers, gold answers, questions and models."""

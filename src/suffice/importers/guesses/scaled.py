@@ -120,7 +120,8 @@ def _scale(name: str, how: str, *, all_words: bool = False) -> Callable[[Record]
     places = {word.strip(): place / (len(steps) - 1) for place, step in enumerate(steps) for word in step}
 
     def place(row: Record) -> float | None:
-        word = str(value := row.values.get(name)).strip()
+        value = row.values.get(name)
+        word = str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
         if all_words and word not in places and value is not None and not says_missing(value):
             raise DataError(
                 f"{row.where}: {name} is {word!r:.40}, and earlier rows have {cut_list(sorted(places))} alone: list all words "

@@ -114,6 +114,7 @@ class OwnColumn:
         known: Trajectories in which it has a value.
         low: Its lowest number; NaN if it has other values.
         high: Its highest number.
+        first: Its different values in first rounds; empty if there are many values.
     """
 
     values: set[str] = field(default_factory=set)
@@ -123,6 +124,7 @@ class OwnColumn:
     known: int = 0
     low: float = math.inf
     high: float = -math.inf
+    first: set[str] = field(default_factory=set)
 
     def add_numbers(self, texts: Iterable[str]) -> None:
         """Widen the range by the numbers of some texts; other texts make the lowest number NaN."""
@@ -179,6 +181,7 @@ class OwnColumns:
         same = part.are_same(codes)
         own.varying += int((~same).sum())
         if len(own.values) < MANY_VALUES:
+            own.first.update(str(texts[code]) for code in {*codes[part.starts].tolist()} - {-1})
             constant = codes[part.starts[same]]
             own.groups.update({str(texts[code]): int((constant == code).sum()) for code in {*constant.tolist()} - {-1}})
         if len(own.values) <= _TWO:

@@ -128,6 +128,8 @@ def rounds_table(preview: Preview, by_round: Sequence[RoundMeans], *, details: b
         columns[Column("answered %", ".1f", scale=100)] = [item.answered for item in by_round]
     if any(item.scored not in (0, item.n) for item in by_round):
         columns[Column("scored", "d")] = [item.scored for item in by_round]
+    for name in [name for name in means if any(item.known.get(name, item.n) != item.n for item in by_round)]:
+        columns[Column(f"n with {titles[name]}", "d")] = [item.known.get(name, 0) for item in by_round]
     if details:
         columns[Column("different answers so far", ".2f")] = [item.distinct for item in by_round]
     columns |= _costs(rounds, details=details)

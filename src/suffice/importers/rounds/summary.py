@@ -55,6 +55,7 @@ class RoundMeans:
         answered: Share of the trajectories that have an answer in the round.
         distinct: Mean number of distinct answers of a trajectory up to the round.
         scores: Means of the log's own metrics, by name.
+        known: Number of the trajectories in which each of these metrics is known in the round.
     """
 
     round: int
@@ -66,6 +67,7 @@ class RoundMeans:
     answered: float = math.nan
     distinct: float = math.nan
     scores: Mapping[str, float] = field(default_factory=dict)
+    known: Mapping[str, int] = field(default_factory=dict)
 
 
 def loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:

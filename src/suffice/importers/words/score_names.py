@@ -91,13 +91,20 @@ def is_measure_of(name: str) -> bool:
     return not _MEASURES.isdisjoint(words_in(name)) or is_confidence_name("_".join(words_in(name)))
 
 
-def says_other(name: str) -> bool:
+def says_other(name: str, *, but_for_signals: bool = False) -> bool:
     """Return whether a word of a column's name says that its numbers tell something else than how good an answer is.
 
     >>> says_other("n_docs"), says_other("retrieval_similarity"), says_other("verbal_conf"), says_other("x_da")
     (True, True, True, False)
+    >>> says_other("coverage"), says_other("coverage", but_for_signals=True)
+    (True, False)
+
+    Args:
+        name: The column's name.
+        but_for_signals: Whether numbers that a loop may have known, such as a coverage, may as well be grades.
     """
-    is_other = not (_OF_OTHERS | _PLACES | _SIGNALS).isdisjoint(words_in(name))
+    others = _OF_OTHERS | _PLACES if but_for_signals else _OF_OTHERS | _PLACES | _SIGNALS
+    is_other = not others.isdisjoint(words_in(name))
     return is_other or is_measure_of(name) or is_measure_name(name)
 
 

@@ -201,8 +201,8 @@ def range_notes(figures: Iterable[CandidateFigures], max_loss: float) -> tuple[s
     if not any(item.judged and item.state == "loses more" and item.change[2] > -max_loss for item in figures):
         return ()
     note = (
-        f"a range is wider than a test of its own row, since all ranges hold together: some include losses below {100 * max_loss:g} points, though "
-        "their rows are shown to lose more"
+        f"a range may include losses below {100 * max_loss:g} points although its row is shown to lose more: all ranges hold together, so each is "
+        "wider than a test of its row alone"
     )
     return (note,)
 

@@ -47,6 +47,8 @@ def metric_notes(recording: Recording, metric: str, selector: Selector, *, state
     others = [other for other in recording.names("metric") if other != name]
     if not stated and others:
         notes.append(f"judged by {name}; the log also has {', '.join(others)}: --metric {others[0]} judges by it")
+    elif not stated:
+        notes += recording.metadata.get(SECOND, ())
     return notes
 
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from suffice.common.tables import counted
+from suffice.evaluation.replay.outcomes import abandoned, is_agreement
+from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import Floats, Mask
 from suffice.policy.seen import Seen
 from suffice.policy.session import Policy
@@ -376,10 +378,14 @@ class Trial:
                 f"{self.unexplained}. If your loop stopped there by itself, import the log again with --ended rule; if rounds "
                 "are missing, log all. Then decide anew (-o OTHER.json)"
             )
-        return (
-            f"{self.metric} is unknown where the candidates would stop in {100 * totals.unknown / n:.0f} % of the "
-            f"questions. Score every round, or record {counted(n, 'question')} at full width"
-        )
+        remedy = f"Score every round, or record {counted(n, 'question')} at full width"
+        given_up = f"abandon({self.metric})"
+        if totals.unknown == n and abandoned(given_up) and self.metric not in METRICS and not is_agreement(self.metric):
+            remedy = (
+                "Score what each round would return; if only a whole run has an outcome, as an agent's has, judge what giving it up "
+                f"loses (metric={given_up!r}, --metric '{given_up}')"
+            )
+        return f"{self.metric} is unknown where the candidates would stop in {100 * totals.unknown / n:.0f} % of the questions. {remedy}"
 
     @property
     def unexplained(self) -> str:

@@ -71,7 +71,6 @@ _SENTENCE, _PHRASE, _HALF = 5, 3, 0.5
 """The fewest words of a sentence that says more than its number, and beside gold answers that are sentences; the least share of these."""
 
 _LONG_SENTENCE = re.compile(rf"(?:\S+\s+){{{LONG - 1}}}\S+")
-"""What is in texts of at least eight words."""
 
 
 @dataclass(frozen=True, slots=True)

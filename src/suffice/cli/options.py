@@ -183,7 +183,7 @@ class ResamplingOptions:
 
     @property
     def value(self) -> Resampling:
-        """The same values as the library's `Resampling`."""
+        """These options as a `Resampling` of the library."""
         from suffice.evaluation.statistics import Resampling
 
         return Resampling(n_resamples=self.resamples, seed=self.seed, level=self.level)

@@ -123,7 +123,7 @@ class Seen:
         return bool(self.ids or self.texts)
 
     def among(self, ids: Sequence[str], texts: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
-        """Return a mask of the given questions that this object contains, by id or text, shape ``(n,)``.
+        """Return a mask, shape ``(n,)``, that is True for each question whose id or text this object contains.
 
         Args:
             ids: The questions' ids.

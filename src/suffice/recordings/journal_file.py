@@ -257,8 +257,8 @@ class LockedJournal:
     """A journal to which only this process writes until it is closed; the lock also ends with the process.
 
     Once `append` has returned, its records are in the file and survive `kill -9`. With `sync` they have also passed `os.fdatasync`
-    (or `os.fsync`), and survive a power cut as far as the system and the drive keep that promise; so does the name of a new file,
-    by `os.fsync` of its folder.
+    (or `os.fsync`), and survive a power cut if the system and the drive honour it; `os.fsync` of its folder does the same for the name of a
+    new file.
 
     Args:
         path: The file; its folder is created if missing.

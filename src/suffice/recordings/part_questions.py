@@ -106,7 +106,7 @@ def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
 def _each_once(
     questions: Sequence[_Question], parts: Sequence[OpenFile], result: Sequence[PartQuestions]
 ) -> list[_Question]:
-    """Return one copy of each run, preferring ended, then longer, then later amended copies; mark the others as dropped."""
+    """Keep one copy of each run and mark the others as dropped: an ended copy before others, then the longer, then the later amended one."""
     best: dict[str, _Question] = {}
     for question in questions:
         other = best.get(question.run)

@@ -117,7 +117,7 @@ def join_many_parts(folder: Path) -> None:
 
 
 def _own_parts(folder: Path) -> list[Path]:
-    """Return the sealed parts that only their owner, this user, can read: others could not read a joined part."""
+    """Return the sealed parts that no user but this one can read; joined with other parts, they would hide these from their readers."""
     own: list[Path] = []
     if not hasattr(os, "geteuid") or is_sharded(
         folder

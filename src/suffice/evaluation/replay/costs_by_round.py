@@ -135,7 +135,7 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
 
 
 def _priced(columns: Mapping[str, Floats], billing: str) -> dict[str, Floats]:
-    """Return the costs that money is computed from; the amounts in the log count only for the billing `as recorded`."""
+    """Return the costs that prices apply to; amounts of money in the log are among them only if `billing` is `as recorded`."""
     own = {AS_RECORDED: (*WRITTEN_KINDS, DOLLARS), IN_BATCHES: WRITTEN_KINDS}.get(billing, ())
     kinds = (*TOKEN_KINDS, *own)
     return {kind: columns[kind] for kind in kinds if kind in columns}

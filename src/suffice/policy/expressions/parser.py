@@ -171,7 +171,7 @@ def _parts(opening: str, keys: list[str | None], closing: str) -> str | None:
 
 
 def _condition(value: Any) -> str | None:
-    """Return the key of inequalities; with a single variable, the key of their solution set."""
+    """Return the key by which inequalities are compared; if they have one variable, it stands for their solution set."""
     if value in (sympy.true, sympy.false):
         return f"word {str(value).lower()}"
     if len(value.free_symbols) == 1:

@@ -151,7 +151,7 @@ class MeasuredLosses:
         losses: Losses of the claim's kind, shape ``(n_policies, n_questions)``. An unknown loss counts at its largest
             possible value, a failed recording as 1, and a question with several rows as their mean.
         open: The part of these losses that is due to unknown outcomes, same shape.
-        values: The metric under each policy, shape ``(n_policies, n_recorded)``, 0 where unknown: failed questions have none.
+        values: The metric under each policy, shape ``(n_policies, n_recorded)``, 0 where unknown; failed questions are left out.
         costs: Each of `COST_NAMES` under each policy, shape of `values`; NaN where unknown.
         baseline_values: The metric under the baseline, shape ``(n_recorded,)``.
         baseline_costs: Each of `COST_NAMES` under the baseline, shape ``(n_recorded,)``.

@@ -41,7 +41,7 @@ class DoubleLabels:
     contradicting: tuple[tuple[str, str, str], ...] = ()
 
     def notes(self, noise: float) -> list[str]:
-        """Return notes on the labels that contradict each other, and on the share of wrong labels that they show."""
+        """Return notes on labels that contradict each other, and on the share of wrong labels that these contradictions imply."""
         notes = []
         if self.contradicting:
             (name, first, second), more = self.contradicting[0], len(self.contradicting) - 1

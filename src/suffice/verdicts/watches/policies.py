@@ -35,7 +35,7 @@ def number_by_begin(begins: Mapping[str, float], policy: Policy) -> int:
 
     Args:
         begins: The first request of each policy, as a time or position, by digest.
-        policy: The policy; without a request it is the next one.
+        policy: The policy; if it has no request yet, it gets the next number.
     """
     mine = (begins.get(policy.digest, math.inf), policy.digest)
     return 1 + sum((begin, digest) < mine for digest, begin in begins.items())

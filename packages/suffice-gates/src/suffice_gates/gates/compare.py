@@ -57,7 +57,7 @@ class ScoredGate:
         evaluation: Scores of the evaluation questions, shape ``(n_eval,)``.
         low: True if low values answer directly, as for an uncertainty.
         beta: Its threshold; None to choose it on the tune questions.
-        ranks: Confidence by which questions are ranked, if `evaluation` cannot rank all of them; None for `evaluation`.
+        ranks: The confidence that ranks questions if `evaluation` cannot rank all of them; None to rank by `evaluation`.
         component: The component whose recorded call produces the score: `gate` for the recorded gate, `generator` for
             signals of the closed-book answer; "" if there is none and only `price` counts.
         price: Its costs in addition to the recorded ones.
@@ -137,7 +137,7 @@ class GateComparison(Evaluation):
 
     @property
     def headline(self) -> str:
-        """One sentence on the gates that beat always retrieving, or random gates."""
+        """A sentence that names the gates that beat always retrieving, or else random gates."""
         first = self.metrics[0]
         better = [row for row in self.rows if row.point.against_always[first].low > 0]
         shown = [row for row in self.rows if row.p_holm < 1 - self.resampling.level]

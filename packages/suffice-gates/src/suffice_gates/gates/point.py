@@ -51,7 +51,7 @@ class GatePoint(Result):
     dominated_by: str | None
 
     def headline(self, metric: str) -> str:
-        """Summarise in one sentence: quality, difference to always retrieving, rate, label-blind gate of equal quality."""
+        """Summarise in one sentence the quality, its difference from always retrieving, the retrieval rate, and a label-blind gate of equal quality."""
         delta = self.against_always.get(metric)
         parts = [f"{metric} {figure(self.metrics[metric], '.1f', 100)}"]
         if delta is not None and self.kind != "always":

@@ -230,7 +230,7 @@ def _draw_relations(n_entities: int, n_relations: int, rng: np.random.Generator)
 
 
 def _kind_values(kind: str, rng: np.random.Generator) -> tuple[str, ...]:
-    """Draw the names of one kind of value: a syllable and the ending of the kind."""
+    """Draw names for one kind of value; each is a syllable followed by the ending of that kind."""
     ending = KINDS[kind][0]
     syllables = [a + b + c for a in _CONSONANTS for b in _VOWELS for c in "lnr"]
     return tuple((syllables[i] + ending).capitalize() for i in rng.permutation(len(syllables))[:_N_VALUES])

@@ -77,7 +77,7 @@ class _Selection:
             raise typer.BadParameter("it goes with eps; otherwise it is selected", param_hint="patience")
 
     def typed(self) -> _Selection:
-        """Return the options; if the command line chooses the parameters, choices of `suffice.toml` are dropped."""
+        """Return the options; if parameters are chosen on the command line, those chosen in `suffice.toml` are ignored."""
         eps, preset = None if from_file("eps") else self.eps, None if from_file("preset") else self.preset
         is_typed = any(choice is not None for choice in (self.dev, eps, preset))
         return replace(self, eps=eps, preset=preset) if is_typed else self

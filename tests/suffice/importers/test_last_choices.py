@@ -189,7 +189,8 @@ def test_ratings_of_drafts_are_offered_as_runs_of_a_ticket(tmp_path):
 def test_columns_of_models_may_vote(tmp_path):
     names = ("gpt4o", "claude", "llama")
     made = [
-        {"id": q, "correct_answer": CITIES[q % 4]} | {f"{name}_answer": answer(q, r) for r, name in enumerate(names, 1)}
+        {"id": q, "question": f"Where is {q}?", "correct_answer": CITIES[q % 4]}
+        | {f"{name}_answer": CITIES[(q + (q % 3 == r)) % 4] for r, name in enumerate(names)}
         for q in range(N)
     ]
     option = "--column rounds=gpt4o_answer,claude_answer,llama_answer"

@@ -256,7 +256,7 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     used, counter = columns.values(), columns.get("round", "")
     compounds = {} if "question_id" in columns else compound_choices(table, used, counter=counter)
     says = said_by_columns(answers[0]) if answers and "answer" not in columns else "rounds"
-    if not any(numbered(name) or is_in_order(name) for name in answers):
+    if not any(map(is_in_order, answers)) and len({re.sub(r"\d+", "", name) for name in answers}) > 1:
         says = "either"  # names such as those of models have no order
     golds = {"golds": right[0]} if len(right) == 1 and "golds" not in columns else {}
     own_answers = {} if compounds else of_answers(answers, golds, says)

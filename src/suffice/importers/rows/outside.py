@@ -176,7 +176,9 @@ class _Around:
         if not silent or not answers or len({*kinds}) > _MOST_KINDS:
             return
         self._questions = _questions(shape, said)
-        if self._questions and len([*groupby(kinds)]) >= len({*self._questions}):  # else the file is sorted by kind
+        if self._questions and len([*groupby(kinds)]) >= len(
+            {*self._questions}
+        ):  # otherwise, the file is sorted by kind
             sides = self._sides()
             around = [kind for kind in silent if kind in sides and "between" not in sides[kind]]
             self.after = [kind for kind in around if "after" in sides[kind]]
@@ -197,7 +199,7 @@ class _Around:
         return sum(_pays(row, names) for row in answers) >= _NEARLY_ALL * len(answers)
 
     def _sides(self) -> dict[str, set[str]]:
-        """Return the sides ("before", "after", "between") of its question's answers on which each kind occurs."""
+        """Return the sides ("before", "after", "between") of its question's answers on which each kind occurs; a single answer shows none."""
         rows, sides = self._shape.rows, dict[str, set[str]]()
         _, order = order_by_time(rows, [(str(own),) for own in self._questions], asks=False)
         rank = {place: n for n, place in enumerate(order)}
@@ -266,7 +268,7 @@ def _kind_columns(shape: Shape) -> list[str]:
 
 
 def _answering(shape: Shape, kept: Sequence[bool], is_kind: bool, said: Mapping[str, str]) -> list[bool]:
-    """Return whether each row is an answer: all kept rows if the filter selects a kind, else kept rows with an answer."""
+    """Return whether each row is an answer: all kept rows if the filter selects a kind, else kept rows with a known answer."""
     table = TableColumns(shape.rows)
     names = table.by_name(ANSWERS) or table.by_name((*WEAK_REPLIES, *LABELS))[:1]
     names = [said["answer"]] if "answer" in said else names

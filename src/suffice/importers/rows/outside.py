@@ -176,9 +176,7 @@ class _Around:
         if not silent or not answers or len({*kinds}) > _MOST_KINDS:
             return
         self._questions = _questions(shape, said)
-        if self._questions and len([*groupby(kinds)]) >= len(
-            {*self._questions}
-        ):  # otherwise, the file is sorted by kind
+        if self._questions and len([*groupby(kinds)]) >= len({*self._questions}):  # else the file is sorted by kind
             sides = self._sides()
             around = [kind for kind in silent if kind in sides and "between" not in sides[kind]]
             self.after = [kind for kind in around if "after" in sides[kind]]

@@ -75,9 +75,7 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
 def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
     """Make the times of a column sortable, and remove the round column from `columns`."""
     del columns["round"]
-    own = (
-        f"{name}.time" if how == ASCENDING and last_name(name) not in TIMES else name
-    )  # the numbers may be costs as well
+    own = f"{name}.time" if how == ASCENDING and last_name(name) not in TIMES else name  # the numbers may be costs, too
     return changed_by(shape, lambda rows: with_column(rows, own, times_as_said(rows, name, how)))
 
 

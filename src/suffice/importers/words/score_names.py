@@ -1,4 +1,4 @@
-"""Names of scores, and of numbers beside a score: its confidence, time or cost, which are called after it."""
+"""Names of scores, and of other numbers named after a score: its confidence, time or cost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _CRITIC = re.compile(
 
 
 def is_critic(value: str) -> bool:
-    """Return whether who speaks says what is wrong with answers, and never answers.
+    """Return whether a speaker criticises answers and never answers.
 
     >>> is_critic("Judge"), is_critic("summary_reviewer_2"), is_critic("writer"), is_critic("assistant")
     (True, True, False, False)
@@ -73,7 +73,7 @@ OVERLAPS = words("rouge bleu sacrebleu meteor bertscore chrf bleurt comet xcomet
 
 
 def is_overlap(name: str) -> bool:
-    """Return whether a column's name is that of a score that compares texts with a reference.
+    """Return whether a column's name means a score that compares texts with a reference.
 
     >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("bert_score_f1"), is_overlap("rough")
     (True, True, True, False)
@@ -83,7 +83,7 @@ def is_overlap(name: str) -> bool:
 
 
 def is_measure_of(name: str) -> bool:
-    """Return whether a column's name says that its numbers are a confidence, a time, a cost or a setting, whatever else it says.
+    """Return whether a column's name means a confidence, time, cost or setting, whatever other words it has.
 
     >>> [is_measure_of(name) for name in ("pass_conf", "judge_latency_s", "confidence.score", "pass_rate")]
     [True, True, True, False]
@@ -92,7 +92,7 @@ def is_measure_of(name: str) -> bool:
 
 
 def says_other(name: str) -> bool:
-    """Return whether a word of a column's name says that its numbers tell something else than how good an answer is.
+    """Return whether a word in a column's name means something other than the quality of an answer.
 
     >>> says_other("n_docs"), says_other("retrieval_similarity"), says_other("verbal_conf"), says_other("x_da")
     (True, True, True, False)
@@ -102,7 +102,7 @@ def says_other(name: str) -> bool:
 
 
 def is_score_name(name: str) -> bool:
-    """Return whether a word of a column's name says that its numbers tell whether an answer is right, and no word says that they tell something else.
+    """Return whether a word in a column's name means correctness, and no word means something else.
 
     >>> is_score_name("exec_acc"), is_score_name("self_correct"), is_score_name("confidence")
     (True, False, False)
@@ -118,7 +118,7 @@ def is_score_name(name: str) -> bool:
 
 
 def may_be_of_passes(name: str) -> bool:
-    """Return whether a score is called after passes and something else, so that it may be any number of a round.
+    """Return whether a score's name has a word for passes and another word, so that it may be any number of a round.
 
     >>> [may_be_of_passes(name) for name in ("pass_novelty", "overlap_pass", "tests_pass", "pass_at_1", "correct_novelty")]
     [True, True, False, False, False]
@@ -128,7 +128,7 @@ def may_be_of_passes(name: str) -> bool:
 
 
 def is_judgement(name: str) -> bool:
-    """Return whether a column's name says that it approves of answers or not, as people do.
+    """Return whether a column's name means approval of an answer, as given by people.
 
     >>> is_judgement("reviewer_ok"), is_judgement("pass_ok"), is_judgement("ok_latency")
     (True, True, False)
@@ -149,7 +149,7 @@ _NO_OUTCOMES = frozenset(
 
 
 def is_task_outcome(name: str) -> bool:
-    """Return whether a column's name says that a task succeeded.
+    """Return whether a column's name means that a task succeeded.
 
     >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved", "success_cost")]
     [True, True, False, False, False]

@@ -193,7 +193,7 @@ def import_recording(
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
         pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).
         answer_position: The position of the answer in a reply, also as text (`json:city`); policies use it, too; None = as logged.
-        expected: Names of alarms that are correct for this log (`suffice.importers.alarms.ALARMS`).
+        expected: Names of alarms to accept, as the log was read correctly (`suffice.importers.alarms.ALARMS`).
         outcomes: A file with the outcomes of runs: a table with ids and grades, or a SWE-bench report.
         trial_cost: For a table of prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
         repeated: For tables: the row that counts if a question has a round several times, the `first` or `last` answer; None = ask.

@@ -37,7 +37,7 @@ def read_run(
 
     Raises:
         UnsettledError: The source can be read in several ways.
-        DataError: The format does not take an option, or no question has several rounds.
+        DataError: The format does not take an option, or nothing can be stopped earlier.
     """
     place = path
     try:

@@ -22,7 +22,7 @@ class ImportedRun:
         notes: Caveats for results: data that were truncated, left out, repaired, or are unknown.
         depends: The configuration on which signals depend (`embedder`: id, revision and pooling), which policies pin.
         readings: The meaning of each column of the files, guessed or given.
-        expected: Alarms that are correct for every file of the format, and so are not shown as doubts.
+        expected: Alarms to accept for every file of the format: what they doubt is correct.
     """
 
     source: str

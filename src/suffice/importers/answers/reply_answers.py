@@ -359,7 +359,7 @@ class _Comparison:
         return read, agreed
 
     def is_sure(self, positions: Sequence[AnswerPosition], questions: Sequence[Replies]) -> bool:
-        """Return whether the first position is a usual mark that nearly all replies have, followed by an answer and nothing else.
+        """Return whether the first position is a usual mark that nearly all replies have, followed by no more than an answer.
 
         Other positions that agree as well with gold answers must yield the same answers.
         """

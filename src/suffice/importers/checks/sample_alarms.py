@@ -20,7 +20,7 @@ _COLUMNS = re.compile("number in '(?P<name>.+)' to '.+'")
 
 
 def sample_list(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the rounds are a list, columns or numbered rows, and their name means samples or either."""
+    """Yield a doubt if the rounds are a list, columns or numbered rows whose name means samples, or leaves this open."""
     column, facts = read.columns.get("round", ""), read.facts
     what, lead, says = _said_of(column)
     is_table_of_rows = lead == column

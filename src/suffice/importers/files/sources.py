@@ -219,7 +219,7 @@ def _as_name(text: str) -> str:
 
 
 def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
-    """Return whether table `many` refers to table `one` by a shared column: unique values in `one`, and repeated ones in `many`."""
+    """Return whether a column is unique in table `one` and repeats in table `many`, which has no other values."""
     n, n_values = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {one}")
     n_many, n_used = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {many}")
     if not 1 < n == n_values or n_many == n_used:

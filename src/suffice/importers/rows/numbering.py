@@ -56,7 +56,7 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
 
 
 def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
-    """Return the number of the first round, or None if it must be asked; drafts, steps or attempts from 0 begin at 1 if 0 has evidence."""
+    """Return the lowest round, or None to ask: 1 for drafts, steps or attempts numbered from 0, unless only later ones have evidence."""
     name = plan.columns.get("round", "round")
     plain = last_name(name)
     if (
@@ -71,7 +71,7 @@ def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
 
 
 def refuse_items_from_0(rows: Sequence[Record], plan: ColumnMap, used: Collection[str]) -> None:
-    """Raise if an unused field numbers list items from 0, and all items but the first have evidence."""
+    """Raise if an unused field numbers list items from 0, and only items after the first have evidence."""
     reading = next((item for item in plan.readings if item.ours == "round"), None)
     if (
         reading is None

@@ -229,7 +229,7 @@ def of_counted_runs(own: str, number: str, rows: Collection[tuple[int, float, st
 
 
 def _counts_in_each(rows: Collection[tuple[int, float, str]]) -> bool:
-    """Return whether the column nearly always counts the rows of a question with the same number, so that this number is a run."""
+    """Return whether a column counts the rows that a question has of one number, nearly everywhere: this number is that of a run."""
     runs: dict[tuple[int, float], list[str]] = {}
     for question, number, value in rows:
         runs.setdefault((question, number), []).append(value.removesuffix(".0"))

@@ -23,7 +23,7 @@ _NEARLY_ALL, _TWO = 0.98, 2
 def mark_returned(shape: Shape, ids: Sequence[Hashable], plan: ColumnMap) -> Shape:
     """Add a column with 1 for returned rounds and 0 for others, if the user names the column that tells.
 
-    If the last rows of nearly all questions only repeat an earlier answer, they were no calls and are left out.
+    If marked last rows of nearly all questions only repeat an earlier answer, they were no calls and are left out.
 
     Args:
         shape: The rows.

@@ -45,7 +45,7 @@ _LONGEST, _LONG = 24, 60
 def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
     """Number the rows by a column of words whose order the user gives, as in ``round=stage:draft,final``.
 
-    ``round=time:day-first`` makes the times of the column sortable.  `columns["round"]` is set to the column of these numbers.
+    `columns["round"]` is set to the column of these numbers.  ``round=time:day-first`` instead makes a column's times sortable.
 
     Raises:
         DataError: A row has no word, or one that is not in the order.

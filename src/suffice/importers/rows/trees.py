@@ -77,7 +77,7 @@ def _text(value: Any) -> str:
 
 
 def refuse_inner_nodes(shape: Shape, where: Mapping[str, str]) -> Shape:
-    """Raise if rows are all nodes of a search tree and `where` selects none; else rename columns so that the depth counts no rounds."""
+    """Raise if rows are all nodes of a search tree and `where` selects none; else rename a tree's depth, so that it counts no rounds."""
     kinds = Counter(row.values.get(NODE_TYPE) for row in shape.rows)
     if None in kinds:
         return shape

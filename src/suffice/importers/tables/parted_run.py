@@ -57,7 +57,7 @@ class PartedRun:
         ends: Number of trajectories by the reason for their end.
         longest: The largest number of rounds of a trajectory.
         list_answers: Whether the answers are lists.
-        expected: Alarms that are correct for every file of the format.
+        expected: Alarms to accept for every file of the format: what they doubt is correct.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         currency: The currency of the signal `spend`.
         form: The form in which answers are read, one of `ANSWER_FORMS`; "" if they are read unchanged.

@@ -80,7 +80,7 @@ def read_inspect(
     """Read an Inspect log: each model call with an answer is a round, and the sample's target is the gold answer.
 
     If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
-    one question; with `samples`, they are the independent samples of one trajectory, and required if each epoch is one call.
+    one question; with `samples`, which is required if each epoch is one call, they are independent samples of one trajectory.
 
     If samples use tools (`bash`, `python`, `text_editor`, ...) and none gives several answers, they are read as runs of
     agents: each model call is a step, and a round's answer is the state of the files.
@@ -91,7 +91,7 @@ def read_inspect(
         answer_position: The position of the answer in a reply; None = the whole reply.
         where: The calls that are answers, as for other traces; None = all.
         samples: Whether the answers to a question are independent samples.
-        expected: Alarms that are correct; `other-calls` = calls of several kinds are answers.
+        expected: Alarms to accept; `other-calls` = calls of several kinds are answers.
 
     Raises:
         DataError: The log cannot be read, or has no answers.

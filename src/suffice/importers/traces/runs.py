@@ -63,7 +63,7 @@ def trace_importer(
             ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
             answer_position: The position of the answer in a reply; None = the whole reply.
             where: The calls that are answers: by `span_name`, `system`, `prompt`, `reply` or an attribute; None = all.
-            expected: Alarms that are correct; `other-calls` = calls of several kinds are answers.
+            expected: Alarms to accept; `other-calls` = calls of several kinds are answers.
 
         Raises:
             DataError: The file cannot be read, or has no answers.
@@ -97,7 +97,7 @@ def run_of(
         ended: The reason why trajectories are shorter than the longest one, if the file has none; None = `rule`.
         answer_position: The position of the answer in a reply; None = the whole reply.
         where: The calls that are answers, by attribute; the cost of the other calls is charged to the next answer.  None = all.
-        expected: Alarms that are correct; `other-calls` = calls of several kinds are answers.
+        expected: Alarms to accept; `other-calls` = calls of several kinds are answers.
 
     Raises:
         DataError: There are no rounds, spans cannot be ordered, no span has the attribute `key`, or no reply has an answer at

@@ -92,7 +92,7 @@ def is_measure_of(name: str) -> bool:
 
 
 def says_other(name: str) -> bool:
-    """Return whether a word in a column's name means something other than the quality of an answer.
+    """Return whether a word of a column's name says that its numbers tell something else than how good an answer is.
 
     >>> says_other("n_docs"), says_other("retrieval_similarity"), says_other("verbal_conf"), says_other("x_da")
     (True, True, True, False)

@@ -289,7 +289,7 @@ def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Ch
 
 
 def _known_answers(item: Replies, *, has_golds: bool) -> list[tuple[str, Sequence[str]]]:
-    """Pair each reply to a question with its gold answers, or if it has none, with its shorter replies."""
+    """Pair each reply with the gold answers or, without `has_golds`, with the shorter replies to the same question."""
     if has_golds:
         return [(text, item.golds) for text in item.texts]
     pairs = [(text, [own for own in item.texts if len(own) < len(text)]) for text in item.texts]

@@ -20,7 +20,7 @@ def pairs_of_dates(texts: Mapping[int, str], part: Part) -> list[int]:
 
     Args:
         texts: The column's distinct values, by their codes.
-        part: The answers; only if the first ones are dates are pairs returned.
+        part: The answers; no pairs are returned unless the first answers are dates.
     """
     said = {part.places[key]: text for key, text in zip(part.keys, part.answers, strict=True) if text is not None}
     if not (_are_dates([*islice(texts.values(), _SAMPLE)]) and _are_dates([*islice(said.values(), _SAMPLE)])):

@@ -71,7 +71,7 @@ def turns_hint(
     Args:
         table: The rows.
         key: The column with the ids of questions.
-        runs: The columns that tell runs apart.
+        runs: The columns that distinguish runs.
         costs_of: Returns the average cost of a call of each model, for the column with the models; empty if unknown.
     """
     ids = [*map(str, table.column(key))]

@@ -50,7 +50,7 @@ def answering_rows(
     Args:
         rows: The rows, whose rounds a column counts.
         columns: The meaning of their columns.
-        said: Columns by which the user chooses rows or tells runs apart.
+        said: Columns with which the user selects rows or distinguishes runs.
     """
     number, answer = columns.get("round", ""), columns.get("answer", "")
     has_answer = [row.values.get(answer) not in (None, "") for row in rows]

@@ -1,4 +1,4 @@
-"""Names of columns that identify questions or their runs."""
+"""Names of columns that tell questions or their runs apart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from suffice.importers.words.names import GOLDS, RUNS, last_name, plain_name
 
 
 def is_run_name(name: str) -> bool:
-    """Return whether a column's name is usual for the runs of a question.
+    """Return whether a column's name says that it tells the runs of a question apart.
 
     >>> is_run_name("seed"), is_run_name("rep"), is_run_name("segment")
     (True, True, False)
@@ -17,7 +17,7 @@ def is_run_name(name: str) -> bool:
 
 
 def is_id_name(name: str) -> bool:
-    """Return whether a column's name ends like one of ids or numbers, and is not a name of gold answers.
+    """Return whether a column's name ends as those of ids and numbers do, and is none of gold answers.
 
     >>> is_id_name("ticket_id"), is_id_name("Frage-Nr"), is_id_name("customer"), is_id_name("answer_key")
     (True, True, False, False)

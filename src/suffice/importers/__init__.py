@@ -7,7 +7,7 @@ module:
 1. `importing`, `mapping`: options, given or stored by the last import of the source; asks about ambiguities.
 2. `sources`: an archive, a database or prose -> plain files; `recognise`, `importers`: the beginning of a file -> its format -> the
    function that reads it.
-3. `records`, `literals`: files -> records, which are rows of a table or objects of a JSON file.
+3. `records`, `literals`: files -> records, the rows of a table or the objects of a JSON file.
 4. `fields`, `calls`, `shapes`, `wide_tables`, `whole_objects`: records -> a row for each question and round (`shape`).
 5. `tool_answers`, `trees`, `left_out`: the rows that a filter keeps, with the cost of the others; `names`, `guesses`, `answer_or_gold`,
    `unnamed_answers`, `unread`: rows -> the

@@ -98,7 +98,7 @@ def _other_numbers(pairs: Pairs) -> list[str]:
 
 
 def _unread_golds(name: str, run: PartedRun) -> list[str]:
-    """Note that the chosen normalizer cannot read any gold answer of some questions."""
+    """Note that the chosen normalizer reads no gold answer of some questions."""
     key_of = normalizer_of(name)
     if isinstance(key_of, Grouping):
         return []
@@ -114,7 +114,7 @@ def _unread_golds(name: str, run: PartedRun) -> list[str]:
 
 
 def _golds_of_questions(run: PartedRun) -> Iterator[list[str]]:
-    """Yield the gold answers of each question that has any."""
+    """Yield the gold answers of each question that has some."""
     before = None
     for part in run.tables(["question_id", "golds"]):
         for row in part.to_pylist():

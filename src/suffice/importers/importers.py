@@ -144,7 +144,7 @@ def importer(name: str) -> Callable[..., ImportedRun]:
 
     Raises:
         DataError: There is no such format, or its importer cannot be loaded.
-        MissingExtraError: The format is one of published runs, and suffice-papers is not installed.
+        MissingExtraError: The format is that of a published run, and suffice-papers is not installed.
     """
     if name in _REGISTERED:
         return _REGISTERED[name]

@@ -71,7 +71,7 @@ class ImportSummary(Result):
         censored: Trajectories that a rule ended while they were recorded.
         ends: Number of trajectories by end reason.
         readings: The meaning of the files' columns, guessed or given.
-        mapping: The file with the options for the next import of the same source; None if there are no options.
+        mapping: The file with the options for the next import of the same source; None if there were none.
         samples: True if the rounds of a question are independent samples.
         loops: Filters that each select one loop, such as ``model=gpt-4o``, the loop with the most questions first; empty if the
         recording has only one loop.

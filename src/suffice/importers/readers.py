@@ -1,4 +1,4 @@
-"""Read a source as a run, with the importer of its format."""
+"""Read a source as a run, by the importer of its format."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def read_run(
         path: A file or a folder; an archive, a database or prose is first converted to plain files.
         options: The given options of the import, by name.
         embedder: Embeds the answers, if the format requires it or the user asked for it.
-        folder: Creates an empty folder for parts and plain files.
+        folder: Makes an empty folder for parts and plain files.
 
     Raises:
         UnsettledError: The source can be read in several ways.

@@ -127,7 +127,7 @@ def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]]
 
 
 def _is_numbered(gold: str) -> bool:
-    """Return whether a gold answer is a title or citation with a number, and not a sentence.
+    """Return whether a gold answer is a title or a citation with a number, and no sentence.
 
     >>> _is_numbered("Directive 2019/790, Article 17(4), point (c)"), _is_numbered("It sold 12 of the 15."), _is_numbered("Oslo")
     (True, False, False)
@@ -142,7 +142,7 @@ def _words_apart(first: str, second: str) -> tuple[set[str], set[str]]:
 
 
 def _differ_in_code(first: str, second: str) -> bool:
-    """Return whether each of two texts has a number, letter or code that the other lacks."""
+    """Return whether each of two texts has a number, a letter or a code that the other lacks."""
     return all(any(map(_CODE.fullmatch, words)) for words in _words_apart(first, second))
 
 

@@ -125,7 +125,7 @@ def _comparable(name: str, values: list[Any]) -> list[Any]:
 
 
 def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]:
-    """Return a recording's columns in order: texts and other facts of rounds, metrics, signals, costs, then all others."""
+    """Return a recording's columns in their order: texts and other facts of rounds, metrics, signals, costs, all others."""
     known = dict.fromkeys((*_FIRST, *METRICS, *SIGNALS))  # `round` is a signal, too, but comes first
     first = dict(zip(known, range(len(known)), strict=True))
 
@@ -178,7 +178,7 @@ def _costs(columns: RoundColumns) -> dict[str, Floats]:
 
 
 def _signal_names(columns: RoundColumns) -> list[str]:
-    """Return the names of signals that are measured or can be computed."""
+    """Return the signals that are measured or can be computed."""
     known = [
         name
         for name, signal in SIGNALS.items()
@@ -211,7 +211,7 @@ def _exists(columns: RoundColumns, signal: Signal) -> Mask:
 
 
 def _computed(columns: RoundColumns, signal: Signal, wanted: Mask, round_at: Callable[..., Round]) -> Floats:
-    """Compute a signal in the wanted rounds, only once for rounds that are known to have equal values."""
+    """Compute a signal in the wanted rounds, once for rounds that are known to have the same value."""
     place, result = columns.place, np.full(len(columns), math.nan)
     rows = np.flatnonzero(wanted & _exists(columns, signal))
     codes = columns.codes(signal.reads, signal.lookback)[rows] if signal.reads else np.arange(len(rows))

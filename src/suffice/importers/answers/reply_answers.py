@@ -80,7 +80,7 @@ class Replies:
 
 
 def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
-    """Extract the answers of rounds at a position in their replies; return the numbers of replies and of answers.
+    """Read the answers of rounds at a position of their replies; return the numbers of replies, and of answers.
 
     The reply is the round's text if the source has one, otherwise its answer; it becomes the round's text.
     """
@@ -134,7 +134,7 @@ def refuse_whole_replies(
     rounds, than the whole texts do; or if whole texts hardly ever equal a gold answer but often contain one.
 
     Args:
-        parts: The recording, with at least the columns `COLUMNS` and `columns`.
+        parts: The recording, at least its columns `COLUMNS` and `columns`.
         options: The user's options for the import.
         scores: The log's own graded scores; the first one can judge whole replies instead of gold answers.
         columns: Columns that the log may have parsed from its replies.

@@ -109,7 +109,7 @@ class LoggedReply:
         text: The assistant's text; may be empty.
         reasoning: The model's reasoning, if the log has it apart from the text.
         tokens: Generated tokens with log-probabilities.
-        finish_reason: The reason for the reply's end, in the API's words.
+        finish_reason: The reason for the reply's end, in the endpoint's words.
         choices: Number of alternative replies of the call; the first one is read.
     """
 
@@ -170,7 +170,7 @@ class About:
         scores: Scores of the outcome, by name.
         end: The reason for its end, if the file gives one.
         cluster: The question's own id, if the file holds several trajectories of it.
-        answer_tool: True if the model had to answer by a tool call (`submit`).
+        answer_tool: True if the model had to answer by calling a tool (`submit`).
     """
 
     question: str = ""

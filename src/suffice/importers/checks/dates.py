@@ -19,7 +19,7 @@ def pairs_of_dates(texts: Mapping[int, str], part: Part) -> list[int]:
     In dates such as 3/4/2025, the day or the month is first, whichever gives more pairs.
 
     Args:
-        texts: The column's distinct values, by their codes.
+        texts: The column's different values, by their codes.
         part: The answers; no pairs are returned unless the first answers are dates.
     """
     said = {part.places[key]: text for key, text in zip(part.keys, part.answers, strict=True) if text is not None}

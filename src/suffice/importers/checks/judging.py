@@ -257,7 +257,7 @@ def metric_option(theirs: str, scale: str) -> str:
 
 
 def metric_of(theirs: str) -> str:
-    """Return the name of the metric that `metric_option` reads from a column.
+    """Return the name of the metric that an option reads from a column.
 
     >>> metric_of("2nd judge")
     'score_2nd_judge'
@@ -294,7 +294,7 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
 
 
 def scales_with(low: float, high: float) -> list[tuple[int, int]]:
-    """Return the usual scales that contain two numbers, the narrowest first.
+    """Return the usual scales that have two numbers, the narrowest first.
 
     >>> scales_with(2, 5)
     [(1, 5), (0, 5), (1, 6), (0, 10), (0, 100)]
@@ -367,5 +367,5 @@ def may_judge(name: str) -> bool:
 
 
 def _words(name: str) -> list[str]:
-    """Return the words of a column's name without numbers at their ends, such as `rouge` for `rouge1`."""
+    """Return the words of a column's name, without numbers at their ends: `rouge` of `rouge1`."""
     return [word.rstrip("0123456789") or word for word in words_in(name)]

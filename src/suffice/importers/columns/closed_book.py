@@ -48,7 +48,7 @@ def is_confidence(name: str) -> bool:
 
 
 def is_of_retrieval(name: str) -> bool:
-    """Return whether a column's name refers to the round with retrieval.
+    """Return whether a column's name is about the round with retrieval.
 
     >>> is_of_retrieval("rag_confidence"), is_of_retrieval("no_rag_confidence")
     (True, False)

@@ -77,7 +77,7 @@ class TableColumns:
         )
 
     def counts(self, name: str) -> bool:
-        """Return whether all values are whole numbers of at least 0, and not all equal."""
+        """Return whether all values are whole numbers of at least 0, and not all the same."""
         values = self.column(name)
         return all(_is_whole(value) for value in values) and len(set(map(str, values))) > 1
 

@@ -42,7 +42,7 @@ class _Constants(ast.NodeTransformer):
 
 
 def as_json(value: Any) -> Any:
-    """Convert a Python or parquet value to JSON types: times to ISO 8601, decimals to numbers, bytes to text."""
+    """Convert a value of Python or of a parquet file to JSON's types: times to ISO 8601, decimals to numbers, bytes to text."""
     if isinstance(value, dict):
         return {str(name): as_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set):

@@ -236,7 +236,7 @@ def _is_hidden(parts: Sequence[str]) -> bool:
 
 
 def _is_beside(parts: Sequence[str]) -> bool:
-    """Return whether a path inside a folder is of a kind that projects keep beside their data."""
+    """Return whether a path in a folder is of a kind that projects keep beside their data."""
     return parts[-1].endswith(_SIDE_FILES) or any(Path(part).stem.lower() in _SIDE_NAMES for part in parts)
 
 

@@ -359,7 +359,7 @@ def _several_lists(path: Path, lists: Sequence[str], *, is_question: bool) -> Da
 
 
 def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Return the fields that all records of a document share, and the records."""
+    """Return the fields that all records of a document share, and the list of records."""
     table = _data_frame(value)
     if table is None:
         table = _by_round(value)

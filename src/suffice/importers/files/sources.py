@@ -1,4 +1,4 @@
-"""Open sources that are not plain files of records: zip archives, SQLite and DuckDB tables by query, and prose by pattern.
+"""Open sources that are not plain files of records: zip archives, SQLite and DuckDB tables by a query, and prose by a pattern.
 
 Each is converted to plain files in a temporary folder, which are then read like any others.  Nothing in a source is executed:
 databases are opened read-only, and pickles are refused.
@@ -107,7 +107,7 @@ def plain_source(
 
 
 def unzipped(path: Path, folder: Path) -> Path:
-    """Unpack an archive into a folder; return the folder with its files."""
+    """Unpack an archive into a folder, and return the folder with its files."""
     target = folder / path.name
     try:
         with zipfile.ZipFile(path) as archive:
@@ -292,7 +292,7 @@ def _rows(path: Path, cursor: Any) -> Iterator[dict[str, Any]]:
 
 
 def prose_rows(path: Path, pattern: str) -> Iterator[dict[str, str]]:
-    """Yield a record for each answer that a pattern matches in a text.
+    """Yield a record for each answer that a pattern reads in a text.
 
     Named groups become columns: `answer` is required; `question` (or an id), `round`, `gold` and others keep their values until
     the next question.  So one pattern of alternatives reads a heading for each question and a line for each answer.

@@ -1,4 +1,4 @@
-"""Refuse tables of averages, with a row for each system or setting: no row is a round of a question."""
+"""Refuse tables of averages, a row for each system or setting: no row is a round of a question."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ENOUGH, _IDS = 2, 10
 
 
 def refuse_averages(table: TableColumns, columns: Mapping[str, str]) -> None:
-    """Raise if rows are averages over questions: there is no text of the model, and there are several signs of averages.
+    """Raise if rows are averages over questions: there is no text of the model, and several signs of averages.
 
     The signs are columns named like a mean or spread of a measurement, a column that counts questions, a share of right answers
     strictly between 0 and 1, and rows identified by a system and not by a question id.

@@ -96,7 +96,7 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
     """Raise to ask for the form of numbers or dates in one column, if another form makes answers and gold answers equal.
 
     Args:
-        parts: The recording, with at least the columns `COLUMNS`.
+        parts: The recording, at least its columns `COLUMNS`.
         options: The user's options for the import.
         columns: The log's columns by this library's names.
 

@@ -47,7 +47,7 @@ _OPTION = re.compile(r"(?:p|probs?|probability|probabilities|option_probs)[_.](?
 
 
 class Prefixes:
-    """The reading of a table of prefixes, part by part.
+    """The readings of a table of prefixes, part by part.
 
     Args:
         trial_cost: Tokens of a trial answer, given by the user; None = unknown.
@@ -121,7 +121,7 @@ class Prefixes:
 
     @property
     def notes(self) -> list[str]:
-        """Notes on the costs and on shares of finished chains."""
+        """Notes on the costs, and on shares of finished chains."""
         notes = []
         if self._share:
             notes.append(
@@ -164,7 +164,7 @@ def prefix_columns(table: TableColumns, ids: Sequence[Any], number: str, names: 
     Args:
         table: The rows.
         ids: The question of each row.
-        number: The column of rounds; "" if the rows of a question are in order.
+        number: The column of rounds; "" if the rows of a question are in their order.
         names: The columns that may be read.
     """
     numbers = [*map(number_or_nan, table.column(number))] if number else [*range(len(ids))]

@@ -39,7 +39,7 @@ def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dic
     need no list.  Also return the metrics with the names of the new columns.
 
     Raises:
-        DataError: A number is outside the range, or the order of a column's words is unknown.
+        DataError: A number is outside the range, or the order of a column's words is not known.
         UnsettledError: A column has two words, and it is unknown which one is better.
     """
     result, names = dict(metrics), {*column_names(shape.rows)}
@@ -140,7 +140,7 @@ def _share(row: Record, name: str, total: str) -> float | None:
 
 
 def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
-    """Return the position of a number in a range, from 0 to 1; None for an empty cell."""
+    """Return the place of a number in a range, from 0 to 1; None for an empty cell."""
     if says_missing(value):
         return None
     worst, best = float(scale[1]), float(scale[2])

@@ -327,7 +327,7 @@ def _are_alike(table: TableColumns, names: Sequence[str]) -> bool:
 
 
 def refuse_one_id(rows: Sequence[Record], columns: Mapping[str, str], computed: Collection[str]) -> None:
-    """Raise if all rows have the same id, while another column may identify many questions."""
+    """Raise if all rows have the same id, while another column may name many questions."""
     table, key = TableColumns(rows), columns["question_id"]
     if len({*map(str, table.column(key))}) > 1 or len(rows) < 2 * _QUESTIONS:
         return
@@ -407,7 +407,7 @@ def _may_list_rounds(values: Sequence[Any]) -> bool:
 
 
 def _counts_items(values: Sequence[Any], name: str) -> bool:
-    """Return whether a field numbers the items of each list."""
+    """Return whether a field counts the items of each list."""
     lists = [[item.get(name) for item in value] for value in values if isinstance(value, list) and value]
     return all(all(type(own) is int for own in numbers) and counts_up(numbers) for numbers in lists)
 

@@ -49,7 +49,7 @@ def compound_choices(
     Args:
         table: The rows.
         used: Columns whose meaning is known.
-        key: A column that is part of the id; "" if none is known.
+        key: A column that is a part of the id; "" if none is known.
         counter: The column of round numbers; "" if none is known.
         names_counter: Whether the options name `counter` even if it is given.
     """

@@ -28,7 +28,7 @@ def gap_error(
         rounds: Its rounds.
         theirs: The column of round numbers.
         files: The file of each row; if files are rounds, numbering rows instead would make each file a run.
-        others: Columns that number the rounds of every question without gaps.
+        others: Columns that count the rounds of every question without a gap.
     """
     are_files = len({*files}) > 1 and all(
         n in map(int, _DIGITS.findall(file)) for n, file in zip(rounds, files, strict=True)

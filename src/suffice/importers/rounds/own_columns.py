@@ -107,7 +107,7 @@ class OwnColumn:
     """Counts of one column.
 
     Attributes:
-        values: Its distinct values, at most `MANY_VALUES`.
+        values: Its different values, at most `MANY_VALUES`.
         varying: Trajectories in which it varies.
         groups: Trajectories in which it does not vary, by value; empty if there are too many values.
         marks: Counts of rounds marked by each value that does not mean false, if there are at most two such values.

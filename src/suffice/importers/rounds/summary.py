@@ -1,4 +1,4 @@
-"""Counts of defined, removed, clipped and computed values of an import, by column and by round."""
+"""Count defined, removed, clipped and computed values of an import, by column and by round."""
 
 from __future__ import annotations
 

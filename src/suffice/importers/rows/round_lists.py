@@ -383,7 +383,7 @@ def _names_order(lead: str) -> bool:
 def _pairs_of(
     records: Sequence[Record], names: Sequence[str], opening: Sequence[str], *, is_dialogue: bool, are_graded: bool
 ) -> list[Pair]:
-    """Pair each record's fields about the question with the items of its lists."""
+    """Pair each record with its fields about the question and the items of its lists."""
     pairs: list[Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))

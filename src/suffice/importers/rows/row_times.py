@@ -142,7 +142,7 @@ def _doubt_of_ties(name: str) -> UnsettledError:
 
 
 def tied_note(rows: Sequence[Record], ids: _Ids, name: str) -> list[str]:
-    """Return a note if rows of a run have equal times, so that their order is a guess."""
+    """Return a note if rows of a run have the same time, so that their order is a guess."""
     counts = Counter((*own, str(row.values.get(name))) for own, row in zip(ids, rows, strict=True))
     tied = dict.fromkeys(own[:-1] for own, n in counts.items() if n > 1)
     if not tied:

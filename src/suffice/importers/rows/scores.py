@@ -122,7 +122,7 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
 
 
 def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:
-    """Set scores of whole runs to unknown in all rounds but the last.
+    """Make scores of whole runs unknown in all rounds but the last.
 
     Raises:
         UnsettledError: A score differs between the rounds of a question, so that it does not belong to a run.

@@ -181,7 +181,7 @@ def are_turns(rows: Sequence[Record], name: str, questions: Sequence[Hashable]) 
 
 
 def _within(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
-    """Return whether any question has rows of several agents."""
+    """Return whether some question has rows of several agents."""
     first: dict[Hashable, object] = {}
     pairs = zip(values, questions, strict=True)
     return any(value is not None and first.setdefault(own, value) != value for value, own in pairs)

@@ -167,7 +167,7 @@ def doubtful_stages(
 
 
 def _orders(name: str, words: Sequence[str]) -> Choices:
-    """Return the options that read a column of words in several orders, the likeliest first."""
+    """Return the commands that read a column of words in some orders, the likeliest first."""
     orders = dict.fromkeys(map(tuple, (_natural(words), words, sorted(words), words[::-1])))
     result: Choices = {}
     is_long = len(",".join(words)) > _LONG

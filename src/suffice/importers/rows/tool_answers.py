@@ -45,7 +45,7 @@ def with_tool_answers(shape: Shape, columns: dict[str, str], position: AnswerPos
 
     Raises:
         NotFoundError: No message calls the tool.
-        UnsettledError: The calls of several tools have the field.
+        UnsettledError: The calls of several tools have this field.
     """
     theirs = columns.get("answer", "")
     called = [(call.name, _object(call)) for row in shape.rows for call in _calls(row)]

@@ -111,7 +111,7 @@ def has_grades(conversations: Iterable[_Messages]) -> bool:
 
 
 def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[dict[str, Any]], str]:
-    """Return the assistant's messages as rounds, and the user's first message.
+    """Return the assistant's messages, and the user's first message.
 
     In graded conversations, the field `reply_type` marks each message as an answer or a grade.  `called_tools` lists the tools
     that a message calls; the answer of a message without text is None.

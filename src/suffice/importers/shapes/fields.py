@@ -314,7 +314,7 @@ def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_choice_alone(value: Any) -> bool:
-    """Return whether a value is a list with the single choice of a chat completion."""
+    """Return whether a value is a list with the only choice of a chat completion."""
     only = value[0] if isinstance(value, list) and len(value) == 1 else None
     return isinstance(only, dict) and {"message", "finish_reason"} <= only.keys() and isinstance(only["message"], dict)
 

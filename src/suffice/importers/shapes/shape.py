@@ -23,9 +23,9 @@ class Shape:
         how: A description of the form; "" for a long table.
         columns: A description of each column's source, by the column's name in the rows.
         outer: Columns about the question, which are the same in all of its rows.
-        is_ordered: True if the file numbers the rounds, or its form implies their order.
+        is_ordered: True if the file counts the rounds, or its form implies their order.
         is_alone: True if column names imply that round 0 is the model without retrieval.
-        read: Reads further records in the same way; returns their rows, and the number of records without rounds.
+        read: Reads further records in the same way; returns their rows, and the number of records without any round.
     """
 
     rows: list[Record]
@@ -83,7 +83,7 @@ def outer_names(rows: Iterable[Record], own: Collection[str]) -> frozenset[str]:
 
 
 def without_rounds(pairs: Iterable[Pair]) -> int:
-    """Return the number of records without rounds."""
+    """Return the number of records without any round."""
     return sum(not inner for _, _, inner in pairs)
 
 

@@ -96,7 +96,7 @@ class _Scan:
         blocks: The hashes of question and run, for each group of consecutive rows.
         longest: The largest number of rounds of a trajectory.
         runs: Facts that distinguish several runs of a question.
-        repeated: Hashes of question texts that several questions share.
+        repeated: Hashes of the texts that several questions share.
     """
 
     codes: npt.NDArray[np.int64]
@@ -210,7 +210,7 @@ class PartedTable(TableSource):
         return [self._names.get(name, name) for name in names]
 
     def _read(self) -> Iterator[_RecordList]:
-        """Yield the rows with ids."""
+        """Yield rows with ids."""
         records, first, self.skipped = self._records(), 1, 0
         size = PART // _ROUNDS_A_RECORD if self.shape.how else PART
         while part := [*islice(records, size)]:
@@ -265,7 +265,7 @@ class PartedTable(TableSource):
                 self.texts.add(name)
 
     def _scan(self) -> _Scan:
-        """Read all parts once to collect facts that no single part shows."""
+        """Read all parts once, to collect facts that no single part shows."""
         self._with_rounds = set()
         self._further, self._lists = [], _has_lists(self._rows, self.plan.columns.get("answer", ""))
         self._low = _lowest(self._rows, self.plan.columns["round"])
@@ -327,7 +327,7 @@ class PartedTable(TableSource):
         return dict(zip(names, one_name_per_text(names, texts), strict=True))
 
     def _gather(self, scan: _Scan) -> None:
-        """Collect the rows of each question on disk; questions are in the order of their first rows."""
+        """Gather the rows of each question on disk; questions are in the order of their first rows."""
         codes, first = np.unique(scan.codes, return_index=True)
         n_files = min(-(-scan.rows // PART), len(codes))
         places = np.empty(len(codes), dtype=np.int64)

@@ -252,7 +252,7 @@ class _Rows:
         raise counts_from_0(grid.columns["round"])
 
     def _indices(self, ids: Sequence[str], starts: Positions, lengths: Positions, numbers: Floats) -> Positions:
-        """Return the index of each round; a question's rounds are numbered from 0 or 1 without gaps."""
+        """Return the index of each round; a question's rounds count from 0 or 1 without gaps."""
         grid = self._grid
         lowest = int(numbers.min()) if grid.lowest is None else grid.lowest
         self._settle_first_round(lowest)
@@ -361,7 +361,7 @@ class _Rows:
     def _golds(
         self, ids: Sequence[str], starts: Positions, lengths: Positions, differing: Callable[[str], None] | None
     ) -> list[tuple[str, ...]]:
-        """Return the gold answers of each question, from all of its rows; empty if rows contradict each other."""
+        """Return the gold answers of each question from all of its rows; none if rows contradict each other."""
         grid = self._grid
         name = grid.columns.get("golds")
         if name is None:

@@ -99,7 +99,7 @@ class TableSource(ABC):
         calls_tools: Whether assistant messages call tools.
         lacks_rows: Whether rows are left out by a filter, or as they are outside the loop.
         tally: Counts over the trajectories; complete once all rounds are read.
-        position: The position of the answers in replies, with their form; None if the log has separate answers.
+        position: The position of the answers in replies, with their form; None if the log has answers.
     """
 
     shape: Shape
@@ -161,7 +161,7 @@ class TableSource(ABC):
         return shape, {}
 
     def _guess(self, shape: Shape) -> None:
-        """Guess the meaning of columns from some or all rows, and number these rows."""
+        """Guess the meaning of the columns from some or all rows, and number these rows."""
         options = self._options
         columns = {ours: theirs for ours, theirs in options.columns.items() if ours not in (ROUNDS, RUN)}
         ignored = ignored_names(columns)

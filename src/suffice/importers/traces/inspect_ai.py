@@ -48,7 +48,7 @@ def inspect_log(path: str | Path) -> Log:
 
 
 def _samples(path: str | Path, notes: list[str]) -> Iterator[tuple[str, str, Mapping[str, Any], dict[str, Any]]]:
-    """Yield the samples of a log or a folder of logs, each with its location, its name and the log's header."""
+    """Yield the samples of a log or a folder of logs, each with its place, its name and the log's header."""
     files = data_files(path)
     for file in files:
         samples = 0
@@ -274,7 +274,7 @@ def _call_span(event: Mapping[str, Any], pool: list[Any], trace: str, where: str
 
 
 def _outcome(sample: Mapping[str, Any], trace: str, where: str) -> list[TraceSpan]:
-    """Return the sample's output as a single call, for logs without events."""
+    """Return the sample's output as a single call, for a log without events."""
     output = sample.get("output")
     if not isinstance(output, dict) or not output.get("choices"):
         return []
@@ -291,7 +291,7 @@ def _resolved(value: Any, attachments: Mapping[str, Any]) -> Any:
 
 
 def _grades(scores: Any) -> dict[str, Any]:
-    """Return the scorers' grades: letters become numbers, and grades with several parts are split."""
+    """Return the scorers' marks: letters become numbers, and marks with several parts are split."""
     grades: dict[str, Any] = {}
     for name, item in fields_of(scores).items():
         value = item.get("value") if isinstance(item, dict) else item

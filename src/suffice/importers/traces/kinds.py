@@ -105,7 +105,7 @@ def _system(span: TraceSpan) -> str:
 
 
 def _head(span: TraceSpan) -> str:
-    """Return a prompt's beginning, up to a colon or the end of its first line; "" if there is neither."""
+    """Return how a prompt begins, up to a colon or the end of its first line; "" if there is neither."""
     said = next((message.text.strip() for message in reversed(span.messages) if message.role == "user"), "")
     found = _HEAD.match(said)
     return " ".join(found[0].split()) if found else ""

@@ -1,4 +1,4 @@
-"""Read Langfuse traces: downloads from the user interface, observations from the API, or exported lines."""
+"""Read Langfuse's traces: downloads of the interface, observations of the API, or exported lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PRINTED_NULLS = ("None", "null")
 
 
 def langfuse_log(path: str | Path) -> Log:
-    """Return Langfuse observations as spans, from a download, `GET /api/public/traces/ID`, or an export.
+    """Return Langfuse's observations as spans, from a download, `GET /api/public/traces/ID`, or an export.
 
     A field or metadata identifies the question; without `key`, the session does, otherwise the trace.
     """

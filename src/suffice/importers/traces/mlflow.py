@@ -20,7 +20,7 @@ _EXPECTED = ("expected_response", "expected_answer", *(name for name in GOLD_FIE
 
 
 def mlflow_log(path: str | Path) -> Log:
-    """Return the spans of MLflow traces; expected answers in the assessments are gold answers.
+    """Return the spans of MLflow's traces; expected answers among the assessments are gold answers.
 
     Metadata, a tag or an attribute identifies the question; without `key`, `mlflow.trace.session` does, otherwise the trace.
     """

@@ -1,4 +1,4 @@
-"""Read OpenAI files: output and input of the Batch API, and stored completions and responses."""
+"""Read OpenAI's files: output and input of the Batch API, and stored completions and responses."""
 
 from __future__ import annotations
 

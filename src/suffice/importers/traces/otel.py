@@ -1,4 +1,4 @@
-"""Read OpenTelemetry spans: OTLP JSON of exporters and the collector, and the forms of Phoenix and the SDK's console."""
+"""Read OpenTelemetry's spans: OTLP JSON of exporters and the collector, and the forms of Phoenix and the SDK's console."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PARTS = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs", "r
 def otlp_log(path: str | Path) -> Log:
     """Return the spans of OTLP JSON in the GenAI, OpenLLMetry or OpenInference conventions.
 
-    Log records with messages (`logs.jsonl`) are joined to their spans.
+    Log records with the messages (`logs.jsonl`) are joined to their spans.
     """
     log, records, foreign = Log(), dict[tuple[str, str], list[Event]](), 0
     raw: list[tuple[str, dict[str, Any], dict[str, Any]]] = []

@@ -1,4 +1,4 @@
-"""Read OpenHands runs: `output.jsonl` of its evaluations, and lists or folders of its events."""
+"""Read runs of OpenHands: `output.jsonl` of its evaluations, and lists or folders of its events."""
 
 from __future__ import annotations
 

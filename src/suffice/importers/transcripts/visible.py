@@ -94,7 +94,7 @@ class VisibleFiles:
 
         Args:
             path: The file.
-            change: A text that determines the change: the tool's arguments.
+            change: All that determines the change: the tool's arguments.
             makes: Whether the result is independent of the previous content.
         """
         name = self._name(path)

@@ -65,7 +65,7 @@ def is_answer_field(position: AnswerPosition) -> bool:
 
 
 def candidates(replies: Sequence[tuple[str, Sequence[str]]], *, has_golds: bool) -> list[AnswerPosition]:
-    """Return positions that many replies have, the most specific first; replies come with their gold answers, if there are any."""
+    """Return positions that many replies may have, the most specific first; each reply comes with the gold answers, if there are any."""
     texts = [strip_thinking(text)[1] for text, _ in replies]
     names = _often(map(_json_paths, texts))
     keys = [AnswerPosition("json", name) for name in sorted(names[:_MOST], key=lambda name: not _is_usual(name))]

@@ -26,7 +26,7 @@ def column_options(columns: Mapping[str, str]) -> str:
 
 
 def of_columns(columns: Mapping[str, str], meaning: str) -> Choices:
-    """Return a choice of columns, as a value of the parameter `columns`."""
+    """Return a choice of columns, a value of the parameter `columns`."""
     return {column_options(columns): (dict(columns), meaning)}
 
 
@@ -36,7 +36,7 @@ def in_options(choices: Mapping[str, tuple[Any, str]], parameter: str = "columns
 
 
 def of_options(meaning: str, *, columns: Mapping[str, str] | None = None, samples: bool = False) -> Choices:
-    """Return a choice of columns, of independent samples, or of both, as a value of `options`."""
+    """Return a choice of columns, of independent samples, or of both, a value of `options`."""
     given = {"columns": dict(columns or {}), "samples": samples}
     options = " ".join(filter(None, [column_options(columns or {}), "--samples" * samples]))
     return {options: ({name: value for name, value in given.items() if value}, meaning)}

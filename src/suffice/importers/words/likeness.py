@@ -42,7 +42,7 @@ def are_of_one_question(texts: Iterable[Any], ids: Sequence[Hashable]) -> bool:
 
 
 def _words(texts: Iterable[Any], ids: Sequence[Hashable]) -> _Words:
-    """Return the words of each text, by id."""
+    """Return the words of each text, by the id."""
     words: _Words = {}
     for own, text in zip(map(str, ids), texts, strict=True):
         if text is not None:

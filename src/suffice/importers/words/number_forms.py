@@ -90,7 +90,7 @@ def points_separate(values: Sequence[object], *, whole: bool) -> str:
 
     Args:
         values: The values of a column.
-        whole: Whether only whole numbers make sense, as for tokens.
+        whole: Whether only whole numbers make sense, as of tokens.
 
     >>> points_separate(["812", "1.234"], whole=True), points_separate(["4,5", "1.234"], whole=False)
     ('1.234', '1.234')

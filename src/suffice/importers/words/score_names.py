@@ -73,7 +73,7 @@ OVERLAPS = words("rouge bleu sacrebleu meteor bertscore chrf bleurt comet xcomet
 
 
 def is_overlap(name: str) -> bool:
-    """Return whether a column's name means a score that compares texts with a reference.
+    """Return whether a column's name is that of a score that compares texts with a reference.
 
     >>> is_overlap("rouge1"), is_overlap("rougeL_f"), is_overlap("bert_score_f1"), is_overlap("rough")
     (True, True, True, False)

@@ -76,7 +76,7 @@ class ImportedTrajectory:
 
     @property
     def metrics_known(self) -> tuple[bool, ...]:
-        """Whether at least one metric is known, for each round."""
+        """For each round, True if at least one metric is known."""
         return tuple(any(not math.isnan(value) for value in metrics.values()) for metrics in self.metrics)
 
 

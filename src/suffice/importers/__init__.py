@@ -1,10 +1,10 @@
-"""Import logs that somebody else recorded as recordings.
+"""Import logs that others recorded, and write them as recordings.
 
-It reads files in many shapes, and returns a recording with a description of how each column was read.  An importer of
-your own is one function, registered by name.  The way of a table from ``suffice import FILE`` to a recording, by
+It reads files in many shapes, and returns a recording with a description of how each column was read.  A custom importer
+is a function, registered by name.  The steps from ``suffice import FILE`` to a recording of a table, by
 module:
 
-1. `importing`, `mapping`: options, given or kept from the last import of the source; asks what is ambiguous.
+1. `importing`, `mapping`: options, given or stored by the last import of the source; asks about ambiguities.
 2. `sources`: an archive, a database or prose -> plain files; `recognise`, `importers`: the beginning of a file -> its format -> the
    function that reads it.
 3. `records`, `literals`: files -> records, the rows of a table or the objects of a JSON file.
@@ -12,14 +12,14 @@ module:
 5. `tool_answers`, `trees`, `left_out`: the rows that a filter keeps, with the cost of the others; `names`, `guesses`, `answer_or_gold`,
    `unnamed_answers`, `unread`: rows -> the
    meaning of their columns (`table_columns`), with notes.
-6. `ids`, `stages`, `row_factors`, `speakers`: doubts about the order of rows and who wrote them, with `choices` that settle them; `runs`,
+6. `ids`, `stages`, `row_factors`, `speakers`: questions about the order and authors of rows, with `choices` to answer them; `runs`,
    `table_source`, `table_parts`: rows -> numbered rows of whole questions, all at once or in parts.
 7. `grid`, `table_rounds`, `tally`: numbered rows -> rounds in columns (`round_columns`), with counts for notes.
 8. `golds`, `columnar`: rounds in columns -> a table with gold answers, metrics and computed signals.
 9. `parted_run`, `reading`: tables, in memory or on disk -> the figures of the summary, and the recording.
-10. `preview`, `facts`, `alarms`: one question to compare with the log, and doubts about the reading, before anything is written.
+10. `preview`, `facts`, `alarms`: one question to compare with the log, and alarms about the reading, before anything is written.
 
-Traces and importers of other packages return trajectories, which become rounds in columns and go on with step 8.
+Importers of traces and of other packages return trajectories, which are converted to rounds in columns and continue with step 8.
 """
 
 from typing import TYPE_CHECKING

@@ -1,8 +1,8 @@
-"""Alarms about a reading: signs that a log was misread, and what is unusual about it but may be right.
+"""Alarms about a reading: signs that a log was misread, or unusual properties that may be correct.
 
-A reading is a hypothesis.  An alarm of the level `stop` is evidence against it: nothing is written until the user names the right
-column, or says with ``--expected NAME`` that the log is as it was read.  One of the level `caution` is noted, stored in the
-recording, and repeated before any verdict, unless it is expected.
+An alarm of the level `stop` is evidence that the reading is wrong: nothing is written until the user names the right
+column, or confirms with ``--expected NAME`` that the log was read correctly.  An alarm of the level `caution` is stored in the
+recording as a note, and repeated before any verdict, unless it is expected.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
-    """Return the names of alarms that are expected, or raise if there is no such alarm."""
+    """Return the names of expected alarms; raise if there is no alarm of such a name."""
     names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
     for name in names:
         if name not in ALARMS:
@@ -58,10 +58,10 @@ def check_expected(names: Iterable[str]) -> list[str]:
 
 
 def find_alarms(read: Read) -> list[Alarm]:
-    """Return the alarms about a reading, stops first."""
+    """Return the alarms about a reading, those of the level `stop` first."""
     result = []
     for name, (level, check) in ALARMS.items():
-        # if the user named the doubtful column, that answers a stop, and the doubt is noted all the same
+        # if the user named the doubtful column, a stop becomes a caution
         doubted = _DOUBTED.get(name, "answer")
         own: Literal["stop", "caution"] = level if doubted is None or read.was_guessed(doubted) else "caution"
         result += [
@@ -74,7 +74,7 @@ def find_alarms(read: Read) -> list[Alarm]:
 
 
 def _equal_answers(read: Read) -> Iterator[Doubt]:
-    """Nearly all questions have equal answers only, while another text varies: a gold answer or an input was read."""
+    """Yield a doubt if nearly all questions have equal answers while another text varies: a gold answer or input was read."""
     facts = read.facts
     if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or not read.is_table:
         return
@@ -96,7 +96,7 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
 
 
 def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Doubt]:
-    """The rows of a question, which nothing counts, have one answer and nearly always several passages: they are no rounds."""
+    """Yield a doubt if unnumbered rows of a question have one answer but nearly always several passages: they are no rounds."""
     name = max(passages, key=facts.beside.__getitem__)
     if facts.beside[name] >= _MOSTLY * facts.several:
         sentence = (
@@ -107,7 +107,7 @@ def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Dou
 
 
 def _one_question(read: Read) -> Iterator[Doubt]:
-    """All trajectories are about one question, by its text: it may be an instruction or an example."""
+    """Yield a doubt if all trajectories have the same question text: it may be an instruction or an example."""
     facts, text = read.facts, read.columns.get("question")
     is_one = facts.clusters == 1 and _ENOUGH <= facts.trajectories < facts.rounds
     if is_one and text and read.is_table:
@@ -117,7 +117,7 @@ def _one_question(read: Read) -> Iterator[Doubt]:
 
 
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
-    """Some rounds, rounds of some kind, or last rounds have an answer in no question: they are steps of a round, such as a retrieval."""
+    """Yield a doubt if some rounds, kinds of rounds, or last rounds never have an answer: they may be steps, such as retrievals."""
     facts = read.facts
     empty = [r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r]]
     which = [
@@ -129,7 +129,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
         )
     if facts.silent_ends >= max(_FEW, _NEARLY_ALL * facts.trajectories):
         which.append(f"the last round of {facts.silent_ends:,} of {facts.trajectories:,} trajectories has no answer")
-    if not which or not facts.answers or not read.is_table:  # other formats say what a round is
+    if not which or not facts.answers or not read.is_table:  # in other formats, the rounds are known
         return
     sentence = f"{which[0]}: they are steps of the loop, and only steps that end with an answer are rounds"
     choices: Choices = {}
@@ -152,7 +152,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
 
 
 def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:
-    """Yield the columns that say of what kind rows are, with their kinds that never have an answer, other than failed calls."""
+    """Yield the columns with kinds of rows, and their kinds that never have an answer, other than failed calls."""
     for name, (answering, others) in facts.kinds.items():
         kinds = others - answering - {"None"}
         if last_name(in_log(name)) in KINDS and answering and kinds and all(map(may_be_outside, kinds)):
@@ -160,7 +160,7 @@ def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:
 
 
 def _copied_rounds(read: Read) -> Iterator[Doubt]:
-    """The answers of a round are those of the round before in every question: its rows may be copies, for which nothing was called."""
+    """Yield a doubt if a round's answers equal the previous round's in every question: its rows may be copies without a call."""
     facts = read.facts
     if facts.several == facts.equal or not read.is_table or read.samples:
         return
@@ -180,7 +180,7 @@ def _copied_rounds(read: Read) -> Iterator[Doubt]:
 
 
 def _marks_of_last(facts: Facts) -> Iterator[str]:
-    """Yield a label that the last rounds have to themselves, if their answers are copies, with the option that leaves them out."""
+    """Yield a label that only last rounds have, if their answers are copies, and the option that leaves them out."""
     changed, copied = facts.last_changes[True], facts.last_changes[False]
     if copied < _FEW or copied < _NEARLY_ALL * (changed + copied):
         return
@@ -195,7 +195,7 @@ def _marks_of_last(facts: Facts) -> Iterator[str]:
 
 
 def _drafts(read: Read) -> Iterator[Doubt]:
-    """Answers are long, or never the same twice: neither stability nor votes say anything about them."""
+    """Yield a doubt if answers are long or never repeat: stability and votes mean little."""
     facts = read.facts
     if not facts.answers or facts.normalizer in _OWN_TEXTS:
         return
@@ -216,12 +216,12 @@ def _drafts(read: Read) -> Iterator[Doubt]:
 
 
 def _options(read: Read) -> Iterator[Doubt]:
-    """The answers of a question are always different, and one of them is right: they are options to choose from."""
+    """Yield a doubt if a question's answers always differ, and exactly one is right: they may be options to choose from."""
     facts = read.facts
     is_distinct = facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating
     is_distinct = (
         is_distinct and len(facts.golds) == _FEW and facts.golden <= facts.lasts / 2
-    )  # else the loop went on until its answer was right
+    )  # otherwise, the loop continued until its answer was right
     if is_distinct and facts.right_once >= _NEARLY_ALL * facts.repeating and not read.samples:
         sentence = (
             f"the answers of {facts.unrepeated:,} of {counted(facts.repeating, 'question')} are all different, and exactly one of them is "
@@ -231,7 +231,7 @@ def _options(read: Read) -> Iterator[Doubt]:
 
 
 def _missing_values(read: Read) -> Iterator[Doubt]:
-    """Answers, gold answers or metrics are missing in more than a few places."""
+    """Yield a doubt if answers, gold answers or metrics are missing in more than a few places."""
     facts = read.facts
     missing = {"an answer": (facts.rounds - facts.answers, facts.rounds)} if facts.answers else {}
     if 0 < facts.without_golds < facts.trajectories:
@@ -250,12 +250,12 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
 
 
 def _is_of_runs(read: Read, metric: str) -> bool:
-    """Return whether a metric is known of whole runs, and so of their last rounds alone."""
+    """Return whether a metric belongs to whole runs, so that it is known only in last rounds."""
     return read.columns.get(f"{metric} (metric)", "").endswith(LAST_ROUND)
 
 
 def _other_systems(read: Read) -> Iterator[Doubt]:
-    """The rounds of a question come from other models, systems or files."""
+    """Yield a doubt if the rounds of a question come from different models, systems or files."""
     facts, said = read.facts, read.said.get("round", "")
     for name, n in facts.systems.most_common(1):
         theirs = in_log(name)
@@ -272,7 +272,7 @@ def _other_systems(read: Read) -> Iterator[Doubt]:
 
 
 def _same_score(read: Read) -> Iterator[Doubt]:
-    """A metric is the same in all rounds although answers differ: it cannot show a loss."""
+    """Yield a doubt if a metric is the same in all rounds although answers differ: it cannot show a loss."""
     facts = read.facts
     if facts.scored < _ENOUGH or facts.several == facts.equal:
         return
@@ -289,13 +289,13 @@ def _same_score(read: Read) -> Iterator[Doubt]:
 
 
 def _share(facts: Facts, name: str) -> str:
-    """Return words on the share of rounds in which a metric is known; "" if it is known in all."""
+    """Return a phrase with the share of rounds in which a metric is known; "" if it is known in all."""
     known = facts.known[name]
     return f" that have it (of {facts.rounds:,})" if known < facts.rounds else ""
 
 
 def _other_speakers(read: Read) -> Iterator[Doubt]:
-    """The rounds of a question, after its first, come from several speakers or are of several kinds: not all are answers."""
+    """Yield a doubt if a question's rounds after the first come from several speakers or kinds: not all are answers."""
     facts = read.facts
     are_judged = any(name not in SCORES and not _is_of_runs(read, name) for name in facts.spans)
     if not (facts.answers or are_judged):
@@ -316,12 +316,12 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
 
 
 def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:
-    """Return a check of tables alone, whose rows can be chosen with ``--where``, or of other formats alone."""
+    """Restrict a check to tables, whose rows can be selected with ``--where``, or to other formats."""
     return lambda read: check(read) if read.is_table is tables else iter(())
 
 
 def _stopped_when_right(read: Read) -> Iterator[Doubt]:
-    """Every shorter trajectory ends at its first round with a metric of 1, and none goes on after one."""
+    """Yield a doubt if every shorter trajectory ends at its first round with a metric of 1, and none continues after one."""
     stopped = read.facts.stopped
     for metric in dict.fromkeys(name for name, _, _ in stopped):
         ends = {(length, end): n for (name, length, end), n in stopped.items() if name == metric}

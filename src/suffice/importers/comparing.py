@@ -1,4 +1,4 @@
-"""Comparison of the answers of an imported run, with the reason: as was said, or by its gold answers and answers."""
+"""Choose the comparison of answers of an imported run, and give the reason: the user's option, or its answers and gold answers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LISTS = "since they are lists: the order of their items does not count, unless 
 
 
 def comparison_of(run: PartedRun, options: Mapping[str, Any]) -> Comparison:
-    """Return the normalizer of a run, and why: for what is shown before anything is written, and for what is written.
+    """Return the normalizer of a run and the reason for it, used both in the preview and in the recording.
 
     Raises:
-        UnsettledError: Two normalizers read the gold answers, and differ; `normalizer` settles it.
+        UnsettledError: Two normalizers are possible for the gold answers, with different results; the option `normalizer` decides.
     """
     given = options.get("normalizer")
     if given is not None:
@@ -39,7 +39,7 @@ def comparison_of(run: PartedRun, options: Mapping[str, Any]) -> Comparison:
 
 
 def comparison_metadata(options: Mapping[str, Any], comparison: Comparison) -> dict[str, Any]:
-    """Return the metadata of a recording on how its answers are compared."""
+    """Return a recording's metadata about the comparison of its answers."""
     stored = {"normalizer": comparison.normalizer, "normalizer_why": comparison.why}
     if options.get("samples"):
         return {"exchangeable": True, **stored}
@@ -47,7 +47,7 @@ def comparison_metadata(options: Mapping[str, Any], comparison: Comparison) -> d
 
 
 def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Comparison) -> list[str]:
-    """Return the notes on how answers are compared."""
+    """Return the notes on the comparison of answers."""
     notes = []
     name, golds = comparison.normalizer, run.texts("golds")
     if not is_available() and name != "math" and any(map(looks_mathematical, golds)):
@@ -84,7 +84,7 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
 
 
 def _other_numbers(pairs: Pairs) -> list[str]:
-    """Note pairs of different numbers that count as the same, since only their points or signs differ: too few to choose another normalizer."""
+    """Note pairs of different numbers that count as equal, as they differ only in points or signs; too few for another normalizer."""
     key_of, number = NORMALIZERS[DEFAULT_NORMALIZER], NORMALIZERS["number"]
     same = [pair for pair in pairs if pair[0] != pair[1] and key_of(pair[0]) == key_of(pair[1])]
     apart = [pair for pair in same if None not in (own := [*map(number, pair)]) and own[0] != own[1]]

@@ -1,4 +1,4 @@
-"""Settle a question about a reading where the log itself leaves no doubt, such as by its gold answers, and say how it was settled."""
+"""Answer a question about a reading from the log itself if it leaves no doubt, such as by gold answers, and note the answer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OFTEN, _NEVER = 0.3, 0.01
 
 
 class Scored(NamedTuple):
-    """Numbers of questions, of answers that were compared with gold answers, and of right ones."""
+    """Numbers of questions, of answers that were compared with gold answers, and of right answers."""
 
     questions: int
     answers: int
@@ -25,7 +25,7 @@ class Scored(NamedTuple):
 
     @classmethod
     def of(cls, reading: Reading) -> Scored:
-        """Count what was read."""
+        """Count the questions and answers of a reading."""
         means = [item for item in reading.by_round() if item.scored]
         right = sum(item.scored * (item.em if item.match != item.match else item.match) for item in means)
         return cls(reading.facts.clusters, sum(item.scored for item in means), right)
@@ -34,12 +34,12 @@ class Scored(NamedTuple):
 def confirmed_rows(
     error: UnsettledError, given: Collection[str], count: Callable[[Mapping[str, str]], Scored | None]
 ) -> str:
-    """Return the option that chooses the only rows with right answers; "" if none does beyond doubt.
+    """Return the option that selects the only rows with right answers; "" if none does so without doubt.
 
     Args:
-        error: The question.
-        given: Columns by which rows were chosen before.
-        count: Counts what is read if only rows with the given values are; None if nothing can be read so.
+        error: The question, with filters as its choices.
+        given: Columns that are used in filters already.
+        count: Counts what is read with a filter; None if nothing can be read with it.
     """
     filters = {option: as_options(error, value).get("where", {}) for option, (value, _) in error.choices.items()}
     filters = {option: where for option, where in filters.items() if len(where) == 1 and where.keys().isdisjoint(given)}
@@ -58,9 +58,9 @@ def _others(
     filters: Sequence[Mapping[str, str]],
     count: Callable[[Mapping[str, str]], Scored | None],
 ) -> Scored | None:
-    """Count the other rows: all rows less those that are chosen or, where all cannot be read together, those of each other choice.
+    """Count the rows outside a choice: all rows minus its own or, if all cannot be read together, the rows of each other choice.
 
-    None if one of them cannot be read alone, as where its answers are inside replies.
+    None if any of these cannot be read, as when its answers are inside replies.
     """
     each = [count(item) for item in filters if item.keys() == where.keys() and ANY not in item.values()]
     known = [item for item in each if item is not None]
@@ -74,12 +74,12 @@ def _others(
 
 
 def as_options(error: UnsettledError, value: Any) -> dict[str, Any]:
-    """Return the value of a choice as values of parameters."""
+    """Return the parameters, with values, that a choice sets."""
     return value if error.parameter == "options" else {error.parameter: value}
 
 
 def confirmed_note(error: UnsettledError, option: str) -> str:
-    """Return the note on a question that the log's own values answer."""
+    """Return the note on a question that the log itself answers."""
     others = [own for own in error.choices if own != option]
     remedy = f"; for another reading, {others[0]}" if others else ""
     shown = f"decided by the values of the log: {error.choices[option][1]} ({option}){remedy}"

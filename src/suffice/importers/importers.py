@@ -1,4 +1,4 @@
-"""Registry of importers by the name of their format: this package's, and those of other packages."""
+"""Registry of importers by format name: those of this package, and those of other packages."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _REGISTERED: dict[str, Callable[..., ImportedRun]] = {}
 
 
 def recognised_by(test: Callable[[Head], bool]) -> Callable[[_Reader], _Reader]:
-    """Return a decorator that gives an importer a test which recognises files of its format.
+    """Return a decorator that adds to an importer a test for files of its format.
 
-    Use it for importers that an installed package declares in its entry points; `register_importer` takes the test as
-    an argument.
+    For importers that an installed package declares in its entry points; `register_importer` takes the test as an
+    argument.
 
     Args:
         test: Returns whether a file has the format, by its `Head`.  It is called before the tests of traces and tables.
@@ -65,7 +65,7 @@ def log_reader(name: str) -> Callable[[str | Path], Any] | None:
 
 
 def is_of_own_loop(name: str) -> bool:
-    """Return whether a format has the logs of anybody's loop, tables or traces, and not the published runs of a paper.
+    """Return whether a format has logs of users' loops (tables or traces), and not the published runs of a paper.
 
     >>> is_of_own_loop("tabular"), is_of_own_loop("langfuse"), is_of_own_loop("claude_code")
     (True, True, False)
@@ -76,7 +76,7 @@ def is_of_own_loop(name: str) -> bool:
 def register_importer(name: str, *, recognises: Callable[[Head], bool] | None = None) -> Callable[[_Reader], _Reader]:
     """Return a decorator that registers a function, from a path to an `ImportedRun`, as the importer of a format.
 
-    An installed package may name its importers in the group of entry points `suffice.importers` instead.
+    An installed package may declare its importers in the entry-point group `suffice.importers` instead.
 
     Args:
         name: The format, as ``--kind`` takes it.
@@ -106,8 +106,8 @@ def kind_of(path: str | Path) -> str:
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
-        SchemaError: The format is not known, several importers recognise it, the files of a folder have several, or the
-            file is already a recording.
+        SchemaError: The format is unknown, several importers recognise it, the files of a folder have different formats, or the
+        file is already a recording.
         DataError: A file cannot be read, or an importer of an installed package cannot be loaded.
     """
     others, traces, lacks_papers = _tests()
@@ -116,12 +116,12 @@ def kind_of(path: str | Path) -> str:
 
 
 def is_archive_of_data(path: Path) -> bool:
-    """Return whether a zip file holds data files that no importer reads as one format."""
+    """Return whether a zip file contains data files, and is not itself the format of an importer."""
     return is_archive(head_of(path), *_tests()[:2])
 
 
 def _tests() -> tuple[dict[str, _Test], dict[str, _Test], bool]:
-    """Return the tests of formats, those of traces, and whether the formats of published runs are missing."""
+    """Return the tests of formats, the tests of trace formats, and whether the importers of published runs are not installed."""
     traces: dict[str, _Test] = {}
     others: dict[str, _Test] = {}
     entries = by_name(IMPORTERS)  # once: each call reads the metadata of all installed packages
@@ -165,9 +165,9 @@ def _loaded(name: str, entries: Iterable[EntryPoint]) -> Callable[..., ImportedR
 
 
 def reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
-    """Return the options that a reader takes, with those that follow from others."""
+    """Return the options that a reader takes, including those implied by others."""
     arguments = {name: value for name, value in options.items() if name not in NOT_OF_A_FORMAT}
-    if options.get("samples") and "ended" in takes:  # fewer samples of a question do not mean that a loop stopped
+    if options.get("samples") and "ended" in takes:  # a smaller number of samples does not mean that a loop stopped
         arguments.setdefault("ended", "exhausted")
     if options.get("samples") and "samples" in takes:
         arguments["samples"] = True

@@ -69,18 +69,18 @@ class ImportSummary(Result):
         clusters: Number of questions to which they belong.
         rounds: The largest number of rounds of a trajectory.
         censored: Trajectories that a rule ended while they were recorded.
-        ends: Number of trajectories by the reason for their end.
-        readings: The meaning of the files' columns, where it was guessed or given.
+        ends: Number of trajectories by end reason.
+        readings: The meaning of the files' columns, guessed or given.
         mapping: The file with the options for the next import of the same source; None if there were none.
         samples: True if the rounds of a question are independent samples.
-        loops: Filters that choose one loop, such as ``model=gpt-4o``, if the recording holds several; the loop with the
-            most questions comes first.  Empty if it holds only one.
+        loops: Filters that each select one loop, such as ``model=gpt-4o``, the loop with the most questions first; empty if the
+        recording has only one loop.
         columns: Counts of defined, removed and clipped values, by column.
         by_round: Means over the trajectories that have a round, by round.
-        notes: Caveats for results: data that were cut, left out, repaired, or are unknown.
-        judged_by: The metrics that say which answers are right; empty if nothing in the log does.
-        preview: One question as it was understood.
-        alarms: What is unusual about the log as it was read.
+        notes: Caveats for results: data that were truncated, left out, repaired, or are unknown.
+        judged_by: The metrics that judge answers; empty if the log has none.
+        preview: One question as it was read.
+        alarms: Unusual properties of the log as it was read.
     """
 
     path: Path
@@ -102,17 +102,17 @@ class ImportSummary(Result):
 
     @property
     def of_steps(self) -> bool:
-        """True if the rounds are an agent's steps, whose answers stand for states, so that nobody can label them."""
+        """True if the rounds are steps of an agent, whose answers are states of files, which nobody can label."""
         return _are_steps(self.columns)
 
     @property
     def of_runs(self) -> tuple[str, ...]:
-        """The metrics that are said of a whole run, and known of its last round alone."""
+        """The metrics of whole runs, which are known only in last rounds."""
         whole = [item.ours for item in self.readings if item.theirs.endswith(LAST_ROUND)]
         return tuple(name.removesuffix(" (metric)") for name in whole)
 
     def tables(self) -> list[Table]:
-        """Return tables of the summary, the columns as read, one question and the means by round, and counts of the columns' values."""
+        """Return the tables of the summary: the columns as read, one question with the means by round, and counts of values by column."""
         facts = {name: getattr(self, name) for name in ("trajectories", "clusters", "rounds", "censored")}
         read = Table(
             title="What was read",
@@ -174,7 +174,7 @@ def import_recording(
 
     Args:
         path: The file of the run, or a folder of such files.
-        kind: Its format, one of `suffice.importers.importer_names`; None = recognised from its content.
+        kind: Its format, one of `suffice.importers.importer_names`; None = recognised by its content.
         out: The recording, a parquet file; None = in the current folder, under the name of `path`.
         columns: For tabular files: the file's column for each of this library's names.
         metrics: For tabular files: the columns of your own metrics, in [0, 1], by name.
@@ -184,27 +184,27 @@ def import_recording(
         log_golds: `keep` gold answers of a table that equal its last answers, or `drop` them; None = drop if `golds` is given, else ask.
         first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
         ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops: censored.
-        key: For traces: the attribute that names the question, or `trace_id`; None = the conversation, else the trace.
+        key: For traces: the attribute that identifies the question, or `trace_id`; None = the conversation, otherwise the trace.
         samples: Whether the rounds of a question are independent samples: they vote, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `NORMALIZERS`; None = as docs/explanation/same-answer.md says.
         where: Only rows with these values, by the file's column, such as those of one model; for traces, the calls that are answers.
-            ``{"event!": "report"}`` leaves rows of a table out.
-        file_is: For a folder or archive: what a file's name is, a `round`, a `model`, a `run` or a `question`; None = by the names.
+        ``{"event!": "report"}`` leaves out rows of a table.
+        file_is: For a folder or archive: the meaning of file names, a `round`, a `model`, a `run` or a `question`; None = guessed.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
         pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).
-        answer_position: The position of the answer in a reply, or its words (`json:city`), for policies, too; None = as logged.
-        expected: Names of alarms that are right for this log (`suffice.importers.alarms.ALARMS`).
-        outcomes: A file that says which runs succeeded: a table with ids and grades, or a report of SWE-bench.
+        answer_position: The position of the answer in a reply, also as text (`json:city`); policies use it, too; None = as logged.
+        expected: Names of alarms to accept, as the log was read correctly (`suffice.importers.alarms.ALARMS`).
+        outcomes: A file with the outcomes of runs: a table with ids and grades, or a SWE-bench report.
         trial_cost: For a table of prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
         repeated: For tables: the row that counts if a question has a round several times, the `first` or `last` answer; None = ask.
         embedder: Embeds the answers, for `semantic_distance`.
-        settle: Called with the error if a file can be read in several ways; returns the value for its `parameter`, or several for `options`.
+        settle: Called with the error if a file can be read in several ways; returns the value of its `parameter`, or several for `options`.
         confirm: Called with the run if some of its columns were guessed; returns whether the guesses are right.  None =
-            accept them.  Options and confirmed guesses are kept beside `out`, for the next import of the same source.
+        accept them.  Options and confirmed guesses are stored beside `out`, for the next import of the same source.
 
     Raises:
-        DataError: There is no such format, the format does not take one of the arguments, a value cannot be used, or
-            `confirm` rejected the guesses.
+        DataError: The format does not exist or does not take one of the arguments, a value is invalid, or
+        `confirm` rejected the guesses.
         UnsettledError: The file can be read in several ways, or was probably misread; the message names the argument that decides.
     """
     given = _checked({name: value for name, value in locals().items() if name in _OPTIONS})
@@ -214,7 +214,7 @@ def import_recording(
 
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options with the position of the answer in words; raise if a value cannot be used."""
+    """Return the options, with the position of the answer as text; raise if a value is invalid."""
     if given["normalizer"] is not None:
         normalizer_of(given["normalizer"])
     if given["repeated"] not in (None, "first", "last"):
@@ -234,7 +234,7 @@ def _imported(
     settle: Callable[[UnsettledError], Any] | None,
     confirm: Callable[[PartedRun], bool] | None,
 ) -> ImportSummary:
-    """Import a run with the given options, or else those of the last import of the same source.
+    """Import a run with the given options, otherwise with those of the last import of the same source.
 
     None and False mean that an option was not given.
     """
@@ -301,7 +301,7 @@ def _second_judge(read: Read, judged_by: Sequence[str]) -> list[str]:
 
 
 def _unjudged(columns: Sequence[ColumnCount]) -> str:
-    """Return the note on a log in which nothing judges answers; nobody can label the states of an agent."""
+    """Return the note on a log without anything that judges answers; "" for states of an agent, which nobody can label."""
     return UNJUDGED if _are_steps(columns) else f"{UNJUDGED}, unless labels say more (--ask)"
 
 
@@ -310,7 +310,7 @@ def _are_steps(columns: Iterable[ColumnCount]) -> bool:
 
 
 def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
-    """Return the metrics that are known in some round, without parts of others; F1 alone where nothing says that answers are equal."""
+    """Return the metrics that are known in some round, without parts of others; F1 only if no exact metric is known."""
     own = dict.fromkeys(name for means in by_round for name, mean in means.scores.items() if not math.isnan(mean))
     compared = [MATCH if not math.isnan(means.match) else "em" for means in by_round if means.scored]
     compared = compared or ["f1" for means in by_round if not math.isnan(means.f1)]
@@ -318,7 +318,7 @@ def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
 
 
 def _with_unread(read: Read, notes: Sequence[str]) -> list[str]:
-    """Return notes with the one on columns that are not read at the end, without those that another note offers."""
+    """Move the note on unread columns to the end, without columns that another note offers to read."""
     others = [note for note in notes if not note.startswith(NOT_READ)]
     # a caution names a column without offering to read it
     return [*others, *unread_note(read, [note for note in others if not note.startswith(CAUTION)])]
@@ -327,7 +327,7 @@ def _with_unread(read: Read, notes: Sequence[str]) -> list[str]:
 def _confirmed(
     path: Path, run: PartedRun, stored: Mapped | None, confirm: Callable[[PartedRun], bool] | None
 ) -> tuple[dict[str, str], bool]:
-    """Ask whether guessed columns are right, unless the last import did.
+    """Ask if guessed columns are right, unless they were confirmed in the last import.
 
     Return the confirmed columns, and whether the user was asked.
     """
@@ -345,7 +345,7 @@ def _confirmed(
 
 
 def _left_out_note(path: Path) -> list[str]:
-    """Return a note on the files of a folder that are not read."""
+    """Return a note on the files of a folder that are not read; empty without any."""
     names = [str(file.relative_to(path)) for file in left_out(path)]
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     if not names:
@@ -357,6 +357,6 @@ def _left_out_note(path: Path) -> list[str]:
 
 
 def _part_folder(out: Path, stack: ExitStack) -> Path:
-    """Create a folder beside the recording, which is removed when the stack is closed."""
+    """Create a folder beside the recording, which is removed when the stack closes."""
     out.parent.mkdir(parents=True, exist_ok=True)
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))

@@ -85,7 +85,7 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
 
 
 def as_typed(options: Mapping[str, Any]) -> str:
-    """Return options of an import as they are typed.
+    """Return the options of an import as on the command line.
 
     >>> as_typed({"columns": {"answer": "final reply"}, "samples": True, "expected": ["drafts"], "first_round": 0})
     "--column 'answer=final reply' --samples --expected drafts --first-round 0"
@@ -104,9 +104,9 @@ def as_typed(options: Mapping[str, Any]) -> str:
 
 
 def earlier_import(out: Path, source: Path) -> tuple[str, str]:
-    """Return the file with the options of the last import of a source with the same content, near `out` or the source, and these as typed.
+    """Return the options file of the last import of a source with equal content, near `out` or the source, and its options as typed.
 
-    Both are "" if there is none, or it needed no options.
+    Both are "" if there was no such import, or it needed no options.
     """
     folders = {folder.resolve() for folder in (out.parent, source.parent, Path())}
     found = [file for folder in folders for file in folder.glob(f"*{_ENDING}")]
@@ -123,7 +123,7 @@ def earlier_import(out: Path, source: Path) -> tuple[str, str]:
 
 
 def _content(source: Path) -> str:
-    """Return a hash of the content of a source, without what imports write into its folder."""
+    """Return a hash of a source's content, ignoring files that imports write into its folder."""
     if source.is_file():
         return files_hash(source.parent, [source])
     files = [file for file in source.rglob("*") if file.is_file() and not file.name.startswith(".")]
@@ -133,7 +133,7 @@ def _content(source: Path) -> str:
 
 
 def default_out(path: Path) -> Path:
-    """Return the path of a recording in the current folder under the name of its source, with another ending if that is the source."""
+    """Return the path of a recording in the current folder, named after its source; with another extension if this is the source."""
     name = path.resolve().name
     stem = name.rpartition(".")[0] if name.endswith(PACKED) else name
     out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
@@ -141,7 +141,7 @@ def default_out(path: Path) -> Path:
 
 
 def own_place(out: Path) -> Path:
-    """Return `out` if an import may write there; raise if it is a log, or a recording that may have cost calls."""
+    """Return `out` if an import may write there; raise if it is a log, or a recording that was not imported and may have cost calls."""
     ending = out.suffix.lower()
     if ending in _LOG_ENDINGS:
         raise DataError(

@@ -31,8 +31,8 @@ def read_run(
 
     Args:
         path: A file or a folder; an archive, a database or prose is first converted to plain files.
-        options: The options of the import that were given, by name.
-        embedder: Embeds the answers, where the format needs it or the user asked.
+        options: The given options of the import, by name.
+        embedder: Embeds the answers, if the format requires it or the user asked for it.
         folder: Makes an empty folder for parts and plain files.
 
     Raises:
@@ -54,7 +54,7 @@ def read_run(
 
 
 def graded_scores(run: PartedRun) -> Iterator[str]:
-    """Yield the names of the log's own scores of answers that are neither right nor wrong alone, such as a judge's from 0 to 1."""
+    """Yield the names of the log's own graded scores, with values other than right and wrong, such as a judge's from 0 to 1."""
     for item in run.schema:
         is_own = column_kind(item.name, item) == "metric" and item.name not in ("em", "f1")
         if is_own and any({*table.column(0).drop_null().to_pylist()} - {0.0, 1.0} for table in run.tables([item.name])):

@@ -1,4 +1,4 @@
-"""Read a source, and settle the questions about it: by what the log shows, by the user, or by an error whose choices were tried."""
+"""Read a source, and answer questions about it: by the log itself, by the user, or by an error with choices that were tried."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _SMALL = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source to import, and who settles questions about it that it does not settle itself.
+    """A source to import, and the function that answers questions about it that the log leaves open.
 
-    `earlier` returns what `UnsettledError.earlier` is, for the first question.
+    `earlier` returns the value of `UnsettledError.earlier` for the first question.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class Source:
     earlier: Callable[[], tuple[str, str]] | None = None
 
     def read(self, options: dict[str, Any]) -> tuple[PartedRun, dict[str, Any], Reading, list[Alarm], list[str]]:
-        """Read the source; add answers to questions to the options, and return notes on them last."""
+        """Read the source; add the answers to questions to the options. The last item returned is notes on these answers."""
         notes: list[str] = []
         earlier = self.earlier
         while True:
@@ -73,9 +73,9 @@ class Source:
                 _settled(options, error, self.settle(error))
 
     def _tried(self, options: Mapping[str, Any], error: UnsettledError) -> UnsettledError:
-        """Return an error without the choices that lead to another error than a question, unless only `--expected` is left.
+        """Remove the choices with which the source cannot be read, unless only `--expected` choices would be left.
 
-        Then nothing can be stopped in the log if it was misread, and the error of the other choices says so.
+        In that case, a misread log has nothing to stop, and the errors of the other choices say so.
         """
         if not self.tries:
             return error
@@ -90,7 +90,7 @@ class Source:
     def _then(
         self, options: Mapping[str, Any], error: UnsettledError, after: Sequence[object]
     ) -> UnsettledError | None:
-        """Return the question that is asked after each choice, with those of its choices that can be read; None if it depends on the choice."""
+        """Return the question that follows each choice, with its readable choices; None if it is not the same for all."""
         asked = [item for item in after if isinstance(item, UnsettledError)]
         if not asked or len(asked) < len(after) or len({(item.question, *item.choices) for item in asked}) > 1:
             return None
@@ -101,7 +101,7 @@ class Source:
         return UnsettledError(then.question, then.parameter, works) if works else None
 
     def _after(self, options: Mapping[str, Any], error: UnsettledError, choice: Any) -> UnsettledError | bool:
-        """Return the question that follows a choice; else whether the source can then be read."""
+        """Return the question that follows a choice; else whether the source can be read with it."""
         trial = dict(options)
         _settled(trial, error, choice)
         try:
@@ -113,7 +113,7 @@ class Source:
         return True
 
     def _scored(self, options: Mapping[str, Any], where: Mapping[str, str]) -> Scored | None:
-        """Count right answers if only some rows are read, whatever is unusual about them; None if they cannot be read."""
+        """Count right answers if only some rows are read, ignoring all alarms; None if these rows cannot be read."""
         trial = {**options, "where": {**options.get("where", {}), **where}, "expected": [*ALARMS]}
         try:
             return Scored.of(self._read_alone(trial))
@@ -121,23 +121,23 @@ class Source:
             return None
 
     def _read_alone(self, options: dict[str, Any]) -> Reading:
-        """Read the source without asking anybody."""
+        """Read the source without asking any question."""
         return replace(self, settle=None, tries=False, earlier=None).read(options)[2]
 
 
 def is_small(path: Path) -> bool:
-    """Return whether a source can be read once more for each choice of a question without a wait."""
+    """Return whether a source is small enough to be read once for each choice of a question."""
     files = [path] if path.is_file() else path.rglob("*")
     return sum(file.stat().st_size for file in files if file.is_file()) <= _SMALL
 
 
 def _overrule(options: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Return whether further options would replace some that were given."""
+    """Return whether further options would replace given ones."""
     return any(not {*own}.isdisjoint(options.get(name, ())) for name, own in more.items() if isinstance(own, dict))
 
 
 def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any], Reading, list[Alarm]]:
-    """Read a run once more; raise if it was probably misread, else note what is unusual.
+    """Read a run again to check it; raise if it was probably misread, else return alarms.
 
     Returns:
         The metadata of the recording, without its notes, the figures of the run, and its alarms.
@@ -169,7 +169,7 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def read_of(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
-    """Return what an alarm reads of a run."""
+    """Return the facts about a run that alarms use."""
     columns = {item.ours: item.theirs for item in run.readings}
     sources = {name for item in run.readings for name in item.sources}
     names = {item.ours: item.named for item in run.readings}
@@ -185,7 +185,7 @@ def read_of(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Rea
 
 
 def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:
-    """Add a choice to the options: the value of a parameter, or those of several."""
+    """Add a choice to the options: the value of one parameter, or of several."""
     for name, value in as_options(error, choice).items():
         before = options.get(name)
         if value is None:
@@ -197,7 +197,7 @@ def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> Non
 
 
 def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison, notes: list[str]) -> dict[str, Any]:
-    """Return the metadata of the recording; add notes on how answers are compared."""
+    """Return the metadata of the recording; add notes on the comparison of answers."""
     notes += comparison_notes(run, options, comparison)
     result = {
         "source": run.source,
@@ -218,7 +218,7 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
 
 
 def _attempts(run: PartedRun, options: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the models in the order in which the user says they are asked (``round=model:cheap,dear``), as a part of `depends`."""
+    """Return the models in the order of attempts that the user gives (``round=model:cheap,dear``), as part of `depends`."""
     name, _, words = (options.get("columns") or {}).get("round", "").rpartition(":")
     models = [word.strip() for word in words.split(",")]
     of_models = last_name(name) in MODEL_NAMES and options.get("first_round") != 0 and len(models) == run.longest

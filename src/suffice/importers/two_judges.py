@@ -1,4 +1,4 @@
-"""Ask what says how good an answer is, where gold answers are sentences and the log has a score of its own."""
+"""Ask for the measure of quality if gold answers are sentences and the log has its own score."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _HALF = 1 / 2
 
 
 def refuse_two_judges(run: PartedRun, options: Mapping[str, Any]) -> None:
-    """Raise if gold answers are sentences, of which words in common say little, and the log may score each answer itself."""
+    """Raise if gold answers are sentences, for which shared words are a weak measure, and the log may score each answer itself."""
     if run.source != "tabular" or not {"normalizer", "golds"}.isdisjoint(options):
         return
     golds = run.texts("golds")
@@ -78,9 +78,9 @@ def _listed(found: Sequence[str], names: Mapping[str, str]) -> str:
 
 
 def _scale(run: PartedRun, item: pa.Field) -> str | None:
-    """Return how a column that may judge answers would be scaled, as an ending of an option; None if it judges none.
+    """Return the scale of a column that may judge answers, as the end of an option; None if it cannot judge.
 
-    Under a name that says nothing it may be any number in [0, 1] that varies with the rounds, where answers seldom equal gold answers.
+    Without a name of scores, it must have values in [0, 1] that vary between rounds, while answers seldom equal gold answers.
     """
     kind, theirs = column_kind(item.name, item), in_log(item.name)
     if "self" in words_in(theirs):
@@ -108,7 +108,7 @@ def _scale(run: PartedRun, item: pa.Field) -> str | None:
 
 
 def _usual_scale(theirs: str, low: float, high: float) -> str | None:
-    """Return the scale of a column that is called like a score; if it is not known, it ends at 100, or at the highest number."""
+    """Return the scale of a column named like a score; if it is not a usual one, its highest value is 100, or the column's maximum."""
     scale = scale_of(theirs, OwnColumn(values={str(low), str(high)}, low=low, high=high))
     if last_name(theirs).rpartition("_")[2] in _RATES and low >= 0 and high > 1:
         return f":{max(_PERCENT, math.ceil(high))}..0"

@@ -1,4 +1,4 @@
-"""Logs in which an answer with some words of the gold answer is not half right: labels, codes, names with words in common, and where the log itself counts so."""
+"""Logs in which answers with some words of the gold answer are wrong: labels, codes, similar names, or by the log's own score."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _END = "em is the quality, since f1 would count {} with the same words as half r
 
 
 def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
-    """Return why exact match judges the answers of a log, and not F1; "" if F1 suits them.
+    """Return the reason why exact match judges a log's answers instead of F1; "" if F1 is suitable.
 
-    A log with its own F1 is judged by that.
+    A log with its own F1 is judged by this F1.
 
     Args:
-        run: A run whose answers are compared as in question answering.
-        options: The user's options for the import; who names the normalizer has decided.
+        run: A run whose answers are compared by the default normalizer for question answering.
+        options: The user's options for the import; a given normalizer is always used.
     """
     golds = run.texts("golds")
     is_said = "normalizer" in options or any(item.ours == "f1" for item in run.readings)
@@ -78,7 +78,7 @@ def _is_half(first: str, second: str) -> bool:
 
 
 def _of_labels(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:
-    """Return the reason if answers are a few labels, each of which is a gold answer of many."""
+    """Return the reason if answers are a few labels, each of which is the gold answer of many questions; else ""."""
     labels = {*map(normalize_answer, golds)}
     said = [normalize_answer(text) in labels for pair in pairs for text in pair]
     are_few = 1 < len(labels) <= _LABELS and _EACH * len(labels) <= len(pairs)
@@ -88,7 +88,7 @@ def _of_labels(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> st
 
 
 def _of_cases(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
-    """Return the reason if gold answers are names of cases, and an answer with some words of another mostly names another case."""
+    """Return the reason if gold answers are names of cases, and answers that share words mostly name different cases; else ""."""
     apart = sum(all(_words_apart(*pair)) for pair in halves)
     if sum(_CASE.search(gold) is not None for gold in golds) < _SHORT * len(golds) or apart < _MOSTLY * len(halves):
         return ""
@@ -96,7 +96,7 @@ def _of_cases(golds: Collection[str], halves: Collection[tuple[str, str]]) -> st
 
 
 def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
-    """Return the reason if answers are half right by words that many gold answers have, such as "v." or "Art.", and that say nothing."""
+    """Return the reason if partial credit is mostly for words of many gold answers, such as "v." or "Art."; else ""."""
     words = Counter(word for gold in golds for word in {*normalize_answer(gold).split()})
     shared = {word for word, n in words.items() if n > _COMMON * len(golds)}
     alike = [{*normalize_answer(first).split()} & {*normalize_answer(second).split()} for first, second in halves]
@@ -108,9 +108,9 @@ def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]
 
 
 def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]], *, is_closed: bool) -> str:
-    """Return the reason if answers with some words of another are mostly another value, as line 18 is beside line 11, or one citation beside another.
+    """Return the reason if answers that share words are mostly different values, such as lines 18 and 11, or two citations; else "".
 
-    Of a closed set of gold answers, each of which is that of several questions, another one is another value, too.
+    In a closed set of gold answers, each of which belongs to several questions, different answers are different values as well.
     """
     kinds = (lambda gold: len(gold.split()) <= _WORDS, _is_numbered)
     if all(sum(map(is_kind, golds)) < _SHORT * len(golds) for is_kind in kinds):
@@ -136,7 +136,7 @@ def _is_numbered(gold: str) -> bool:
 
 
 def _words_apart(first: str, second: str) -> tuple[set[str], set[str]]:
-    """Return the words of each of two texts that the other lacks."""
+    """Return the words that only the first text has, and those that only the second has."""
     own, other = ({*re.findall(r"\w+", text.lower())} for text in (first, second))
     return own - other, other - own
 
@@ -147,7 +147,7 @@ def _differ_in_code(first: str, second: str) -> bool:
 
 
 def _of_own_score(run: PartedRun) -> str:
-    """Return the reason if a score of the log is 1 where an answer equals a gold answer, and 0 where it has some of its words."""
+    """Return the reason if a score of the log is 1 only for answers that equal a gold answer, and 0 for those that share words; else ""."""
     names = [item.name for item in run.schema if column_kind(item.name, item) == "metric" and item.name not in SCORES]
     for name in names:
         rows = [row for part in run.tables(["em", "f1", name]) for row in zip(*_columns(part), strict=True)]

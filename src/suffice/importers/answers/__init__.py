@@ -1,1 +1,1 @@
-"""Answers and gold answers: which column has them, where they are in a reply, and how they are joined to rounds."""
+"""Answers and gold answers: find their columns, read answers inside replies, and join gold answers to rounds."""

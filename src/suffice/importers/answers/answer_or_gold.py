@@ -98,7 +98,7 @@ _OF_CRITICS = frozenset({*FEEDBACK, "review"})
 def refuse_gold_as_answer(
     table: TableColumns, ids: Sequence[Any], answer: str, golds: str | None, unread: Collection[str]
 ) -> None:
-    """Raise if the column of answers may hold gold answers, and another column the model's answers.
+    """Raise if the column of answers may hold gold answers, while another column may hold the model's answers.
 
     A column `answer` is doubtful if there is another parsed answer (`prediction`, `llm_answer`, ...), or if there is a
     reply and `answer` is the same in all rows of nearly every question.  Any column of answers is doubtful if at least
@@ -109,17 +109,17 @@ def refuse_gold_as_answer(
         ids: The question of each row.
         answer: The column that would be read as the answer, although the user did not name it.
         golds: The column of gold answers; "" if the user says that there is none, None if none is known.
-        unread: Columns that may be a text of the model, since they are not read as anything else.
+        unread: Columns without a known meaning, which may be texts of the model.
     """
     several = several_rows(ids)
     if not several:
-        return  # one row a question: there is nothing to stop, and another message says so
+        return  # one row per question: there is nothing to stop, and another message says so
     others = [name for name in unread if _is_other_text(table, name, answer)]
     is_same = table.constant_in(answer, ids, but_for=FEW)
     parsed = _called(others, PARSED_ANSWERS[1:], _PARSED)
     replies = _called(others, REPLIES, _REPLY)
     if last_name(answer) != "answer":
-        parsed = []  # if there are several parsed answers, another function asks
+        parsed = []  # several parsed answers are asked about elsewhere
         replies = replies if len(several) >= _ENOUGH else []
     if is_same and not parsed and not replies and len(several) >= _ENOUGH:
         replies = [name for name in others if varies(table, name, ids, len(several))]
@@ -142,7 +142,7 @@ def refuse_gold_as_answer(
 
 
 def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
-    """Raise if the replies of rounds are steps to an answer of their record, which the last reply hardly ever contains."""
+    """Raise if rounds are steps to their record's answer: in most records, the last reply does not contain it."""
     last: dict[int, tuple[str, str]] = {}
     for row, said, answer in zip(table.rows, table.column(reply), table.column(final), strict=True):
         if said is not None and answer is not None:
@@ -160,23 +160,23 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
 
 
 def changes_in_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
-    """Return whether texts differ between the rows of too many questions for a gold answer."""
+    """Return whether a column varies within too many questions to be the gold answer."""
     return not table.constant_in(name, ids, but_for=FEW)
 
 
 def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[str], golds: str) -> list[str]:
-    """Return the column called like a class that has what a classifier said: its values are those of the gold answers, or change.
+    """Return the class column with a classifier's answers, in a list; empty if none has values of the gold answers or varies.
 
     Args:
         table: The columns.
         ids: The question of each row.
-        names: The columns called like a class that are not read.
+        names: Unused columns with names of classes, such as `label`.
         golds: The column of gold answers; "" if none is known.
     """
     several = len(several_rows(ids))
     right = _classes(table.column(golds)) if golds else set()
     for name in names:
-        are_lists = table.lists_texts(name)  # of several labels each
+        are_lists = table.lists_texts(name)  # several labels in each cell
         said = _classes(table.column(name))
         is_verdict = {text.lower() for text in said} <= _VERDICTS or table.not_a_number(name) is None
         is_class = bool(right) and 2 * len(said & right) >= len(said) > 1
@@ -191,7 +191,7 @@ def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[s
 
 
 def _classes(values: Sequence[Any]) -> set[str]:
-    """Return the labels among values, each of which may be a list of them."""
+    """Return the distinct labels among values, each of which may be a list of labels."""
     known = [value for value in values if value is not None]
     return {str(label) for value in known for label in (value if isinstance(value, list) else [value])}
 
@@ -201,14 +201,14 @@ def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:
 
 
 def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
-    """Return the columns with a usual name, the best name first, then those that match a pattern."""
+    """Return the columns with a usual name, the best name first, then the columns that match a pattern."""
     plain = {name: last_name(name) for name in names}
     best = sorted((name for name in names if plain[name] in usual), key=lambda name: usual.index(plain[name]))
     return [*best, *(name for name in names if plain[name] not in usual and pattern.fullmatch(plain[name]))]
 
 
 def varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
-    """Return whether a column's texts vary within a tenth of the questions, other than by the row's position."""
+    """Return whether a column's texts vary within at least a tenth of the questions, and not just by the row's position."""
     may_be_said = is_model_text(name) or last_name(name) in GOLDS  # a gold answer would not vary
     if not may_be_said or table.numbers(name) is not None:
         return False
@@ -225,14 +225,14 @@ def varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> 
 
 
 def gold_beside(table: TableColumns, ids: Sequence[Any], answer: str, unread: Collection[str]) -> str | None:
-    """Return the column that is called after that of the answers and has one value a question: `gold_entities` beside `entities`."""
+    """Return the constant column whose name marks it as the gold answer for `answer`, such as `gold_entities` for `entities`."""
     plain = last_name(answer)
     usual = {f"{word}_{plain}" for word in _GOLD_WORDS} | {f"{plain}_{word}" for word in _GOLD_WORDS[:2]}
     return next((n for n in unread if last_name(n) in usual and table.filled(n) and table.constant_in(n, ids)), None)
 
 
 def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collection[str]) -> None:
-    """Raise if a column of no usual name has another one beside it that is called after it as its gold answer."""
+    """Raise if a column with an unusual name has a column named as its gold answer; see `gold_beside`."""
     several = len(several_rows(ids))
     for name in unread:
         gold = gold_beside(table, ids, name, unread) if is_model_text(name) and table.changing_in(name, ids) else None
@@ -247,9 +247,9 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
 
 
 def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, golds: str) -> None:
-    """Raise if a user says something else in nearly every row of a conversation: its replies answer several questions.
+    """Raise if a user's request differs in nearly every row of a conversation: its replies answer several questions.
 
-    They do not if the conversation has one gold answer, in the column `golds`, which may be "".
+    Does not raise if the conversation has one gold answer in the column `golds`, which may be "".
     """
     name = "" if golds and table.constant_in(golds, ids) else other_questions(table, ids, key)
     if name:
@@ -272,13 +272,13 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
 
 
 def _has_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
-    """Return whether each question of a session has several rows, on average, in which its text may be missing."""
+    """Return whether a question of a session has several rows on average; its text may be missing in some of them."""
     asked = {pair for pair in zip(map(str, ids), table.column(name), strict=True) if pair[1] is not None}
     return len(ids) >= _ROWS_OF_ONE * len(asked)
 
 
 def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
-    """Return the column of what a user asks, if it is something else in nearly every row of a conversation; else ""."""
+    """Return the column of user requests if these differ in nearly every row of a conversation; else ""."""
     several = len(several_rows(ids))
     names = [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)]
     if not names and _SESSION.fullmatch(last_name(key)):
@@ -289,7 +289,7 @@ def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
 
 
 def session_of(table: TableColumns, question: str) -> str | None:
-    """Return the column of ids of sessions, in each of which the text of a question changes but asks the same; None if there is none."""
+    """Return the column of session ids if each session asks one question, in changing words; None if there is none."""
     texts = table.column(question)
     for name in table.names:
         ids = table.column(name)
@@ -298,12 +298,12 @@ def session_of(table: TableColumns, question: str) -> str | None:
             other = other_questions(table, ids, name)
             asks_once = not question or (changes and not are_other_questions(texts, ids))
             if (asks_once and not other) or (not question and other and _has_rounds(table, ids, other)):
-                return name  # in the latter case, which of them are rounds is asked
+                return name  # in the latter case, a later question asks which rows are rounds
     return None
 
 
 def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
-    """Return the column called like a question that has one word for each text of the first one, as an id has; None if there is none."""
+    """Return the column, named like a question, that has a one-word code for each text of the first one; None if there is none."""
     texts = table.column(questions[0]) if questions else []
     for name in questions[1:]:
         words = table.column(name)
@@ -314,23 +314,23 @@ def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
 
 
 def is_step_name(name: str) -> bool:
-    """Return whether a column usually says of what kind a step is, or how it ended."""
+    """Return whether a column's name is usual for the kind of a step, or for how it ended."""
     return last_name(name) in _OTHER_TEXTS
 
 
 def is_of_passages(name: str) -> bool:
-    """Return whether a column of this name usually contains or names what was retrieved."""
+    """Return whether a column's name is usual for retrieved passages or their names."""
     return _OF_PASSAGES.fullmatch(last_name(name)) is not None
 
 
 def is_called_reply(name: str) -> bool:
-    """Return whether a column is called like what a model said, as `model_solution` is."""
+    """Return whether a column's name is one of a reply, such as `model_solution`."""
     plain = last_name(name)
     return plain in (*PARSED_ANSWERS, *REPLIES, *WEAK_REPLIES) or _OF_WHO.match(plain) is not None
 
 
 def is_model_text(name: str) -> bool:
-    """Return whether a column of this name may contain what the model said; what its critic did has a field of the critic's.
+    """Return whether a column of this name may contain a text of the model, but not a text of its critic.
 
     >>> is_model_text("message"), is_model_text("critic.comment"), is_model_text("stop_reason")
     (True, False, False)
@@ -362,7 +362,7 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
 
 
 def answer_readings(answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool) -> Choices:
-    """Return the possible readings by their options; each names both answers and gold answers."""
+    """Return the possible readings by option; each option names the columns of answers and of gold answers."""
     kept = {"golds": golds} if golds else {}
     result: Choices = {}
     for name in candidates:

@@ -42,7 +42,7 @@ _REMEMBERED = 10_000
 def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
     """Replace gold answers by those of a file, for questions in it, and recompute the metrics with them.
 
-    A metric of the source stays if the question had no gold answers before.
+    A metric of the source is kept for questions that had no gold answers before.
     """
     answers.find([*columns.question_ids, *columns.clusters], columns.questions)
     other = [*map(answers.of, columns.question_ids, columns.clusters, columns.questions)]
@@ -62,14 +62,14 @@ def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
 
 
 def score_rounds(columns: RoundColumns) -> None:
-    """Compute the metrics that the source lacks from gold answers; unknown without a column of answers."""
+    """Compute metrics that the source lacks from gold answers; they are unknown if there is no column of answers."""
     if not columns.is_scored and any(columns.golds):
         columns.metrics = {**_scores(columns), **columns.metrics}
     columns.is_scored = True
 
 
 def _scores(columns: RoundColumns) -> dict[str, Floats]:
-    """Compute all metrics of each round; each distinct pair of answer and gold answers is compared once."""
+    """Compute all metrics of each round, comparing each distinct pair of answer and gold answers once."""
     known = columns.golds if columns.has_answers else [()] * len(columns.golds)
     places: dict[Any, int] = {}
     pairs = zip(columns.texts["answer"], columns.each_round(known), strict=True)
@@ -104,7 +104,7 @@ def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> tuple[
     }
     renamed = {}
     for name, values in columns.extras.items():
-        # A foreign column must not be mistaken for one of this library.
+        # A column of the source must not be mistaken for one of this library.
         is_ours = name in named or not (column_kind(name) == "label" or name in REPLY_COLUMNS)
         renamed[f"imported_{name}" if is_ours else name] = _comparable(name, values)
     named |= renamed
@@ -116,7 +116,7 @@ def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> tuple[
 
 
 def _comparable(name: str, values: list[Any]) -> list[Any]:
-    """Return the values of a column, true and false as 1 and 0, which a rule can compare; an outcome is for no rule."""
+    """Convert a column of truth values to 1 and 0, which rules can compare; outcomes stay as they are, since no rule reads them."""
     is_boolean = plain_name(name.rpartition(".")[2]) not in OUTCOME_NAMES and {bool} <= set(map(type, values)) <= {
         bool,
         type(None),
@@ -138,7 +138,7 @@ def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]
 
 
 def _said(columns: RoundColumns) -> dict[str, Any]:
-    """Return the columns with the rounds' texts and other facts, and the values that a question's rounds share."""
+    """Return the columns of texts and other facts, including the values that all rounds of a question share."""
     texts = columns.texts
     named: dict[str, Any] = {
         "question_id": columns.each_round(columns.question_ids),
@@ -162,7 +162,7 @@ def _said(columns: RoundColumns) -> dict[str, Any]:
 
 
 def _costs(columns: RoundColumns) -> dict[str, Floats]:
-    """Return the columns of costs; a component that was not called costs 0 in a round whose calls are known."""
+    """Return the cost columns; a component without a call in a round costs 0 if the round's calls are known."""
     undefined = np.full(len(columns), math.nan)
     calls = [columns.costs.get(cost_column(name, "calls"), undefined) for name in LOOP_COMPONENTS]
     counted = ~np.isnan(calls).all(axis=0)
@@ -185,7 +185,7 @@ def _signal_names(columns: RoundColumns) -> list[str]:
         if name in columns.signals
         or (
             _is_computed(signal) and not signal.on_demand and "thinking" not in signal.needs
-        )  # no log has thoughts by round
+        )  # no log has the model's thoughts by round
     ]
     return known + [name for name in columns.signals if name not in SIGNALS]
 
@@ -195,7 +195,7 @@ def _is_computed(signal: Signal) -> bool:
 
 
 def _signal_column(columns: RoundColumns, name: str, round_at: Callable[..., Round]) -> Floats:
-    """Return a signal: measured values in its range, and computed ones in the rounds that have none."""
+    """Return a signal's values: measured ones clipped to its range, and computed ones in rounds without a measured value."""
     signal, measured = SIGNALS.get(name), columns.was_measured(name)
     values = columns.signals.get(name, np.full(len(columns), math.nan))
     if signal is not None and _is_computed(signal) and not measured.all():
@@ -204,7 +204,7 @@ def _signal_column(columns: RoundColumns, name: str, round_at: Callable[..., Rou
 
 
 def _exists(columns: RoundColumns, signal: Signal) -> Mask:
-    """Return the rounds in which a signal may be defined."""
+    """Return a mask of the rounds in which a signal may be defined."""
     last = math.inf if signal.last_round is None else signal.last_round
     result: Mask = (columns.index >= signal.first_round) & (columns.index <= last)
     return result

@@ -1,4 +1,4 @@
-"""Join gold answers from another file, by the questions' ids or by their texts."""
+"""Join gold answers from another file, by question id or by question text."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _SIGNS, _LONGEST = "|;", 1_000
 
 
 def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
-    """Return how the gold answers of rows are written: after a mark, in a box, as alternatives with "|" or ";" between them, or "" plainly.
+    """Return the form of gold answers: after a mark, in a box, as alternatives separated by "|" or ";", or "" for plain text.
 
-    Alternatives are recognised by the answers of the rows: many equal one of them, and none has the sign between them.
+    Alternatives are recognised if many answers equal one of them, and no answer contains the separator.
     """
     pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
     if form := mark_of([gold for gold, _ in pairs]):
@@ -54,7 +54,7 @@ def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
 
 
 def mark_of(texts: Sequence[Any]) -> str:
-    r"""Return the mark by which nearly all of some texts say their answer after other words; "" if there is none.
+    r"""Return the mark that precedes the answer in nearly all of some texts; "" if there is none.
 
     >>> mark_of(["19 * 4 = 76\n#### 76"]), mark_of([r"So it is \boxed{76}."]), mark_of([r"\boxed{76}"]), mark_of(["76"])
     ('####', 'boxed', '', '')
@@ -66,7 +66,7 @@ def mark_of(texts: Sequence[Any]) -> str:
 
 
 def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
-    """Raise if more answers name all of their several gold answers, as the items of one, than equal one of them."""
+    """Raise if questions have several gold answers, and more answers list all of these than equal one of them."""
     pairs = [({*own}, {*listed_items(answer)}) for own, answer in rows if len(own) > 1 and isinstance(answer, str)]
     whole = sum(own == items for own, items in pairs)
     if whole >= max(_ENOUGH, _OFTEN * len(pairs)) and whole > sum(
@@ -86,14 +86,14 @@ def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
 
 
 def items_of(text: str) -> list[str | None]:
-    """Return a text and, of a list that was written as one, such as a table's cell, the items; of a solution, the answer that it marks."""
+    """Return the text itself and the parts that may be answers: items of a list written as text, or a solution's marked answer."""
     if listed := listed_texts(text):
         return [text, *listed]
     return [text, *filter(None, (marked_part(text, form) for form in (AFTER_MARK, IN_BOX)))]
 
 
 def listed_texts(text: str) -> list[str | None]:
-    """Return the items of a list that was written as a text, as JSON or with signs between them; none of another text."""
+    """Return the items of a list written as text, in JSON or with separators; empty for other texts."""
     listed = literal(text)
     if isinstance(listed, list):
         return [*map(value_text, listed)]
@@ -102,11 +102,11 @@ def listed_texts(text: str) -> list[str | None]:
 
 
 class GoldAnswers:
-    """Gold answers from a file, by id and by the question's text; it counts the matched questions.
+    """Gold answers from a file, by question id and by question text; it counts the matched questions.
 
     Args:
         path: The file.
-        named: The columns that the user names, by our names; None if the format of the log takes none.
+        named: The columns that the user names, by this library's names; None if the log's format takes none.
 
     Attributes:
         names: The file's columns.
@@ -137,12 +137,12 @@ class GoldAnswers:
         self._missing: list[str] = []
 
     def _named(self, named: Mapping[str, str] | None, ours: str) -> list[str]:
-        """Return the file's column that the user names, perhaps with the form of its values."""
+        """Return the file's column that the user names, perhaps with the form of its values; empty without one."""
         theirs = (named or {}).get(ours, "")
         return [name for name in (theirs, theirs.rpartition(":")[0]) if name and name in self.names][:1]
 
     def _called(self, usual: tuple[str, ...], within: tuple[str, ...] = ()) -> list[str]:
-        """Return the file's columns with usual names, and the fields of objects called so."""
+        """Return the file's columns with usual names, including fields of objects with such names."""
         inside = [name for name in self.names if "." in name and plain_name(name).partition(".")[0] in within]
         own = [name for wanted in usual for name in inside if last_name(name) == wanted]
         return [name for wanted in usual for name in self.names if plain_name(name) == wanted] + (
@@ -159,7 +159,7 @@ class GoldAnswers:
         self._is_read, self._records = True, []
 
     def find(self, ids: Iterable[str], questions: Iterable[str]) -> None:
-        """Find the columns that neither the user nor usual names tell: that with the run's ids or questions, and the only other one.
+        """Find columns without usual names: ids or questions by the run's values, gold answers as the only other column.
 
         Raises:
             SchemaError: The file has no gold answers, or neither ids nor questions.
@@ -190,7 +190,7 @@ class GoldAnswers:
         self._read()
 
     def _ask_about_outcomes(self, names: Collection[str]) -> None:
-        """Raise if a column that is not called gold answers says of each question whether it was solved."""
+        """Raise if a column without a name of gold answers has only outcomes, such as true and false, instead."""
         for name in names:
             said = {
                 str(item.values[name]).strip().lower() for item in self._records if item.values.get(name) is not None
@@ -213,7 +213,7 @@ class GoldAnswers:
             )
 
     def _with_values(self, wanted: set[str], form: Callable[[Any], str]) -> list[str]:
-        """Return the column of which the most values are wanted, at least half of them or of the wanted ones."""
+        """Return the column with the most wanted values, at least half of its own or of the wanted ones; empty if there is none."""
         known = {
             name: {form(item.values[name]) for item in self._records if item.values.get(name) is not None}
             for name in self.names
@@ -224,7 +224,7 @@ class GoldAnswers:
         return sorted(names, key=lambda name: -found[name])[:1]
 
     def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
-        """Return the gold answers of a trajectory, and count the match; None if the file has none for it."""
+        """Return a trajectory's gold answers and count the match; None if the file has none for it."""
         golds = self._by_id.get(question_id) or self._by_id.get(cluster)
         way = "id"
         if golds is None and question:
@@ -264,15 +264,15 @@ class GoldAnswers:
 
 
 def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: Collection[str]) -> None:
-    """Replace the object that a user names as the gold answers by its only field, and drop a column of a file that is joined.
+    """Resolve the user's column of gold answers: an object becomes its only field; a column of the joined file is removed.
 
     Args:
-        columns: The columns that the user named, by our name; changed in place.
+        columns: The columns that the user named, by this library's names; changed in place.
         names: The columns of the log.
         joined: The columns of the file that is joined.
 
     Raises:
-        SchemaError: There is such a file, and neither has the column.
+        SchemaError: A file is joined, and neither it nor the log has the column.
     """
     golds = columns.get("golds")
     if not golds:
@@ -291,13 +291,13 @@ def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: 
 
 
 def _records(path: Path) -> tuple[list[Record], list[str]]:
-    """Return the rows of a file of gold answers, with the fields of objects under dotted names, and its columns."""
+    """Return the rows of a file of gold answers, with dotted names for fields of objects, and its columns."""
     records = [replace(item, values=dict(_fields(item.values))) for item in records_of(path)]
     return records, column_names(records)
 
 
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a record, those of objects such as `inputs` and `outputs` under dotted names."""
+    """Yield the fields of a record, with dotted names for fields of objects such as `inputs` and `outputs`."""
     for name, value in values.items():
         own = value.items() if isinstance(value, Mapping) else ()
         yield from ((f"{name}.{key}", item) for key, item in own)
@@ -307,7 +307,7 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _by(
     records: list[Record], keys: list[str], columns: list[str], normalise: Callable[[str], str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return gold answers by key; each is the first value found in several columns."""
+    """Return gold answers by key, each from the first column that has a value."""
     result: dict[str, tuple[str, ...]] = {}
     forms = {name: gold_form([item.values.get(name) for item in records], [None] * len(records)) for name in columns}
     for item in records:
@@ -328,23 +328,23 @@ def _cell(values: Mapping[str, object], name: str) -> object:
 
 
 def says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether answers themselves are lists, so that a gold answer in brackets is one answer.
+    """Return whether answers are lists in brackets, so that a gold answer in brackets is a single answer.
 
-    If all gold answers are in brackets but hardly any answer is, they are lists of several gold answers.
+    If all gold answers but hardly any answers are in brackets, each gold answer is a list of alternatives.
     """
     said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
     return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))
 
 
 def are_single_texts(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether each answer is a list with one text, as in logs of OpenAI Evals, while no gold answer is a list."""
+    """Return whether each answer is a list of one text, as in logs of OpenAI Evals, while no gold answer is a list."""
     known = [value for value in answers if value is not None]
     is_single = bool(known) and all(isinstance(value, list) and isinstance(only_text(value), str) for value in known)
     return is_single and not any(isinstance(value, list) for value in golds)
 
 
 def are_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether all answers are lists, or lists written as text beside lists of gold answers."""
+    """Return whether all answers are lists, or lists written as text while gold answers are lists."""
     known = [value for value in answers if value is not None]
     if known and all(isinstance(value, list) for value in known):
         return True

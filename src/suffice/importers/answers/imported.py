@@ -19,10 +19,10 @@ class ImportedRun:
     Attributes:
         source: The source's format: `tasr`, `tabular`, `ircot`, `debate`, `reflexion` or `self_refine`.
         trajectories: The trajectories, in the order of the files.
-        notes: Caveats for results: data that were cut, left out, repaired, or are unknown.
+        notes: Caveats for results: data that were truncated, left out, repaired, or are unknown.
         depends: The configuration on which signals depend (`embedder`: id, revision and pooling), which policies pin.
-        readings: The meaning of each of the files' columns that was guessed or given.
-        expected: Alarms that are right for every file of the format.
+        readings: The meaning of each column of the files, guessed or given.
+        expected: Alarms to accept for every file of the format: what they doubt is correct.
     """
 
     source: str

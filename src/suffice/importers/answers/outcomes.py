@@ -1,4 +1,4 @@
-"""Outcomes of whole runs from another file: whether the run of each question succeeded."""
+"""Outcomes of whole runs from another file: the success of each question's run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PAIR = 2
 
 
 def _report(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file; an empty one if it is another file."""
+    """Return the object in a JSON file; empty for any other file."""
     value = None
     with suppress(ValueError):
         value = load_json(decoded(b"".join(unpacked(path)), str(path)))
@@ -39,7 +39,7 @@ def _report(path: Path) -> dict[str, Any]:
 
 
 def _graded(grade: Any, where: str) -> float:
-    """Return the grade in a cell of a table, or raise if it is none."""
+    """Return the grade in a table cell, or raise if it is not a grade."""
     with suppress(TypeError, ValueError):
         number = float({"true": 1, "false": 0}.get(str(grade).strip().lower(), grade))
         if 0 <= number <= 1:
@@ -50,12 +50,12 @@ def _graded(grade: Any, where: str) -> float:
 def read_outcomes(path: str | Path) -> dict[str, float]:
     """Read which runs succeeded, by id.
 
-    It is a report of SWE-bench (lists of ids, or an object of each with `resolved`), or a table with an id and a grade in
-    [0, 1] in each row.  Of two columns, one with a usual name tells what the other one is.
+    The file is a SWE-bench report (lists of ids, or an object with `resolved` for each id), or a table with an id and a grade in
+    [0, 1] in each row.  In a table of two columns, one usual name determines the meaning of both.
 
     Raises:
-        SchemaError: The file has neither.
-        DataError: A grade is not in [0, 1], or an id has two.
+        SchemaError: The file is neither a report nor such a table.
+        DataError: A grade is not in [0, 1], or an id has two different grades.
     """
     grades: dict[str, float] = {}
     for name, value in _report(Path(path)).items():
@@ -88,7 +88,7 @@ def read_outcomes(path: str | Path) -> dict[str, float]:
 
 
 class Outcomes:
-    """Outcomes of whole runs from a file, joined to rounds by the runs' ids, or by those of their questions.
+    """Outcomes of whole runs from a file, joined to rounds by the ids of runs or of their questions.
 
     Args:
         path: The file; see `read_outcomes`.
@@ -102,7 +102,7 @@ class Outcomes:
         self._missing: list[str] = []
 
     def join(self, columns: RoundColumns) -> None:
-        """Add the outcome of each run as the metric `resolved` of its last round; it says nothing of an earlier stop."""
+        """Add the outcome of each run as the metric `resolved` of its last round; earlier rounds have none."""
         grades = [*map(self._of, columns.question_ids, columns.clusters)]
         values = np.full(len(columns), math.nan)
         values[columns.starts + columns.lengths - 1] = grades
@@ -120,7 +120,7 @@ class Outcomes:
         """Return a note on the number of runs with an outcome.
 
         Raises:
-            DataError: No run has one.
+            DataError: No run has an outcome.
         """
         if not self._matched:
             raise DataError(

@@ -1,4 +1,4 @@
-"""Columns with the answer that a log has parsed from a reply, and logs that have each reply several times, each time parsed in another way."""
+"""Columns with the answer that a log parsed from a reply, and logs that repeat each reply once for every parser."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SHOWN = 3
 
 
 def is_parsed_name(name: str) -> bool:
-    """Return whether a column's name says that it was parsed from a reply.
+    """Return whether a column's name implies that its values were parsed from a reply.
 
     >>> is_parsed_name("parsed"), is_parsed_name("extracted_answer"), is_parsed_name("choice")
     (True, True, False)
@@ -43,7 +43,7 @@ def is_parsed_name(name: str) -> bool:
 
 
 def may_be_parsed_name(name: str) -> bool:
-    """Return whether a word of a column's name says that it may have what was parsed from a reply, and no word that it has something else.
+    """Return whether a word in a column's name suggests a value parsed from a reply, and no word suggests anything else.
 
     >>> [may_be_parsed_name(name) for name in ("short_answer", "verdict_text", "final", "final_score", "answer_length")]
     [True, True, True, False, False]
@@ -57,7 +57,7 @@ def may_be_parsed_name(name: str) -> bool:
 
 
 def are_in_replies(values: Sequence[Any], replies: Sequence[Any]) -> bool:
-    """Return whether the values of at least half of the rows are words of their replies, in nearly all rows that have both.
+    """Return whether at least half of the rows have a value, and nearly all of these values are words of their replies.
 
     >>> are_in_replies(["A", "B"], ["The answer is (A).", "b"]), are_in_replies([True, False], ["True", "False"])
     (True, False)
@@ -76,9 +76,9 @@ def with_columns(
     parsed: Mapping[str, Sequence[tuple[Any, str, Sequence[str]]]],
     normalizer: str | None,
 ) -> tuple[tuple[str, Choices, str], Choices]:
-    """Add to a question about positions the columns whose values are in the replies, those that agree best with gold answers first.
+    """Add columns whose values occur in the replies to a question about answer positions, those closest to gold answers first.
 
-    The choices are empty if there is no such column.
+    Also return the new choices; empty if there is no such column.
     """
     shares: dict[str, float] = {}
     for name, rows in parsed.items():
@@ -111,13 +111,13 @@ _MOST_PARSES = 8
 def refuse_other_parses(
     table: TableColumns, columns: Mapping[str, str], used: Collection[str], *, has_replies: bool
 ) -> None:
-    """Raise if the records of a question differ in a label, while their replies are the same, as with the filters of lm-eval.
+    """Raise if a question's records have equal replies, but each a different label, as with the filters of lm-eval.
 
     Args:
         table: The rows, each with the number of its record.
-        columns: The table's column for each of our names.
+        columns: The table's columns by this library's names.
         used: Columns whose meaning is known.
-        has_replies: Whether answers are read inside replies, which are then in the column of answers.
+        has_replies: Whether the column of answers holds replies, in which the answers are found.
     """
     reply = columns.get("text") or (columns.get("answer") if has_replies else None)
     if reply is None or not {"question", "answer"} <= columns.keys():

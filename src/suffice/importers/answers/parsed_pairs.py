@@ -1,4 +1,4 @@
-"""Ask about two columns of any name beside replies: one with what was parsed from them, and one with what is right."""
+"""Ask about two columns with unusual names beside replies: one parsed from them, and one with the gold answer."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _MOST, _ROWS = 16, 2000
 
 
 def refuse_parsed_pairs(table: TableColumns, ids: Sequence[Any], reply: str, names: Collection[str]) -> None:
-    """Raise if a column beside whole replies has words of them, and often equals another one, which no row of a question changes.
+    """Raise if a column has words of whole replies, and often equals another column that is constant in each question.
 
     Args:
         table: The rows.
         ids: The question of each row.
         reply: The column that would be read as the answer, although the user did not name it.
-        names: Columns that are not read as anything.
+        names: Columns without a known meaning.
     """
     replies = table.column(reply)[:_ROWS]
     texts = [text for text in replies if isinstance(text, str)]
@@ -62,13 +62,13 @@ def refuse_parsed_pairs(table: TableColumns, ids: Sequence[Any], reply: str, nam
 
 
 def equal_pairs(table: TableColumns, ids: Sequence[Any], names: Collection[str]) -> Iterator[tuple[str, str, float]]:
-    """Yield pairs of columns that are the same more often than by chance, of which no row of a question changes the second one."""
+    """Yield pairs of columns that are equal more often than by chance, the second constant in each question, and their share of equal rows."""
     keys = {name: _keys(table.column(name)[:_ROWS]) for name in names if _is_short(table.column(name)[:_ROWS])}
     keys = {name: own for name, own in keys.items() if len({*own}) > 1}
     for gold in [name for name in keys if table.constant_in(name, ids)][:_MOST]:
         right = keys[gold]
         shift = next((n for n, own in enumerate(ids) if own != ids[0]), 0)
-        others = [*right[shift:], *right[:shift]]  # of the next question
+        others = [*right[shift:], *right[:shift]]  # the gold answers of the next question
         for parsed in [name for name in keys if name != gold][:_MOST]:
             same, by_chance = (
                 sum(one == other != "" for one, other in zip(keys[parsed], own, strict=True)) / len(right)
@@ -79,13 +79,13 @@ def equal_pairs(table: TableColumns, ids: Sequence[Any], names: Collection[str])
 
 
 def right_beside(table: TableColumns, ids: Sequence[Any], names: Collection[str], least: float) -> dict[str, str]:
-    """Return the column that may say what is right for each column that often equals it, and not just in the last row of each question.
+    """Return the possible gold answer for each column that often equals it, and not only in the last row of each question.
 
     Args:
         table: The rows.
         ids: The question of each row.
-        names: Columns that are not read as anything.
-        least: The least share of rows in which both are the same.
+        names: Columns without a known meaning.
+        least: The smallest share of rows in which both are equal.
     """
     ends = [*{str(own): place for place, own in enumerate(ids[:_ROWS])}.values()]
     result: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""Read the answers inside replies, as live loops do, and ask where they are if a log has whole replies.
+"""Read answers inside replies as live loops do, and ask for their position if a log has whole replies.
 
-A position is guessed on one half of the questions and measured on the other half, and nothing is cut out before the user says so.
+A position is guessed on half of the questions and measured on the other half; nothing is extracted until the user confirms.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _OPTIONS = 10
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """The replies to one question in their order, and its gold answers."""
+    """The replies to one question in order, and its gold answers."""
 
     cluster: str
     texts: list[str]
@@ -82,7 +82,7 @@ class Replies:
 def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
     """Read the answers of rounds at a position of their replies; return the numbers of replies, and of answers.
 
-    The reply is the round's text if the source has one, else what it has as the answer; the reply becomes the text.
+    The reply is the round's text if the source has one, otherwise its answer; it becomes the round's text.
     """
     from suffice.loops.models.prompted import unless_cut
 
@@ -107,7 +107,7 @@ def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
 
 
 def counts_of(replies: Iterable[str | None], answers: Iterable[str | None]) -> Counter[str]:
-    """Return the numbers of replies and of answers."""
+    """Count the replies and the answers that are not empty."""
     return Counter(replies=sum(map(bool, replies)), answers=sum(map(bool, answers)))
 
 
@@ -128,19 +128,19 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
 def refuse_whole_replies(
     parts: Iterable[pa.Table], options: Mapping[str, Any], scores: Iterable[str] = (), columns: Collection[str] = ()
 ) -> None:
-    """Ask for the position of the answers, or their column, if whole replies were logged, unless the user named it.
+    """Raise if answers seem to be whole replies, to ask for the position or column of the answers, unless the user named it.
 
-    They were if a position in the replies agrees clearly better with gold answers, or without any between rounds, than they do,
-    or if they hardly ever are a gold answer but often contain one.
+    They are whole replies if the answers at some position agree clearly better with gold answers, or without any between
+    rounds, than the whole texts do; or if whole texts hardly ever equal a gold answer but often contain one.
 
     Args:
         parts: The recording, at least its columns `COLUMNS` and `columns`.
         options: The user's options for the import.
-        scores: The names of graded scores of the log's own, of which the first can judge whole replies instead of gold answers.
-        columns: Columns that may have what the log parsed from its replies.
+        scores: The log's own graded scores; the first one can judge whole replies instead of gold answers.
+        columns: Columns that the log may have parsed from its replies.
 
     Raises:
-        UnsettledError: A position does, in the half of the questions that chose it and in the other half, or none reads the answers.
+        UnsettledError: A position agrees better in both halves of the questions, or no position reads the answers.
     """
     if "answer_position" in options:
         return
@@ -186,7 +186,7 @@ def refuse_whole_replies(
 
 
 def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledError:
-    """Complete the options of a question about the column of answers by the position of the answers, if they are replies."""
+    """Add the position of the answers to each option that names a column of answers, if that column has whole replies."""
     table = TableColumns(rows)
     ids = [str(value) for name in table.by_name(IDS)[:1] for value in table.column(name)]
     choices = {}
@@ -198,7 +198,7 @@ def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledErr
             words = f" {next(iter(guess[1]))}" if guess else ""
         choices[option + words] = (value, meaning)
     value, _ = choices.get(error.confirmed, ({}, ""))
-    is_answer = isinstance(value, Mapping) and "answer" in value  # whole: no part of a reply was found above
+    is_answer = isinstance(value, Mapping) and "answer" in value  # a whole answer: no position was added above
     return UnsettledError(error.question, error.parameter, choices, error.confirmed if is_answer else "")
 
 
@@ -212,13 +212,13 @@ def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str
 
 
 def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, Choices, str] | None:
-    """Return a question about the position of answers, its choices, and the one that gold answers confirm; None if the replies are answers."""
+    """Return a question about the position of answers, its choices, and the sure choice or ""; None if the replies are answers."""
     unknown = [item.texts for item in questions if not item.golds and len(item.texts) > 1]
     return _compared(questions, normalizer) or _marked([text for own in unknown for text in own])
 
 
 def _marked(texts: Sequence[str]) -> tuple[str, Choices, str] | None:
-    """Return a question about a mark of answers in nearly all replies without gold answers, such as a tag; None if there is none."""
+    """Return a question about a mark, such as a tag, that nearly all replies have, without gold answers; None if there is none."""
     for position in marks_in(texts) if len(texts) >= _ENOUGH else []:
         answers = [found.answer for found in located_in(texts, position)]
         said = {answer for answer in answers if answer}
@@ -283,13 +283,13 @@ def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Ch
     )
     choices = _choices(shown)
     is_sure = max(before) <= HARDLY_EVER and agreed >= OFTEN
-    # without gold answers, only a field called so is the answer beyond doubt
+    # without gold answers, only a field named like an answer is beyond doubt
     is_sure = is_sure and (compare.is_sure(best, halves[1]) if has_golds else read == 1 and is_answer_field(position))
     return question, choices, next(iter(choices)) if is_sure else ""
 
 
 def _known_answers(item: Replies, *, has_golds: bool) -> list[tuple[str, Sequence[str]]]:
-    """Return each reply to a question with the gold answers; without any, with the shorter replies to the same question."""
+    """Pair each reply with the gold answers or, without `has_golds`, with the shorter replies to the same question."""
     if has_golds:
         return [(text, item.golds) for text in item.texts]
     pairs = [(text, [own for own in item.texts if len(own) < len(text)]) for text in item.texts]
@@ -301,7 +301,7 @@ def _meaning(position: AnswerPosition) -> str:
 
 
 def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, Choices, str] | None:
-    """Return a question about replies that hardly ever are a gold answer, but often contain one, though at no usual position."""
+    """Return a question about replies that hardly ever equal a gold answer, but often contain one at no usual position; else None."""
     right = compare.whole(questions)
     pairs = [(_words(text), [*map(_words, item.golds)]) for item in questions for text in item.texts]
     containing = sum(any(gold and gold in text for gold in golds) for text, golds in pairs) / max(len(pairs), 1)
@@ -315,7 +315,7 @@ def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tup
 
 
 def _words(text: str) -> str:
-    """Return the words of a text with blanks around them, so that a text contains another only as whole words."""
+    """Return a text's words with blanks around them, so that one text contains another only as whole words."""
     words = normalize_answer(text) or text.strip().lower()
     return f" {words} " if words else ""
 
@@ -326,12 +326,12 @@ def _length(texts: Sequence[str]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """A comparison of answers with gold answers, or with those of the round before.
+    """Compares answers with gold answers, or with those of the round before.
 
     Attributes:
         normalizer: Decides which answers are the same.
         has_golds: Whether to compare with gold answers.
-        is_prose: Whether replies are sentences: read whole, they are no answers, though a normalizer may read a number in them.
+        is_prose: Whether replies are sentences, so that whole replies are no answers, even if a normalizer reads a number in them.
     """
 
     normalizer: str
@@ -343,9 +343,9 @@ class _Comparison:
         return sum(own._share(item, item.texts) for item in questions) / len(questions)  # noqa: SLF001 - its own
 
     def at(self, position: AnswerPosition, questions: Sequence[Replies]) -> tuple[float, float]:
-        """Return the share of replies with an answer at a position, and how well these answers agree.
+        """Return the share of replies with an answer at a position, and the share in which these answers agree.
 
-        Without gold answers, an answer that is everywhere the same does not count.
+        Without gold answers, an answer that is the same everywhere does not count.
         """
         answers = [[found.answer for found in located_in(item.texts, position)] for item in questions]
         if self.is_prose:
@@ -359,9 +359,9 @@ class _Comparison:
         return read, agreed
 
     def is_sure(self, positions: Sequence[AnswerPosition], questions: Sequence[Replies]) -> bool:
-        """Return whether the first position is a usual mark that nearly all replies have, right before no more than an answer.
+        """Return whether the first position is a usual mark that nearly all replies have, followed by no more than an answer.
 
-        Others that agree as well with the gold answers must have the same answers there.
+        Other positions that agree as well with gold answers must yield the same answers.
         """
         first, *others = positions
         texts, key_of = [text for item in questions for text in item.texts], normalizer_of(self.normalizer)
@@ -383,7 +383,7 @@ class _Comparison:
         return True
 
     def written(self, position: AnswerPosition, questions: Sequence[Replies]) -> int:
-        """Return the number of answers at a position that are a gold answer as it is written, with nothing after it."""
+        """Return the number of answers at a position that equal a gold answer character by character."""
         pairs = [(found.answer, item.golds) for item in questions for found in located_in(item.texts, position)]
         return sum(answer in golds for answer, golds in pairs)
 
@@ -412,7 +412,7 @@ _AFTER = re.compile(r"[.!,;*\"')]+|.*\w+ \w+ \w+.*")
 
 
 def framed_position(pairs: Sequence[tuple[str, Sequence[str]]]) -> AnswerPosition | None:
-    r"""Return an expression for answers with or without the usual words around them; None if replies have none.
+    r"""Return an expression for answers that may have usual words around them; None if no reply has such words.
 
     >>> pairs = [("Oslo", ["Oslo"]), ("It is Rome.", ["Rome"])] * 3
     >>> str(framed_position(pairs))

@@ -1,1 +1,1 @@
-"""Calls of models as tools log them: objects of a log, what a call was sent and said, and the spans that they make."""
+"""Model calls as logged by tools: JSON objects, prompts and replies, and the spans made from them."""

@@ -60,7 +60,7 @@ def _values(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _cell(name: str, text: Any) -> Any:
-    """Return a cell of a table of spans; lists of messages are parsed as JSON or as Python and NumPy print them, other text is kept."""
+    """Return a cell of a span table; lists of messages in JSON, Python or NumPy syntax are parsed, other text is returned unchanged."""
     if not isinstance(text, str) or not name.endswith("messages") or text[:1] != "[":
         return text
     for written in (text, _BETWEEN_OBJECTS.sub("}, {", text)):
@@ -70,7 +70,7 @@ def _cell(name: str, text: Any) -> Any:
 
 
 def unwrapped(value: Any) -> Any:
-    r"""Parse JSON that was written as text, once or several times over; return other text unchanged.
+    r"""Parse JSON that was encoded as text, once or repeatedly; return other text unchanged.
 
     >>> unwrapped('"[{\\"role\\": \\"user\\"}]"')
     [{'role': 'user'}]

@@ -54,7 +54,7 @@ def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def asked_in(value: Any) -> str:
-    """Return the question in the input of a step: a text, or an object's only one under a usual name; "" if there is none.
+    """Return the question in a step's input: a text, or an object's only text under a usual name; "" if there is none.
 
     >>> asked_in('{"question": "Where?", "documents": []}'), asked_in({"input": "Who?"}), asked_in([1])
     ('Where?', 'Who?', '')
@@ -93,7 +93,7 @@ def text_of(content: Any) -> str:
 
 def _bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message without a framework's wrappers."""
-    if isinstance(message.get("kwargs"), dict) and message.get("type") == "constructor":  # LangChain's serialization
+    if isinstance(message.get("kwargs"), dict) and message.get("type") == "constructor":  # serialised by LangChain
         kind = str((message.get("id") or [""])[-1])
         role = next((role for start, role in _CLASSES if kind.startswith(start)), kind)
         return {"role": role, **message["kwargs"]}
@@ -122,7 +122,7 @@ def _message_text(message: Mapping[str, Any]) -> str:
 
 
 def reasoning_of(message: Mapping[str, Any]) -> str:
-    """Return what a message says that the model thought, in a field or in parts of its content; "" if nothing.
+    """Return the model's reasoning in a message, from a field or from parts of its content; "" if there is none.
 
     >>> reasoning_of({"content": [{"type": "thinking", "thinking": "6 times 7"}, {"type": "text", "text": "42"}]})
     '6 times 7'
@@ -134,7 +134,7 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
 
 
 def tools_of(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """Return the tools that a message calls: in a field of its own, or as parts of its content."""
+    """Return the tools that a message calls, from its own field or from parts of its content."""
     calls: list[Any] = []
     extra = message.get("additional_kwargs")
     for holder in (message, extra if isinstance(extra, dict) else {}):
@@ -181,7 +181,7 @@ def messages_of(value: Any) -> tuple[LoggedMessage, ...]:
 
 
 def _transcript(text: str) -> tuple[LoggedMessage, ...]:
-    r"""Split a prompt that was written as one text into messages, each of which follows its role.
+    r"""Split a prompt in one text into messages, each of which begins with its role.
 
     >>> [item.text for item in _transcript("System: Be brief.\nHuman: Who wrote it?")]
     ['Be brief.', 'Who wrote it?']
@@ -221,7 +221,7 @@ def usage_in(usage: Any, *, apart: bool = False) -> Usage:
         count(cached),
         _counted(usage, _OUTPUT_TOKENS),
         count(first(usage, _ALL_TOKENS)),
-        # Anthropic's own usage names its cache reads so, and leaves them out of its input.
+        # Anthropic uses this name for cache reads, and excludes them from its input tokens.
         apart=apart or "cache_creation_input_tokens" in usage,
         written=max(brief + hour, 0.0 if math.isnan(n := count(written)) else n),
         for_an_hour=hour,
@@ -321,7 +321,7 @@ def _of_object(value: Mapping[str, Any]) -> LoggedReply:  # noqa: PLR0911 - one 
 
 
 def _last_assistant(messages: Sequence[Any]) -> LoggedReply:
-    """Read the last message of a list if it is the assistant's; texts in a list are joined."""
+    """Read the last message of a list if it is the assistant's; a list of texts is joined."""
     if messages and all(isinstance(item, str) for item in messages):
         return LoggedReply(text="".join(messages))
     last = messages[-1] if messages else None

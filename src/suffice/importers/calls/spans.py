@@ -1,4 +1,4 @@
-"""Classes that all trace formats share: spans, facts about a conversation, and a log of both."""
+"""Classes shared by all trace formats: spans, facts about a conversation, and a log with both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LoggedMessage:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that a model asked for, with its arguments as JSON text or as an object."""
+    """A tool call requested by a model, with its arguments as JSON text or as an object."""
 
     name: str
     arguments: Any = None
@@ -40,7 +40,7 @@ class Usage:
         uncached: Input tokens that were processed.
         cached: Input tokens that were read from a cache.
         output: Generated tokens.
-        written: Uncached tokens that were written to a cache, for five minutes where the time is known.
+        written: Uncached tokens that were written to a cache, for five minutes if the duration is known.
         written_1h: Uncached tokens that were written to a cache for an hour.
     """
 
@@ -71,7 +71,7 @@ def usage_of(
 ) -> Usage:
     """Return the tokens of a call, with cache reads separated from the other input.
 
-    Emitters disagree whether `given` contains the cache reads; the total decides if it is known.
+    Emitters differ on whether `given` includes cache reads; the total decides if it is known.
 
     >>> usage_of(100, 80, 10, 110)
     Usage(uncached=20, cached=80, output=10, written=0, written_1h=0)
@@ -80,13 +80,13 @@ def usage_of(
 
     Args:
         given: Input tokens as reported.
-        cached: Input tokens that were read from a cache; NaN counts as 0, which gives an upper bound of the processed
-            input.
+        cached: Input tokens that were read from a cache; NaN counts as 0, which gives an upper bound for the processed
+        input.
         output: Generated tokens.
-        total: All tokens; NaN if the log does not say.
+        total: All tokens; NaN if unknown.
         apart: Whether the format defines `given` as excluding cache reads.
-        written: Tokens that were written to a cache, which `given` leaves out if it leaves out the reads.
-        for_an_hour: Those of the written tokens that stay for an hour.
+        written: Tokens that were written to a cache; `given` excludes them if it excludes cache reads.
+        for_an_hour: The part of the written tokens that is cached for an hour.
     """
     cached, written, hour = (0 if math.isnan(value) else value for value in (cached, written, for_an_hour))
     written = max(written, hour)
@@ -107,10 +107,10 @@ class LoggedReply:
 
     Attributes:
         text: The assistant's text; may be empty.
-        reasoning: What the model thought, if the log has it apart from the text.
+        reasoning: The model's reasoning, if the log has it apart from the text.
         tokens: Generated tokens with log-probabilities.
         finish_reason: The reason for the reply's end, in the endpoint's words.
-        choices: Number of alternatives that the call returned; the first one is read.
+        choices: Number of alternative replies of the call; the first one is read.
     """
 
     text: str = ""
@@ -134,9 +134,9 @@ class TraceSpan:
         name: The name of the step, as given by its emitter.
         kind: `chat` for one call of a model; steps of other kinds are left out.
         where: The file, for messages.
-        start: Time in nanoseconds since 1970; None if the log does not say.
-        end: Time of the end, like `start`.
-        asked: What the step was asked, if it is no call of a model.
+        start: Start time in nanoseconds since 1970; None if unknown.
+        end: End time, like `start`.
+        asked: The input of the step, if it is not a model call.
         ids: Short values by attribute, which may contain the id of the conversation; not stored.
     """
 
@@ -157,7 +157,7 @@ class TraceSpan:
 
     @property
     def seconds(self) -> float:
-        """Duration in seconds; NaN if the log does not say."""
+        """Duration in seconds; NaN if unknown."""
         return math.nan if self.start is None or self.end is None else (self.end - self.start) / 1e9
 
 
@@ -183,9 +183,9 @@ class About:
 
 @dataclass(slots=True, kw_only=True)
 class Log:
-    """The result of reading one format: spans in the order of the file, and facts about traces by their id.
+    """The result of reading one format: spans in file order, and facts about traces by their id.
 
-    `number` is the word for a round in the ids of requests, if they number them; the start of a span is then its number.
+    `number` is the word for a round if request ids number the rounds; a span's start is then its round number.
     """
 
     spans: list[TraceSpan] = field(default_factory=list)

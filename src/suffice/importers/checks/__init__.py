@@ -1,1 +1,1 @@
-"""Checks of a reading, from which alarms follow: what is counted part by part, and the signs of a misreading in the counts."""
+"""Checks of an import: counts over all parts, and alarms about signs of a misreading in these counts."""

@@ -1,4 +1,4 @@
-"""An alarm about a reading, and what the checks that raise alarms look at."""
+"""An alarm about a reading, and the facts from which checks raise alarms."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Alarm:
     Attributes:
         name: Its name, one of `suffice.importers.alarms.ALARMS`.
         level: `stop`: nothing is written until it is answered; or `caution`.
-        sentence: What is doubtful.
-        choices: Other readings that answer it: by the command line's options, the parameters of `import_recording` with their
-            values, and what the reading is.
-        confirmed: The choice that the log itself confirms; "" if only its owner knows.
+        sentence: A description of the doubt.
+        choices: Readings that answer it: for each command-line option, the parameters of `import_recording` with their values,
+        and the meaning.
+        confirmed: The choice that the log itself confirms; "" if only its owner can decide.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Alarm:
 
     @property
     def note(self) -> str:
-        """The alarm as a note, with the option that answers it."""
+        """The alarm as a note, including the option that answers it."""
         return f"{CAUTION}{self.sentence} (--expected {self.name} if that is right)"
 
     def error(self, columns: Mapping[str, str] | None = None) -> UnsettledError:
-        """Return the error that asks for an answer; `columns` has the log's column for each name of ours."""
+        """Return the error that asks for an answer; `columns` maps this library's names to the log's columns."""
         names, own = {"answer": "answers", "golds": "gold answers", "round": "rounds"}, columns or {}
         read = ", ".join(f"{words} from {own[ours]:.60}" for ours, words in names.items() if ours in own)
         meaning = "the log was read right" + (f": {read}" if read else "")
@@ -55,10 +55,10 @@ class Read:
     """A run as it was read.
 
     Attributes:
-        columns: The log's column, or a description of its source, for each name of ours.
-        names: The name by which options name the log's column, for each name of ours; else as in `columns`.
-        doubt: What is doubtful about the cost of rows that a filter leaves out.
-        sources: The log's columns from which others are computed.
+        columns: The log's column, or a description of its source, by this library's name.
+        names: The column's name in options, by this library's name; without an entry if it is as in `columns`.
+        doubt: A question about the cost of rows that a filter leaves out; "" for none.
+        sources: The log's columns from which other columns are computed.
     """
 
     facts: Facts
@@ -70,25 +70,25 @@ class Read:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def was_guessed(self, ours: str) -> bool:
-        """Return whether a table's column was read without the user's word; other formats say what their fields are."""
+        """Return whether a table's column was guessed, and not named by the user; in other formats, the fields are known."""
         return self.is_table and ours not in self.said
 
     def named(self, ours: str) -> str:
-        """Return the name by which an option names the log's column of one of our names."""
+        """Return the name in options of the column that is read under one of this library's names."""
         return self.names.get(ours) or self.columns.get(ours, ours)
 
     def named_metric(self, ours: str) -> str:
-        """Return the name by which an option names the log's column of a metric."""
+        """Return the name in options of the column that is read as a metric."""
         return self.named(f"{ours} (metric)").removesuffix(" (metric)")
 
     @property
     def is_table(self) -> bool:
-        """True if rows of a table were read, whose columns were guessed or named by the user."""
+        """True if rows of a table were read, with columns that were guessed or named by the user."""
         return self.source == "tabular"
 
     @property
     def said(self) -> Mapping[str, str]:
-        """The columns that the user names, by our names."""
+        """The columns that the user names, by this library's names."""
         return self.options.get("columns") or {}
 
     @property
@@ -102,7 +102,7 @@ Doubt = tuple[str, Choices] | tuple[str, Choices, str]
 
 
 def used_columns(read: Read) -> set[str]:
-    """Return the columns that are read, under either name, or by which rows were chosen."""
+    """Return the columns that are read, under either name, and those used in filters."""
     own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
     said = [
         part
@@ -114,6 +114,6 @@ def used_columns(read: Read) -> set[str]:
     shown = [re.split(r" \(| as ", theirs)[0] for theirs in read.columns.values()]
     names = {*said, *(read.options.get("where") or {}), RUN_FILE, *shown, *read.sources, *read.columns.values()}
     names |= {ours.partition(" ")[0] for ours in read.columns}
-    if read.facts.trajectories > read.facts.clusters:  # columns of these names tell the runs of a question apart
+    if read.facts.trajectories > read.facts.clusters:  # columns of these names distinguish the runs of a question
         names |= {name for name in read.facts.own.columns if last_name(in_log(name)) in RUNS}
     return names | {f"imported_{name}" for name in names}

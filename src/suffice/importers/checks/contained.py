@@ -1,4 +1,4 @@
-"""Texts about a question that contain its last answer among other words, as solutions do, or stand in it: they may be the gold answers."""
+"""Texts about a question that contain its last answer, as solutions do, or are contained in it: they may be the gold answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST = 4_000
 
 
 def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts: npt.NDArray[np.int64]) -> None:
-    """Count the trajectories whose last answer is among other words of their own text, or of the text before, in each of some columns; or the reverse."""
+    """Count, by column, trajectories whose last answer is contained in their own text or the previous trajectory's, and the reverse."""
     if "answer" not in table.column_names:
         return
     ends = np.append(starts[1:], len(table)) - 1
@@ -54,19 +54,19 @@ def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts:
 
 
 def _words(text: str) -> str:
-    """Return the words of a text with blanks around them, so that a text contains another only as whole words."""
+    """Return a text's words with blanks around them, so that one text contains another only as whole words."""
     words = normalize_answer(text)
     return f" {words} " if words else ""
 
 
 def is_often_its_own(counted_in: Mapping[tuple[str, bool], int], name: str, n: int) -> bool:
-    """Return whether a count of a column is high among `n` trajectories, and much lower with the texts of other ones."""
+    """Return whether a column's count is high among `n` trajectories, and much lower with other trajectories' texts."""
     own, other = counted_in[name, True], counted_in[name, False]
     return own >= max(_ENOUGH, _OFTEN * n) and own - other >= _MORE * n
 
 
 def golds_in_texts(read: Read) -> Iterator[Doubt]:
-    """Nothing judges answers, and texts about a question often contain its last answer, and seldom that of another question."""
+    """Yield a doubt if nothing judges answers, and texts often contain their own question's last answer, but seldom another's."""
     facts, n = read.facts, read.facts.trajectories
     if _is_judged(read):
         return
@@ -84,7 +84,7 @@ def golds_in_texts(read: Read) -> Iterator[Doubt]:
 
 
 def golds_in_answers(read: Read) -> Iterator[Doubt]:
-    """Nothing judges answers, and replies often hold the text of a column, in always the same words or if it is called like gold answers."""
+    """Yield a doubt if nothing judges answers, and these often contain a column's text in fixed words or under a name of gold answers."""
     facts, n = read.facts, read.facts.trajectories
     if _is_judged(read):
         return
@@ -103,6 +103,6 @@ def golds_in_answers(read: Read) -> Iterator[Doubt]:
 
 
 def _is_judged(read: Read) -> bool:
-    """Return whether gold answers or a score of the log say which answers are right, or the user said that none do."""
+    """Return whether answers are judged by gold answers or a score of the log, or the user declared that there are none."""
     is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
     return bool(is_said) or read.facts.without_golds < read.facts.trajectories or has_own_score(read.facts)

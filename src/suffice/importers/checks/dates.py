@@ -1,4 +1,4 @@
-"""Dates in a column and in answers that are the same, although they are written in different ways."""
+"""Equal dates in a column and in answers, although they are written in different ways."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _SAMPLE = 20
 
 
 def pairs_of_dates(texts: Mapping[int, str], part: Part) -> list[int]:
-    """Return the pairs of a column's value and of an answer's key that are one date, each as the code of the value times the number of keys plus that of the key.
+    """Return the pairs of a column's value and an answer's key that are the same date, encoded as value code times number of keys plus key.
 
-    Of two numbers before a year, the first is the day or the month, whichever makes more pairs.
+    In dates such as 3/4/2025, the day or the month is first, whichever gives more pairs.
 
     Args:
         texts: The column's different values, by their codes.
-        part: The answers, of which the first ones say whether they are dates.
+        part: The answers; no pairs are returned unless the first answers are dates.
     """
     said = {part.places[key]: text for key, text in zip(part.keys, part.answers, strict=True) if text is not None}
     if not (_are_dates([*islice(texts.values(), _SAMPLE)]) and _are_dates([*islice(said.values(), _SAMPLE)])):

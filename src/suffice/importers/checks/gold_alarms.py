@@ -1,4 +1,4 @@
-"""Alarms about gold answers: none is read, another column has them, or they do not say which answers are right."""
+"""Alarms about gold answers: none is read, another column has them, or they do not judge answers correctly."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _SHORT = 40
 
 
 def has_own_score(facts: Facts) -> bool:
-    """Return whether the log itself says which answers are right."""
+    """Return whether the log has its own score of answers."""
     return any(name not in SCORES for name in facts.spans)
 
 
 def marks_like_golds(facts: Facts) -> list[str]:
-    """Return the log's own scores that are marks, as all gold answers are, so that they may be what the model said; none if there are answers."""
+    """Return the log's scores that may be model outputs, since all gold answers are grades as well; empty if there are answers."""
     are_marks = bool(facts.golds) and {gold.strip().lower() for gold in facts.golds} <= _MARKS
     return [
         name
@@ -49,7 +49,7 @@ def marks_like_golds(facts: Facts) -> list[str]:
 
 
 def may_be_gold(facts: Facts, name: str) -> bool:
-    """Return whether a column that is the same for all rounds of a question equals many answers, and not just the last ones."""
+    """Return whether a column that is constant in each question equals many answers, and not just the last ones."""
     is_scored = any(
         agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
     )
@@ -60,7 +60,7 @@ def may_be_gold(facts: Facts, name: str) -> bool:
 
 
 def unread_golds(read: Read) -> Iterator[Doubt]:
-    """There are no gold answers, and a text that is the same for all rounds of a question equals many answers."""
+    """Yield a doubt if there are no gold answers, and a text that is constant in each question equals many answers."""
     facts = read.facts
     is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
     if is_said or facts.without_golds < facts.trajectories:
@@ -87,7 +87,7 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
 
 
 def _named_golds(read: Read, names: Sequence[str]) -> Iterator[str]:
-    """Yield columns that are called like gold answers and equal answers as these do, though with few values that may be chance."""
+    """Yield columns named like gold answers that often equal answers, but have too few values to exclude chance."""
     facts = read.facts
     for name in names if not has_own_score(facts) else ():
         is_often = facts.equalling[name] >= max(_FEW, _OFTEN * facts.trajectories)
@@ -96,7 +96,7 @@ def _named_golds(read: Read, names: Sequence[str]) -> Iterator[str]:
 
 
 def possible_golds(read: Read) -> list[str]:
-    """Return the columns of one value a question that may have its gold answer, by their names or since they have the values of answers."""
+    """Return the columns with one value per question that may be the gold answer, by name or because they often equal answers."""
     facts, n = read.facts, read.facts.trajectories
     if read.options.get("golds") or "golds" in read.columns or "golds" in read.said:
         return []
@@ -111,7 +111,7 @@ def possible_golds(read: Read) -> list[str]:
 
 
 def other_score(read: Read) -> Iterator[Doubt]:
-    """The log's own score says that many answers are right which equal no gold answer."""
+    """Yield a doubt if the log's own score calls many answers right that equal no gold answer."""
     facts = read.facts
     for name, n in facts.apart.most_common(1):
         if n >= max(_ENOUGH, _APART * facts.scored):
@@ -123,7 +123,7 @@ def other_score(read: Read) -> Iterator[Doubt]:
 
 
 def never_right(read: Read) -> Iterator[Doubt]:
-    """No answer is right, and short ones or gold answers need not be so: the gold answer is another column, or inside a text."""
+    """Yield a doubt if no answer is right: the gold answer may be in another column, or answers inside longer texts."""
     facts = read.facts
     quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
     are_short = facts.characters <= _SHORT * facts.answers or all(len(gold) <= _SHORT for gold in facts.golds)
@@ -145,7 +145,7 @@ def never_right(read: Read) -> Iterator[Doubt]:
 
 
 def last_is_gold(read: Read) -> Iterator[Doubt]:
-    """Last answers equal the gold answers, earlier ones do not: the gold answers may be the last answers."""
+    """Yield a doubt if last answers equal the gold answers and earlier ones do not: the gold answers may be copies of the last answers."""
     facts = read.facts
     is_said = read.options.get("log_golds") or read.options.get("golds")
     if (
@@ -163,7 +163,7 @@ def last_is_gold(read: Read) -> Iterator[Doubt]:
 
 
 def case_alone(read: Read) -> Iterator[Doubt]:
-    """Answers that count as the same differ in case, and no gold answer tells whether case matters."""
+    """Yield a doubt if equal answers differ in case, and no gold answer shows if case matters."""
     facts = read.facts
     if (
         facts.case is not None
@@ -179,7 +179,7 @@ def case_alone(read: Read) -> Iterator[Doubt]:
 
 
 def stricter_golds(read: Read) -> Iterator[Doubt]:
-    """The log's own score is 1 for nearly all answers that equal a gold answer, and for many others: code, rounded numbers, whole replies."""
+    """Yield a doubt if the log's score is 1 for nearly all answers that equal a gold answer, and for many others, such as code."""
     facts = read.facts
     if not read.is_table or read.options.get("golds"):
         return
@@ -199,7 +199,7 @@ def stricter_golds(read: Read) -> Iterator[Doubt]:
 
 
 def own_score(read: Read) -> Iterator[Doubt]:
-    """A column says that the model itself gave the score that is read as what is right."""
+    """Yield a doubt if the score that is read as correctness was given by the model itself, according to a column."""
     facts = read.facts
     score = next((name for name in facts.spans if name not in SCORES), "")
     theirs = read.columns.get(f"{score} (metric)", "")

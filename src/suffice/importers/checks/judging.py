@@ -1,4 +1,4 @@
-"""Name the columns that may say which answers are right, with the options that judge by them, where nothing that is read does."""
+"""If nothing judges the answers, list columns that may, with the options that use them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _UNTIL = " Until then `suffice decide` counts every answer that another would re
 
 
 def judging_note(read: Read) -> str:
-    """Return a note on columns that may say which answers are right, where nothing that is read does; "" if there is none."""
+    """Return a note on columns that may judge answers, if nothing that is read does; "" if there are none."""
     if not read.is_table:
         return ""
     columns = read.facts.own.columns
@@ -130,12 +130,12 @@ def judging_note(read: Read) -> str:
 
 
 def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
-    """Return a note on the log's own scores, where it has several or gold answers: which of them judges, and which are kept.
+    """Return a note on the metric that judges and the others that are kept, if the log has several scores, or one and gold answers.
 
     Args:
         read: The run as it was read.
-        judge: The metric of gold answers by which a decision judges; "" without gold answers.
-        judged_by: The metrics of which each says how good answers are.
+        judge: The metric with gold answers on which decisions are based; "" without gold answers.
+        judged_by: The metrics that each measure the quality of answers.
     """
     names = [ours.removesuffix(_METRIC) for ours in read.columns if ours in METRICS or ours.endswith(_METRIC)]
     names = [*dict.fromkeys([*names, *(read.options.get("metrics") or {})])]
@@ -158,13 +158,13 @@ def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
 
 
 def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
-    """Return a note on a column of scores that judges nothing, where gold answers judge, or a score of the log's own does.
+    """Return a note on a column of scores that is not used to judge, if gold answers or a score of the log judge.
 
     Beside a score that the user named, it is one on the same scale.
 
     Args:
         read: The run as it was read.
-        judges: The score of the log's own that judges, or those that may; none if gold answers do.
+        judges: The log's scores that judge or may judge; empty if gold answers do.
     """
     columns = read.facts.own.columns
     said = {*(read.options.get("metrics") or {}).values(), *(read.options.get("columns") or {}).values()}
@@ -195,7 +195,7 @@ def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
 
 
 def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
-    """Note a column of 0 and 1, or of two words such as Y and N, that differs between rounds, if nothing else judges answers."""
+    """Yield a note on a column of 0 and 1, or two words such as Y and N, that varies between rounds, if nothing else judges answers."""
     ids = table.column(columns.get("question_id", ""))
     may = [name for name in unused if "answer" in columns or not is_error_count(name)]
     in_words = {
@@ -217,7 +217,7 @@ def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collecti
 
 
 def other_judge_note(table: TableColumns, ids: Sequence[Any], guessed: str, unread: Collection[str]) -> Iterator[str]:
-    """Note a column called like a judgement that is 0 or 1 in each round, beside the one that is read as the score by a word in its name."""
+    """Yield a note on a 0/1 column named like a judgement, if another column is read as the score because of a word in its name."""
     for name in unread:
         is_called = (is_judgement(name) or is_score_name(name) or may_judge(name)) and not is_error_count(name)
         if is_called and table.judges_rounds(name, ids) and table.column(name) != table.column(guessed):
@@ -229,16 +229,16 @@ def other_judge_note(table: TableColumns, ids: Sequence[Any], guessed: str, unre
 
 
 def _order_of_two(table: TableColumns, name: str) -> str:
-    """Return the two words that are the only ones of a column, the worse first; "" if their order is not known."""
+    """Return the only two words of a column, the worse one first; "" if it has other values, or their order is unknown."""
     said = {*islice(dict.fromkeys(str(value) for value in table.column(name) if value not in (None, "")), 3)}
     order = order_of_words(name, said) if len(said) == len(("worst", "best")) and not may_judge(name) else ""
     return "" if EQUAL in order else order
 
 
 def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
-    """Return the columns that may judge answers by their names and values, numbers first, with the ending of the option that reads each.
+    """Return the columns that may judge answers by name and values, numbers first, with the end of the option that reads each.
 
-    Words whose order is not known are left out.
+    Columns with words of unknown order are left out.
     """
     may = [name for name, own in columns.items() if own.varying and may_judge(name)]
     scales = {in_log(name): scale for name in may if (scale := scale_of(name, columns[name])) not in (None, TEMPLATE)}
@@ -269,7 +269,7 @@ def _alike(columns: Mapping[str, OwnColumn], scores: Collection[str]) -> dict[st
 
 
 def _unordered(read: Read, columns: Mapping[str, OwnColumn]) -> str:
-    """Return words on the first column that may judge answers by words whose order is not known; "" without one."""
+    """Describe the first column that may judge answers by words of unknown order; "" if there is none."""
     for name, own in columns.items():
         if own.varying and may_judge(name) and scale_of(name, own) == TEMPLATE:
             theirs = read.named(in_log(name))
@@ -286,7 +286,7 @@ def _lists_words(scale: str) -> bool:
 
 
 def metric_option(theirs: str, scale: str) -> str:
-    """Return the option that judges by a column, under its own spelling.
+    """Return the option that uses a column as the metric, with the column's own spelling.
 
     >>> metric_option("rougeL", ""), metric_option("2nd judge", ":1..5"), metric_option("tests.passed", "/tests.total")
     ('--metric-column rougeL=rougeL', "--metric-column 'score_2nd_judge=2nd judge:1..5'", '--metric-column tests_passed=tests.passed/tests.total')
@@ -305,7 +305,7 @@ def metric_of(theirs: str) -> str:
 
 
 def metric_name(own: str) -> str:
-    """Return the name of a metric that is read from a column of this name: another one if the library has a signal or column called so.
+    """Return a column's name as that of a metric; changed if the library has a signal or column with this name.
 
     >>> metric_name("passed"), metric_name("tests_passed")
     ('passed_score', 'tests_passed')
@@ -314,9 +314,9 @@ def metric_name(own: str) -> str:
 
 
 def scale_of(name: str, own: OwnColumn) -> str | None:
-    """Return how a column's values would be scaled, as an ending of an option.
+    """Return the scale of a column's values, as the end of an option.
 
-    It is "" for 0 to 1, `TEMPLATE` for words of unknown order, and None for what is neither numbers nor few words.
+    It is "" for 0 to 1, `TEMPLATE` for words of unknown order, and None for values that are neither numbers nor a few words.
     """
     if len(own.values) <= 1:
         return None
@@ -326,7 +326,7 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
     if low <= high:
         scale = next(iter(scales_with(low, high)), None)
         if scale == _SCALES[-1] and high <= _HALF:
-            return ":0..HIGHEST"  # of 20 points, or of 12: the log does not say
+            return ":0..HIGHEST"  # the log does not tell if 12 points or 20 are the highest
         return None if scale is None else "" if scale == (0, 1) else f":{scale[0]}..{scale[1]}"
     return None if is_error_count(name) else _scale_of_words(in_log(name), own)
 
@@ -352,7 +352,7 @@ def scales_with(low: float, high: float) -> list[tuple[int, int]]:
 
 
 def _span(own: OwnColumn) -> tuple[float, float]:
-    """Return the lowest and the highest number of a column, with decimal commas, too; NaN if it has other values."""
+    """Return the lowest and the highest number of a column, including numbers with decimal commas; NaN if it has other values."""
     if own.low <= own.high:
         return own.low, own.high
     numbers = [written_number(value) for value in own.values if not says_missing(value)]
@@ -367,12 +367,12 @@ def _scale_of_words(theirs: str, own: OwnColumn) -> str | None:
         return None
     order = order_of_words(theirs, own.values)
     if order.lower() == "false,true":
-        return ""  # truth values are 0 and 1, whether or not they are texts
+        return ""  # truth values are 0 and 1, even as texts
     return f":{order}" if order else TEMPLATE
 
 
 def _turned(theirs: str, scale: str) -> str:
-    """Return words on the other direction of a scale of which the worst end is only supposed."""
+    """Return a hint on the reverse direction of a scale, unless its direction is known; else ""."""
     worst, dots, best = (scale.removeprefix(":") or "0..1").partition("..")
     if scale.startswith("/") or is_error_count(theirs) or not dots:
         return ""
@@ -384,7 +384,7 @@ _TOTALS = ("total", "n_total", "num_total", "count")
 
 
 def total_beside(name: str, names: Collection[str]) -> str:
-    """Return the column with the total of a count, as `tests.total` is beside `tests.passed`; "" if there is none.
+    """Return the column with the total of a count, such as `tests.total` for `tests.passed`; "" if there is none.
 
     >>> total_beside("tests.passed", ["tests.passed", "tests.total"]), total_beside("passed", ["passed", "prompt_tokens"])
     ('tests.total', '')
@@ -395,7 +395,7 @@ def total_beside(name: str, names: Collection[str]) -> str:
 
 
 def _shares(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
-    """Return counts that vary beside their total, with the ending of the option that reads their share."""
+    """Return the counts that vary and have a total, with the end of the option that reads their share."""
     totals = {name: total_beside(name, columns) for name, own in columns.items() if own.varying and own.high > 1}
     return {
         name: f"/{total}" for name, total in totals.items() if total and 0 <= columns[name].low <= columns[total].high
@@ -403,7 +403,7 @@ def _shares(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
 
 
 def may_judge(name: str) -> bool:
-    """Return whether a column's name says that it judges answers.
+    """Return whether a column's name suggests that it judges answers.
 
     >>> may_judge("judge_score"), may_judge("n_errors"), may_judge("judge_cost_usd")
     (True, True, False)

@@ -1,4 +1,4 @@
-"""Alarms about the order of rounds: it is that of the alphabet, it is reversed, or each text has all of those before it."""
+"""Alarms about the order of rounds: sorted alphabetically, reversed, or each text repeats those before it."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _MEASURES = frozenset(words("hter mae mse rmse mape nll ppl perplexity brier ece
 
 
 def orders_of(answers: Sequence[str]) -> list[str]:
-    """Return the orders in which answers are sorted; none if they begin alike, as numbered drafts do, or are two numbers.
+    """Return the orders in which answers are sorted; empty if they begin alike, as numbered drafts do, or are two numbers.
 
     >>> orders_of(["Lima", "Oslo"]), orders_of(["10", "9", "9"]), orders_of(["Oslo", "Lima", "Rome"]), orders_of(["draft 1", "draft 2"])
     (['rise as texts'], ['rise as texts', 'fall as numbers'], [], [])
     """
-    is_pair = len(answers) <= len(("first", "last"))  # of numbers, the later one may well be larger
+    is_pair = len(answers) <= len(("first", "last"))  # of two numbers, the later one is often larger
     if len({text[:_ALIKE] for text in answers}) == 1 or (is_pair and not all(text[:1].isalpha() for text in answers)):
         return []
     keys: dict[str, Sequence[Any]] = {"texts": [text.casefold() for text in answers]}
@@ -52,11 +52,11 @@ def orders_of(answers: Sequence[str]) -> list[str]:
 
 
 def sorted_answers(read: Read) -> Iterator[Doubt]:
-    """No column counts the rounds, and the answers of nearly all questions are in sorted order: the order of the loop is lost."""
+    """Yield a doubt if no column numbers rounds and nearly all questions have sorted answers: the order of rounds is lost."""
     facts, where = read.facts, read.columns.get("round", "")
     n = facts.orders[""]
     if n and max([*facts.firsts.values(), *facts.finals.values()]) > _MOST * n:
-        return  # such as a greeting, or what is no answer yet
+        return  # such as a greeting, or a text before the first answer
     for order, own in facts.orders.most_common():
         is_uncounted = where.startswith("order of the rows") and not read.samples
         if order and n >= _ENOUGH and own >= _NEARLY_ALL * n and is_uncounted:
@@ -70,7 +70,7 @@ def sorted_answers(read: Read) -> Iterator[Doubt]:
 
 
 def transcripts(read: Read) -> Iterator[Doubt]:
-    """Nearly all texts begin with the text of the round before, and the answer is read where that one has it."""
+    """Yield a doubt if texts begin with the previous round's text, and all answers are read from the repeated part."""
     facts = read.facts
     position = read.options.get("answer_position")
     is_same = facts.several >= _FEW and facts.several - facts.equal <= (1 - _NEARLY_ALL) * facts.several
@@ -89,13 +89,13 @@ def transcripts(read: Read) -> Iterator[Doubt]:
 
 
 def falling_scores(read: Read) -> Iterator[Doubt]:
-    """A metric falls far from the first round to the last, or is an error: the rounds may be in reverse order, or lower may be better."""
+    """Yield a doubt if a metric falls far from the first to the last round, or measures errors: rounds or scale may be reversed."""
     facts = read.facts
     if not read.is_table or read.samples:
         return
     quality = MATCH if MATCH in facts.ends else "f1"
     error = _error_name(facts)
-    for name in without_parts(facts.ends):  # precision may well fall while recall rises
+    for name in without_parts(facts.ends):  # precision may fall while recall rises
         n, first, last, squares = facts.ends[name]
         is_own = name not in SCORES
         least = min(_FAR * n, _FALLEN * first) if name in facts.graded_by else _FAR * n
@@ -117,14 +117,14 @@ def falling_scores(read: Read) -> Iterator[Doubt]:
 
 
 def _scored_by(read: Read, name: str) -> tuple[str, bool]:
-    """Return the log's column of a metric, and whether the user says which of its values are best."""
+    """Return the log's column of a metric, and whether the user has given the direction of its scale."""
     said = (read.options.get("metrics") or {}).get(name, "")
     theirs, _, scale = said.rpartition(":")
     return theirs or said or read.named_metric(name), bool(theirs and scale)
 
 
 def _error_name(facts: Facts) -> tuple[str, str] | None:
-    """Return a column whose only value names a measure of errors, and the value."""
+    """Return a column whose only value is the name of an error measure, and this value; None if there is none."""
     for name, own in facts.own.columns.items():
         if last_name(in_log(name)) in _KINDS and len(own.values) == 1:
             (value,) = own.values

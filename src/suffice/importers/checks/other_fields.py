@@ -1,4 +1,4 @@
-"""Note that one field of several is judged, where a log has a column, and a gold answer, for each field of an answer."""
+"""Note that only one field of the answer is judged, if a log has a column and a gold answer for each field."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEAST = 3
 
 
 def other_fields_note(read: Read) -> list[str]:
-    """Return a note on the fields that are not judged: their gold answers are called as the one that is, but for the field."""
+    """Return a note on the fields that are not judged: their columns and gold answers are named like those of the judged field."""
     answer, golds = read.columns.get("answer", "").partition(" ")[0], read.named("golds")
     field = commonprefix([answer, golds]).rstrip("_-. ")  # noqa: RUF071 - not of paths
     end = golds.removeprefix(field)

@@ -1,4 +1,4 @@
-"""Alarms about columns that are kept as they are: they say which round was returned, or divide the questions into groups."""
+"""Alarms about columns that are kept unchanged: they mark the returned round, or divide the questions into groups."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _AFTERWARDS = frozenset(
 
 
 def returned_rounds(read: Read) -> Iterator[Doubt]:
-    """A flag, or a text about the question, says that another round than the last was returned in many questions."""
+    """Yield a doubt if a flag or a text about the question implies that a round before the last was returned in many questions."""
     facts = read.facts
     if not read.is_table or read.samples or RETURNED in read.said:
         return
@@ -105,7 +105,7 @@ def _of_votes(facts: Facts, name: str) -> Iterator[Doubt]:
 
 
 def _of_gold(facts: Facts, theirs: str) -> Choices:
-    """Return the option that reads a column as the gold answers, if there are none."""
+    """Return the option that reads a column as the gold answer; empty if gold answers are read."""
     gold = of_options(f"{theirs!r} is the gold answer", columns={"golds": theirs})
     return gold if facts.without_golds == facts.trajectories else {}
 
@@ -116,7 +116,7 @@ def _of_returned(theirs: str) -> Choices:
 
 
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
-    """The last rounds copy the answer of an earlier one, not always the one before, and a flag marks them."""
+    """Yield a doubt if last rounds copy an earlier answer, not always that of the round before, and a flag marks them."""
     for name, own in facts.own.columns.items():
         for value, marks in own.marks.items():
             is_last = marks.last >= _NEARLY_ALL * marks.once and marks.once >= max(_ENOUGH, _MOSTLY * facts.several)
@@ -132,7 +132,7 @@ def copied_choice(facts: Facts) -> Iterator[Doubt]:
 
 
 def dependent_samples(read: Read) -> Iterator[Doubt]:
-    """Samples depend on their order, and another column may have what each sample said: the answers may be the vote so far."""
+    """Yield a doubt if samples depend on their order, and another column may have single samples: the answers may be running votes."""
     choices = _other_answers(read)
     if choices and _are_ordered(read):
         answer = read.columns.get("answer", "answer")
@@ -140,7 +140,7 @@ def dependent_samples(read: Read) -> Iterator[Doubt]:
 
 
 def ordered_samples(read: Read) -> Iterator[Doubt]:
-    """Samples agree, or are right, more in one order than samples in any order: they may be rounds."""
+    """Yield a doubt if samples agree, or are right, more often in their order than by chance: they may be rounds."""
     if _are_ordered(read) and not _other_answers(read):
         yield f"the answers {_ORDERED}: they may be rounds that follow one another (then leave --samples out)", {}
 
@@ -158,7 +158,7 @@ def _are_ordered(read: Read) -> bool:
 
 
 def _other_answers(read: Read) -> Choices:
-    """Return the options that read another column, which varies within questions and is called like an answer, as the answers."""
+    """Return the options that read another column as the answers: one that varies within questions and is named like an answer."""
     facts, used = read.facts, used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(words_in(name))]
     said = [name for name in names if facts.own.columns[name].varying >= _SOME * facts.trajectories]
@@ -169,7 +169,7 @@ def _other_answers(read: Read) -> Choices:
 
 
 def mixed_groups(read: Read) -> Iterator[Doubt]:
-    """Scores change otherwise from round to round in groups of questions that a column names: they may be several systems."""
+    """Yield a doubt if scores change differently from round to round in groups of questions: these may be several systems."""
     facts = read.facts
     used = used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not tells_loops_apart(name)]
@@ -189,9 +189,9 @@ def mixed_groups(read: Read) -> Iterator[Doubt]:
 
 
 def uneven_groups(own: OwnColumns, names: Sequence[str]) -> tuple[str, int, Mapping[str, tuple[int, float]]] | None:
-    """Return a column whose values have other gains from a round to the last, this round, and each value's number of questions and gain.
+    """Return a column whose values differ in their gain from a round to the last, that round, and each value's question count and gain.
 
-    None if no difference is too large for chance, in a permutation test over all columns and rounds together.
+    None if no difference exceeds chance, in a permutation test over all columns and rounds together.
     """
     changes = own.changes[:_QUESTIONS]
     known = [place for place, row in enumerate(changes) if row]
@@ -221,7 +221,7 @@ def uneven_groups(own: OwnColumns, names: Sequence[str]) -> tuple[str, int, Mapp
 
 
 def _groups(values: Sequence[str | None], known: Sequence[int]) -> dict[str, Floats]:
-    """Return a mask of the questions of each value; nothing if most questions have none, or a value has too few."""
+    """Return a mask of the questions with each value; empty if most questions have none, or a value has too few questions."""
     own = [values[place] for place in known]
     masks = (
         {value: np.array([other == value for other in own], dtype=float) for value in {*own} - {None}}
@@ -233,7 +233,7 @@ def _groups(values: Sequence[str | None], known: Sequence[int]) -> dict[str, Flo
 
 
 def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
-    """Return how uneven the groups of each column are in each round, about 0 with a spread of 1 if by chance."""
+    """Return how much the groups of each column differ in each round, about 0 with a standard deviation of 1 by chance."""
     squares = (members @ table) ** 2
     sums = np.add.reduceat(squares, np.cumsum([0, *sizes[:-1]]), axis=0)
     free = np.array(sizes)[:, None] - 1
@@ -242,12 +242,12 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 
 
 def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
-    """Return a note that names columns which vary within questions or divide them, are not read, and are in no other of the notes."""
+    """Return a note on columns that vary within questions or divide them, but are not read and not named in another note."""
     facts = read.facts
     whole = {*read.columns.values(), *read.names.values()}  # an object may be read as a whole, with all of its fields
     used = used_columns(read) | {name for name in facts.own.columns if in_log(name).rpartition(".")[0] in whole}
     used |= {name for name in facts.own.columns if any(f"{in_log(name)!r}" in n for n in notes)}
-    # a time or an id of rows varies in every question, and an amount that was read from it in a few
+    # times and row ids vary in every question, amounts that were read from them in few
     amounts = {
         name
         for name, own in facts.own.columns.items()
@@ -283,7 +283,7 @@ def _has_sentences(own: OwnColumn) -> bool:
 
 
 def mixed_scales(read: Read) -> Iterator[Doubt]:
-    """A confidence is between 0 and 1 in some rounds, and a percentage in others."""
+    """Yield a doubt if a confidence is between 0 and 1 in some rounds, and a percentage in others."""
     for name, (inside, above, most) in read.facts.scales.items():
         if min(inside, above) >= max(_ENOUGH, _TENTH * (inside + above)) and _LEAST_PERCENT < most <= 100:  # noqa: PLR2004
             sentence = (

@@ -1,4 +1,4 @@
-"""Alarms about replies that are no answers: grades of an answer, and messages of calls that failed."""
+"""Alarms about replies that are not answers: grades of an answer, and error messages of failed calls."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LONG, _LETTERS = 250, 4
 
 
 def graded(read: Read) -> Iterator[Doubt]:
-    """Later answers of nearly all questions are grades or verdicts, while the first ones are not: a grader wrote them."""
+    """Yield a doubt if later answers in nearly all questions are grades or verdicts, and the first ones are not: a grader wrote them."""
     facts = read.facts
     is_dialogue = read.columns.get("round", "").startswith("order in") and read.columns.get("answer") == "answer"
     is_traced = not read.is_table
@@ -42,7 +42,7 @@ def graded(read: Read) -> Iterator[Doubt]:
 
 
 def error_answers(read: Read) -> Iterator[Doubt]:
-    """Some answers are the messages of calls that failed."""
+    """Yield a doubt if some answers are error messages of failed calls."""
     facts = read.facts
     if facts.errors > _SOME * facts.answers:
         sentence = (
@@ -53,7 +53,7 @@ def error_answers(read: Read) -> Iterator[Doubt]:
 
 
 def cut_texts(read: Read) -> Iterator[Doubt]:
-    """The texts that answers are read from have the same greatest length in several questions: they were cut there."""
+    """Yield a doubt if the texts with the answers have the same maximum length in several questions: they may be truncated."""
     name = "text" if "answer_position" in read.options else "answer"
     longest, n, ends_in = read.facts.longest.get(name, (0, 0, ""))
     if longest >= _LONG and n >= max(_FEW, _SOME * read.facts.trajectories) and len(ends_in) >= _LETTERS:

@@ -1,4 +1,4 @@
-"""Alarms about answers that may be independent samples, and were read as rounds."""
+"""Alarms about answers that were read as rounds, but may be independent samples."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _COLUMNS = re.compile("number in '(?P<name>.+)' to '.+'")
 
 
 def sample_list(read: Read) -> Iterator[Doubt]:
-    """The rounds are the items of a list, columns or counted rows, whose name says that they are samples, or says neither."""
+    """Yield a doubt if the rounds are a list, columns or numbered rows whose name means samples, or leaves this open."""
     column, facts = read.columns.get("round", ""), read.facts
     what, lead, says = _said_of(column)
     is_table_of_rows = lead == column
     is_called, is_loop = says == "samples", _is_of_loop(read)
     is_unclear = facts.trajectories >= _ENOUGH and not facts.order.are_clear and not is_loop
-    # who names a list with samples as that of the rounds has not said that they have an order
+    # naming a list with samples as the list of rounds does not imply an order
     said = read.options.get("columns") or {}
     is_said = read.samples or "round" in said or (_ROUNDS in said and not is_called)
     may_be = says == "either" and is_unclear
@@ -41,19 +41,19 @@ def sample_list(read: Read) -> Iterator[Doubt]:
                 "--samples": ({"samples": True}, "they are independent samples"),
                 **(in_order if read.source == "tabular" and is_table_of_rows else {}),
             },
-            # where even their order shows nothing, verdicts about samples hold for rounds, too
-            # of samples, each question has as many; loops stop early
+            # if their order shows nothing, results for samples hold for rounds as well
+            # questions have equal numbers of samples, while loops stop early
             "--samples" if is_called and _ROUNDS not in said and is_unclear and _are_as_many(facts) else "",
         )
 
 
 def _are_as_many(facts: Facts) -> bool:
-    """Return whether most questions have as many answers as any."""
+    """Return whether most questions have the maximum number of answers."""
     return min(facts.answered.values(), default=0) >= _HALF * facts.trajectories
 
 
 def _said_of(column: str) -> tuple[str, str, Said]:
-    """Return the source of the rounds in words, its name, and what the name says of them."""
+    """Return a description of the source of the rounds, its name, and what the name implies: samples, rounds or either."""
     if found := _LIST.fullmatch(column):
         return f"the items of {found['name']!r}", found["name"], said_by_list(found["name"])
     if found := _COLUMNS.fullmatch(column):
@@ -62,7 +62,7 @@ def _said_of(column: str) -> tuple[str, str, Said]:
 
 
 def _is_of_loop(read: Read) -> bool:
-    """Return whether rounds differ in what samples of one prompt have in common, passages or its length, or have a critique or a stop."""
+    """Return whether rounds have signs of a loop: different passages, growing prompts, critiques or stops."""
     facts = read.facts
     differs = [
         own.varying

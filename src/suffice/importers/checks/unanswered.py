@@ -1,4 +1,4 @@
-"""The alarm about a log of which no answers are read, with the columns that may have them or judge the rounds without them."""
+"""Alarms about a log without answers, with the columns that may have them or judge rounds without answers."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _FEW, _OFFERED = 5, 4
 
 
 def empty_answers(read: Read) -> Iterator[Doubt]:
-    """Most questions have no answer at all, and no score of the log's own judges them."""
+    """Yield a doubt if most questions have no answer, and no score of the log judges them."""
     facts = read.facts
     answer = read.columns.get("answer")
     is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
     said = marks_like_golds(facts)
-    is_unjudged = not (facts.answers or said) and has_own_score(facts)  # by its scores alone
+    is_unjudged = not (facts.answers or said) and has_own_score(facts)  # judged by scores alone
     if is_mostly_empty and not is_unjudged and read.is_table:
         where = f"{answer!r} may not be the answer" if answer else "no column is read as the answer"
         sentence = (
@@ -47,7 +47,7 @@ def empty_answers(read: Read) -> Iterator[Doubt]:
 
 
 def no_answers(read: Read) -> Iterator[Doubt]:
-    """The user says that there are no answers, and no score of the log's own judges the rounds: nothing can be decided."""
+    """Yield a doubt if the user declares that there are no answers, and no score judges the rounds: nothing can be decided."""
     facts = read.facts
     if read.is_table and read.said.get("answer") == "" and not facts.answers and not has_own_score(facts):
         sentence = (
@@ -66,7 +66,7 @@ def _of_answers(names: Sequence[str]) -> Choices:
 
 
 def _of_outcomes(read: Read) -> tuple[Choices, str]:
-    """Return the options that read what became of each run, from a column that no round changes; and ways to say it, if there is none."""
+    """Return the options that read outcomes of runs from a constant column; and other ways to give outcomes, "" if there are options."""
     ways = "--outcomes FILE"
     result: Choices = {}
     used = used_columns(read)
@@ -89,7 +89,7 @@ def _of_outcomes(read: Read) -> tuple[Choices, str]:
 
 
 def texts_of_rounds(read: Read) -> list[str]:
-    """Return the columns of texts that vary between rounds, and may be what the model said."""
+    """Return the columns of texts that vary between rounds and may be the model's."""
     used = used_columns(read)
     known = {name: own for name, own in read.facts.own.columns.items() if name not in used and own.varying}
     names = [read.named(in_log(name)) for name, own in known.items() if math.isnan(own.low)]
@@ -100,7 +100,7 @@ def texts_of_rounds(read: Read) -> list[str]:
 
 
 def _of_scores(read: Read, texts: Collection[str]) -> Choices:
-    """Return the options that judge rounds by a score of the log's own, and no text that may be an answer."""
+    """Return the options that judge rounds by a score of the log; empty if a text may be the answer."""
     result: Choices = {}
     known = {read.named(theirs): scale for theirs, scale in scores_of(read.facts.own.columns).items()}
     scores = [pair for pair in known.items() if pair[0] not in texts]

@@ -1,4 +1,4 @@
-"""Name numbers of rounds that may be scores under a name of any language, where nothing else judges answers."""
+"""Note numbers of rounds that may be scores, by their values instead of their names, if nothing else judges answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ROWS, _SHOWN = 20, 2
 
 
 def unnamed_score_note(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
-    """Note numbers on a usual scale that vary from round to round and say nothing else by their name, unless a column that is called like a score is unread."""
+    """Yield a note on numbers that vary between rounds on a usual scale, unless an unread column is named like a score."""
     ids = table.column(columns.get("question_id", ""))
     if any(map(may_judge, unused)) or len(ids) < _ROWS or None in ids:
         return
@@ -50,9 +50,9 @@ def unnamed_score_note(table: TableColumns, columns: Mapping[str, str], unused: 
 
 
 def _scale(table: TableColumns, name: str, ids: Sequence[Any], lengths: Sequence[int]) -> tuple[int, int] | None:
-    """Return the scale of numbers that may be scores, by their values alone; None if they may not.
+    """Return the scale of numbers that may be scores, by their values; None if they cannot be scores.
 
-    Numbers that only rise within questions count something, and so do those that grow with the answer's length.
+    Numbers that only rise within questions, or grow with the length of answers, are counts.
     """
     last = last_name(name)
     if says_other(name) or is_round_name(last) or tells_loops_apart(name) or last.endswith("id"):
@@ -71,13 +71,13 @@ def _scale(table: TableColumns, name: str, ids: Sequence[Any], lengths: Sequence
 
 
 def _only_rises(numbers: Floats, ids: Sequence[Any]) -> bool:
-    """Return whether numbers rise in all questions, or fall in all, in the order of the rows."""
+    """Return whether numbers rise in row order in all questions, or fall in all."""
     steps = np.concatenate([np.diff(numbers[places]) for places in places_of(map(str, ids)).values()])
     return bool((steps[~np.isnan(steps)] >= 0).all() or (steps[~np.isnan(steps)] <= 0).all())
 
 
 def _scale_of(numbers: Floats) -> tuple[int, int] | None:
-    """Return the usual scale of shares, of grades up to 10 of which the best occurs, or of percentages in steps of 5; None for other numbers."""
+    """Return the scale of shares, of grades up to 10 if the best occurs, or of percentages in steps of 5; None for other numbers."""
     low, high = float(numbers.min()), float(numbers.max())
     scale = next(iter(scales_with(low, high)), None)
     if scale is None or scale[1] == 1:

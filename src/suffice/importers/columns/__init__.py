@@ -1,1 +1,1 @@
-"""The columns of a table: rules for their cells, and the meaning that each is given."""
+"""The columns of a table: their meaning, and rules for their cells."""

@@ -1,4 +1,4 @@
-"""Columns with an answer without retrieval beside one with it: the model alone is round 0, and the other is round 1."""
+"""Pairs of columns with answers without and with retrieval: the model alone is round 0, and the other is round 1."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Families = dict[str, dict[int, str]]
 
 
 def is_confidence(name: str) -> bool:
-    """Return whether a column's name is one of a model's confidence in what it says or knows.
+    """Return whether a column's name is one of a model's confidence in its answer or knowledge.
 
     >>> [is_confidence(name) for name in ("verbal_conf", "gate.logprob", "p_known", "configuration")]
     [True, True, True, False]
@@ -58,7 +58,7 @@ def is_of_retrieval(name: str) -> bool:
 
 
 def begins_alone(answers: Sequence[str]) -> bool:
-    """Return whether the first of some columns of answers is called like the model's own, and no other one is.
+    """Return whether, of some columns of answers, only the first is named like one without retrieval.
 
     >>> begins_alone(["direct_answer", "rag_answer"]), begins_alone(["rag_answer", "final_answer"])
     (True, False)
@@ -68,7 +68,7 @@ def begins_alone(answers: Sequence[str]) -> bool:
 
 
 def pair_of(names: Iterable[str]) -> list[str]:
-    """Return the column of answers without retrieval and that with it; none unless there is exactly one of each.
+    """Return the columns of answers without and with retrieval; empty unless there is exactly one of each.
 
     >>> pair_of(["id", "rag_answer", "parametric_answer", "tokens_rag"]), pair_of(["answer_no_rag", "answer_rag", "gold"])
     (['parametric_answer', 'rag_answer'], ['answer_no_rag', 'answer_rag'])
@@ -87,11 +87,11 @@ def pair_of(names: Iterable[str]) -> list[str]:
 def closed_book_families(
     answers: Sequence[str], families: Mapping[str, Mapping[int, str]], names: Iterable[str]
 ) -> Families:
-    """Return families of columns by round, counted from 0, with further ones whose names tell the two rounds apart.
+    """Return column families with rounds counted from 0, and further families whose names distinguish the two rounds.
 
     Args:
-        answers: The columns of answers, that of the model alone first.
-        families: The families of their columns, counted from 1.
+        answers: The columns of answers, the one without retrieval first.
+        families: The column families by round, counted from 1.
         names: All columns.
     """
     result = {stem: {r - 1: name for r, name in family.items()} for stem, family in families.items()}
@@ -109,13 +109,13 @@ def closed_book_families(
 
 
 def has_run(values: Mapping[str, object]) -> bool:
-    """Return whether a round was run: something of it is there, and not only a word that it was left out."""
+    """Return whether a round was run: it has a value other than a status such as "skipped"."""
     there = {name: value for name, value in values.items() if value is not None and value != ""}
     return not all(last_name(name) in _STATUS and str(value).lower() in _NOT_RUN for name, value in there.items())
 
 
 def alone_note(name: str) -> str:
-    """Return the part of a description that says which column is the model alone."""
+    """Return the part of a description that names the column of round 0, the model alone."""
     return f"; {name!r} is round 0, without retrieval"
 
 
@@ -124,7 +124,7 @@ def _words(name: str) -> str:
 
 
 def _place_of(name: str) -> tuple[str, int] | None:
-    """Return the rest of a column's name and 0 without retrieval, 1 with it; None if it says neither."""
+    """Return a column's name without its word for retrieval, and the round: 0 without retrieval, 1 with it; None without such a word."""
     words = _words(name)
     for r, pattern in enumerate((_CLOSED_BOOK, _RETRIEVED)):
         match = pattern.search(words)
@@ -134,18 +134,18 @@ def _place_of(name: str) -> tuple[str, int] | None:
 
 
 def texts_differ(records: Sequence[Record], pair: Sequence[str]) -> bool:
-    """Return whether both columns of a pair have texts, and not the same ones."""
+    """Return whether both columns of a pair have texts, and these differ."""
     first, second = ([row.values.get(name) for row in records] for name in pair)
     return first != second and all(any(isinstance(value, str) and value for value in own) for own in (first, second))
 
 
 def is_of_evidence(name: str) -> bool:
-    """Return whether a column's name is that of what was retrieved, or of how much."""
+    """Return whether a column's name is usual for retrieved passages, or for their number."""
     return not _EVIDENCE.isdisjoint(words_in(last_name(name)))
 
 
 def only_later_have_evidence(rows: Sequence[Record], are_first: Sequence[bool]) -> bool:
-    """Return whether a column of what was retrieved is empty, or 0, in the first rows, and filled in later ones."""
+    """Return whether a column of retrieved passages is empty, or 0, in first rows, and filled in later ones."""
     for name in filter(is_of_evidence, column_names(rows)):
         has = [str(row.values.get(name)).strip().lower() not in _NOTHING for row in rows]
         first = [own for own, is_first in zip(has, are_first, strict=True) if is_first]
@@ -156,7 +156,7 @@ def only_later_have_evidence(rows: Sequence[Record], are_first: Sequence[bool]) 
 
 
 def counts_from_0(name: str) -> UnsettledError:
-    """Return the question whether round 0, of which a column of this name counts on, is a call of the loop."""
+    """Return the error that asks if round 0, in a column that counts from 0, is a call of the loop."""
     return UnsettledError(
         f"{name!r} counts from 0: does the loop begin with 0, or is 0 the model alone, asked beside the loop?",
         "first_round",

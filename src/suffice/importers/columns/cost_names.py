@@ -1,4 +1,4 @@
-"""Usual names of columns with tokens, seconds and calls, and columns that are running totals of them."""
+"""Usual names of columns of tokens, seconds and calls, and columns that are running totals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _WRITTEN, _TOKENS = ".output_tokens", "_tokens"
 
 
 def dollar_columns(columns: Mapping[str, str]) -> Sequence[str]:
-    """Return usual names of dollars of calls if the rounds are attempts of models in turn; elsewhere tokens and prices say them.
+    """Return usual names for the dollars of a call if rounds are attempts of several models; otherwise empty: tokens give the cost.
 
     Args:
         columns: The file's column for each of this library's names.
@@ -66,10 +66,10 @@ def dollar_columns(columns: Mapping[str, str]) -> Sequence[str]:
 
 
 def running_totals(columns: RoundColumns) -> list[str]:
-    """Return the columns of tokens that are running totals: they rise in every step, by about as much as the first round needs.
+    """Return the token columns that are running totals: they rise in every step, by about as much as the first round needs.
 
-    What a model writes does neither.  What it reads may rise, as prompts grow, so input tokens are running totals only beside
-    output tokens that are.
+    Output tokens of single calls do neither.  Input tokens may rise, as prompts grow, so they are running totals only if the
+    output tokens are as well.
     """
     names = [name for name in columns.costs if name.endswith(_TOKENS) and _is_total(columns, name)]
     components = {name.removesuffix(_WRITTEN) for name in names if name.endswith(_WRITTEN)}
@@ -84,7 +84,7 @@ def _is_total(columns: RoundColumns, name: str) -> bool:
 
 
 def subtract_totals(columns: RoundColumns, names: Sequence[str]) -> None:
-    """Subtract the total of the round before from each running total."""
+    """Subtract the previous round's total from each running total."""
     steps = columns.place > 0
     for name in names:
         values = columns.costs[name]
@@ -92,7 +92,7 @@ def subtract_totals(columns: RoundColumns, names: Sequence[str]) -> None:
 
 
 def totals_note(theirs: Sequence[str]) -> str:
-    """Return the note on running totals, by the names of the log."""
+    """Return the note on running totals, with their names in the log."""
     return f"never falling within a question, so read as running totals, of which a round costs what it adds: {', '.join(theirs)}"
 
 
@@ -107,7 +107,7 @@ def dollars_note(theirs: str, currency: str) -> str:
 
 
 def without_form(name: str) -> str:
-    """Return the log's own name of a column that is read in a form.
+    """Return the log's name of a column, without the form in which it is read.
 
     >>> without_form("cost (each)"), without_form("cost (EUR)")
     ('cost', 'cost (EUR)')
@@ -116,6 +116,6 @@ def without_form(name: str) -> str:
 
 
 def add_up(columns: RoundColumns, name: str) -> None:
-    """Add to each value of a signal those of the question's earlier rounds; unknown ones leave the rest unknown."""
+    """Convert a signal to running totals within each question; after an unknown value, the totals are unknown."""
     values = columns.signals[name]
     columns.signals[name] = np.concatenate([np.cumsum(values[own]) for _, own in columns.by_question()])

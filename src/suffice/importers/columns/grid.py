@@ -78,7 +78,7 @@ class Grid:
     numbered: str = ""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return pairs of names of the columns that are read: this library's name and the file's name."""
+        """Return pairs of column names: this library's name and the file's name."""
         return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
 
     def assumes_end(self, said: str | None, n_rounds: int, longest: int) -> bool:
@@ -115,7 +115,7 @@ class Grid:
 
 
 def _check_name(ours: str, theirs: str) -> None:
-    """Raise if a column cannot have this name in a recording, or if the name is one that logs give to a cost."""
+    """Raise if a column cannot have this name in a recording, or if it is a usual name of a cost but not one of this library."""
     if ours in OWN_COLUMNS or ours in SIGNALS or is_cost(ours):
         return
     kind = last_name(ours)
@@ -134,7 +134,7 @@ def _check_name(ours: str, theirs: str) -> None:
 def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
     """Return a signal's value; raise if it is out of range.
 
-    Otherwise it would be undefined, and a rule that reads it would never fire.
+    If it were set to undefined instead, a rule that reads it would never fire.
     """
     signal = SIGNALS.get(name)
     try:
@@ -167,10 +167,10 @@ def is_cost(name: str) -> bool:
 
 
 def cell_text(value: Any, name: str, where: str) -> str | None:
-    """Return a cell as text; a number is allowed for an id or an answer, and a list or object (as JSON) for an answer.
+    """Return a cell as text; numbers are allowed for ids and answers, and lists or objects (as JSON) for answers.
 
     Raises:
-        DataError: The cell is a list, an object, a boolean or a fraction, and not an answer, nor a boolean that says whether a loop stopped.
+        DataError: The cell is a list, object, boolean or fraction, and neither an answer nor a boolean end reason.
     """
     if value is None or isinstance(value, str):
         return value
@@ -186,7 +186,7 @@ def cell_text(value: Any, name: str, where: str) -> str | None:
 
 
 def only_text(value: Any) -> Any:
-    """Return the text of a list with one text alone; anything else as it is.
+    """Return the text in a list of a single text; anything else unchanged.
 
     >>> only_text(["Oslo"]), only_text(["Oslo", "Lima"])
     ('Oslo', ['Oslo', 'Lima'])
@@ -195,7 +195,7 @@ def only_text(value: Any) -> Any:
 
 
 def list_text(value: Any) -> str:
-    """Return a list or an object as JSON; the normalizer says whether the order of a list's items counts.
+    """Return a list or an object as JSON; the normalizer decides if the order of a list counts.
 
     >>> list_text(["b", "a"]), list_text({"b": 1, "a": None})
     ('["b", "a"]', '{"a": null, "b": 1}')
@@ -226,14 +226,14 @@ def cell_number(value: Any, name: str, where: str) -> float:
 
 
 def number_or_nan(value: Any, name: str = "tokens") -> float:
-    """Return a cell as a number, NaN also for what is none."""
+    """Return a cell as a number; NaN if it is empty or not a number."""
     with suppress(DataError):
         return cell_number(value, name, "")
     return math.nan
 
 
 def says_missing(value: Any) -> bool:
-    """Return whether a cell is empty, or has a word for that.
+    """Return whether a cell is empty, or has a word for a missing value.
 
     >>> says_missing("n/a"), says_missing(None), says_missing("0"), says_missing("bad")
     (True, True, False, False)
@@ -256,7 +256,7 @@ def _is_whole_name(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def whole_number(text: str) -> int | None:
-    """Parse a whole number, which data frames write as 7.0; None if the text is something else, or has more than 30 digits.
+    """Parse a whole number, including forms such as 7.0; None for other texts, or more than 30 digits.
 
     >>> whole_number(" 12 "), whole_number("-3"), whole_number("7.0"), whole_number("²")
     (12, -3, 7, None)
@@ -275,7 +275,7 @@ AFTER_MARK, IN_BOX = "####", "boxed"
 
 
 def marked_part(text: Any, form: str) -> str | None:
-    r"""Return the answer of a solution that also has other words; None if it says none in this form.
+    r"""Return the answer that a solution marks in a given form; None if there is none in this form, or no other text.
 
     >>> marked_part("19 * 4 = 76\n#### 76", "####"), marked_part(r"So it is \boxed{76}.", "boxed"), marked_part("76", "####")
     ('76', '76', None)
@@ -290,14 +290,14 @@ def marked_part(text: Any, form: str) -> str | None:
 
 
 def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
-    """Return the gold answers of a cell: a text, a list of texts or, if `listed`, such a list as JSON or as Python prints it.
+    """Return the gold answers in a cell: a text, a list of texts or, if `listed`, a list written as JSON or Python text.
 
     Args:
         value: The cell.
         where: The location of the cell, for messages.
         listed: Whether a text in brackets may be a list of gold answers.
-        as_one: Whether answers are lists, so that a list is one gold answer, and a list of lists are several.
-        form: How a text is written, as `suffice.importers.answers.golds.gold_form` returns it.
+        as_one: Whether answers are lists, so that a list is a single gold answer, and a list of lists has several.
+        form: The form of the texts, as returned by `suffice.importers.answers.golds.gold_form`.
     """
     if as_one and isinstance(value, list):
         are_lists = bool(value) and all(isinstance(item, list) for item in value)

@@ -1,4 +1,4 @@
-"""Fill the empty cells below merged ones, which a spreadsheet saves in their first row alone, and refuse a second line of names."""
+"""Fill the empty cells of merged cells, whose value a spreadsheet saves only in the first row, and refuse a second header row."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST = 2
 
 
 def refuse_second_header(records: Sequence[Record]) -> None:
-    """Raise if the first row has words alone, and one of them in a column that has numbers in all other rows."""
+    """Raise if the first row has only words, and some of them are in a column that has numbers in all other rows."""
     first, *others = records
     words = {name: value for name, value in first.values.items() if value not in (None, "")}
     if len(others) < _ENOUGH or not all(isinstance(value, str) and _WORD.search(value) for value in words.values()):
@@ -36,18 +36,18 @@ def refuse_second_header(records: Sequence[Record]) -> None:
 
 
 def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = None) -> tuple[list[Record], list[str]]:
-    """Return records with the cells of merged columns filled, and notes on it; none if no cells were merged.
+    """Fill the empty cells of merged columns; return records and notes, which are empty if no cells were merged.
 
-    Columns that the user names as the question and the run show that cells were merged if the question is empty in some rows that
-    have an answer, and the run in none: others that are empty in the same rows are filled, too, each from the row above of its
-    run.  Otherwise, the first column and others are merged if they are empty in the same rows, of which the first row is none, no value of the
-    first one occurs twice, and another column is empty nowhere.  A last row with the first column alone has totals.
+    If the user names columns as question and run, cells were merged if the run is filled everywhere, and the question is empty
+    in some rows with an answer; all columns that are empty in the same rows are filled from the previous row of the run.
+    Otherwise, merged columns are the first one and others that are empty in the same rows, if the first row is filled, the first
+    column has no value twice, and another column is filled everywhere.  A last row with only the first column filled has totals.
     """
     names = column_names(records)
     text, run = ((columns or {}).get(ours) for ours in ("question_id", "run"))
     if text and run and text != run and {text, run} <= {*names} and not all(_is_filled(row, text) for row in records):
         return _filled_within(records, names, text, run, (columns or {}).get("answer", ""))
-    if len(names) <= _LEAST or any(row.values.keys() != records[0].values.keys() for row in records):  # of JSON
+    if len(names) <= _LEAST or any(row.values.keys() != records[0].values.keys() for row in records):  # JSON records
         return [*records], []
     has_total = _is_filled(records[-1], names[0]) and not _is_filled(records[-1], names[1])
     rows = [*records[:-1]] if has_total else [*records]
@@ -71,9 +71,9 @@ def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = N
 def _filled_within(
     records: Sequence[Record], names: Sequence[str], text: str, run: str, answer: str
 ) -> tuple[list[Record], list[str]]:
-    """Fill the empty cells of a column, and of others that are empty in its empty rows, from the row above of the same run.
+    """Fill a column, and others that are empty in the same rows, from the previous row of the run.
 
-    No cells were merged if such a row lacks the answer, as one of a call that failed, or any row lacks the run.
+    Nothing is filled if such a row lacks the answer, as after a failed call, or if any row lacks the run.
     """
     empty = [row for row in records if not _is_filled(row, text)]
     usual = ([name for name in names if last_name(name) in words] for words in (ANSWERS, WEAK_REPLIES))

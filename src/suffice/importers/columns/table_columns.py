@@ -1,4 +1,4 @@
-"""Look up the columns of a table by usual names, test their values, and hold the meaning that each is given."""
+"""Find the columns of a table by usual names, test their values, and record their meanings."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class TableColumns:
         return any(value is not None for value in self.column(name))
 
     def by_name(self, usual: Iterable[str]) -> list[str]:
-        """Return the columns with one of the usual names, the best first; names with dots come last.
+        """Return the columns with one of the usual names, the best name first, and nested columns last.
 
-        The only field of an object called like a gold answer is one, whatever its own name is.
+        The only field of an object named like a gold answer counts as the gold answer, under any name.
         """
         places = {name: place for place, name in reversed(list(enumerate(usual)))}
         plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
@@ -66,7 +66,7 @@ class TableColumns:
         return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
 
     def repeats(self, name: str) -> bool:
-        """Return whether a column has only texts or whole numbers, and some of them repeat."""
+        """Return whether a column has only texts or whole numbers, some of which repeat."""
         values = [value for value in self.column(name) if value is not None]
         return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
 
@@ -82,16 +82,17 @@ class TableColumns:
         return all(_is_whole(value) for value in values) and len(set(map(str, values))) > 1
 
     def counts_in(self, name: str, key: str) -> bool:
-        """Return whether a column of whole numbers counts from 0 or 1, without gaps, for each value of the column `key`."""
+        """Return whether a column's whole numbers start at 0 or 1 and have no gaps, for each value of the column `key`."""
         numbers = self.whole_numbers(name)
         questions = places_of(map(str, self.column(key))).values()
         return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
 
     def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
-        """Return the columns, of those that count, which count rounds in each question, and end with a word for them or number its passes or samples.
+        """Return the columns, of those with whole numbers, that number a question's rounds, passes or samples.
 
-        Passes are numbered once each, from 1 to more than 1: whether an answer passed is 0 or 1.  So are samples, which a vote may be.  Where no id is known, the text tells
-        questions apart.  Where models or the like change within questions, they may tell loops apart, and no pass is read.
+        Columns whose names end with a word for rounds take precedence.  Passes (from 1) and samples (up to more than 1, since a vote
+        may be 0 or 1) must be numbered once each in every question; none is returned if a column such as the model varies within
+        questions and so may distinguish loops.  Without ids, texts identify questions.
         """
         called = [name for name in names if ends_with_round(name) and any(self.counts_in(name, key) for key in ids[:1])]
         texts = [name for name in self.by_name(QUESTIONS) if self.repeats(name)]
@@ -107,9 +108,9 @@ class TableColumns:
         return is_once and are_one and self.counts_in(name, key)
 
     def numbers_rows(self, name: str, ids: Sequence[Any]) -> bool:
-        """Return whether a column numbers the rows of each id in their order, from 0 or 1 on: it says nothing of their content.
+        """Return whether a column merely numbers each id's rows in order, from 0 or 1.
 
-        Some id has at least three rows, or several have two, so that answers hardly do the same by chance.
+        To exclude chance, some id must have at least three rows, or several ids two.
         """
         last: dict[Any, int] = {}
         start = None
@@ -125,11 +126,11 @@ class TableColumns:
         return len(pairs) >= _PAIRS or any(number != start + 1 for number in pairs if start is not None)
 
     def whole_numbers(self, name: str) -> list[int]:
-        """Return the values of a column that counts; see `counts`."""
+        """Return the values of a column of whole numbers; see `counts`."""
         return [int(float(value)) for value in self.column(name)]
 
     def numbers_items(self, name: str) -> bool:
-        """Return whether a column is the number of an item in the list of its record, and not an id of the question."""
+        """Return whether a column numbers the items in a record's list, and is not an id of the question."""
         records = [row.number for row in self.rows]
         return last_name(name) in ("index", "idx", "id") and not self.constant_in(name, records)
 
@@ -147,25 +148,25 @@ class TableColumns:
         return None
 
     def is_text(self, name: str) -> bool:
-        """Return whether a column has single values; a few in brackets then count as answers, not as lists."""
+        """Return whether most values of a column are single; a few lists in brackets then count as text."""
         values = [value for value in self.column(name) if value is not None]
         return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
 
     def lists_texts(self, name: str) -> bool:
-        """Return whether a column has lists of texts alone, such as several labels of one answer."""
+        """Return whether a column has only lists of texts, such as several labels of one answer."""
         values = [value for value in self.column(name) if value is not None]
         return bool(values) and all(
             isinstance(value, list) and all(isinstance(item, str) for item in value) for value in values
         )
 
     def other_meaning(self, name: str) -> Any:
-        """Return a value that a column with one of our names cannot have, if most of its values are such; else None."""
+        """Return a value that is impossible for this library's column of the same name, if most values are; else None."""
         values = [value for value in self.column(name) if value is not None and value != ""]
         unusable = [value for value in values if not _is_usable(name, value)]
         return unusable[0] if 2 * len(unusable) > len(values) else None
 
     def numbers(self, name: str) -> list[float] | None:
-        """Return the defined numbers of a column; None if it has other values, or none."""
+        """Return the defined numbers of a column; None if it has other values, or no number."""
         try:
             numbers = [cell_number(value, name, "") for value in self.column(name)]
         except DataError:
@@ -174,17 +175,17 @@ class TableColumns:
         return known or None
 
     def judges_rounds(self, name: str, ids: Sequence[Any], but_for: float = 0.0) -> bool:
-        """Return whether a column judges rounds: it has 0 and 1 alone, and differs within more ids than a gold answer, which is one for each id, would."""
+        """Return whether a column has only 0 and 1, and varies within more ids than `but_for` allows, so that it judges rounds."""
         return {*(self.numbers(name) or ())} == {0.0, 1.0} and not self.constant_in(name, ids, but_for=but_for)
 
     def changing_in(self, name: str, ids: Sequence[Any]) -> int:
-        """Return the number of ids for which a column has several values, ignoring missing ones."""
+        """Return the number of ids with several values in a column, ignoring missing values."""
         first: dict[str, Any] = {}
         pairs = zip(map(str, ids), self.column(name), strict=True)
         return len({key for key, value in pairs if value is not None and first.setdefault(key, value) != value})
 
     def constant_in(self, name: str, ids: Sequence[Any], *, but_for: float = 0.0) -> bool:
-        """Return whether a column has only one value for each id, ignoring missing ones.
+        """Return whether a column has only one value for each id, ignoring missing values.
 
         `but_for` is the share of ids that may have several values.
         """
@@ -197,7 +198,7 @@ def several_rows(ids: Iterable[Any]) -> set[str]:
 
 
 def counts_up(numbers: Sequence[int]) -> bool:
-    """Return whether numbers, in any order, count from 0 or 1 without gaps and copies.
+    """Return whether numbers, in any order, run from 0 or 1 without gaps or duplicates.
 
     >>> counts_up([2, 1, 3]), counts_up([0, 2]), counts_up([2, 3])
     (True, False, False)
@@ -206,11 +207,11 @@ def counts_up(numbers: Sequence[int]) -> bool:
 
 
 def _is_usable(name: str, value: Any) -> bool:
-    """Return whether a column with one of our names may have a value."""
+    """Return whether a value is possible in this library's column of this name."""
     if name == ANSWER_ID:
-        return False  # in a log it is the id of a row, while ours is made from the answers
+        return False  # in a log it is a row's id, while this library computes its own from the answers
     if name in ("answer", "golds", "round"):
-        return True  # what cannot be read is an error that names its row
+        return True  # values that cannot be read raise an error that names their row
     try:
         if name == "end":
             return value in END_NAMES
@@ -248,9 +249,9 @@ class ColumnMap:
         labels: The file's columns for labels, by name.
         formulas: Columns that are computed from others, by name.
         readings: The meaning of each column, to show to the user.
-        notes: Columns with usual names that cannot be used, with the reasons.
-        of_runs: Names of the metrics that are said of a whole run, in each of its rows.
-        may_end: The column that may say why loops ended, in words that are not known; "" without one.
+        notes: Notes on columns with usual names that cannot be used, with reasons.
+        of_runs: Metrics that judge whole runs, and are repeated in each row.
+        may_end: A column that may have end reasons, in unknown words; "" if there is none.
     """
 
     columns: dict[str, str]
@@ -278,7 +279,7 @@ class ColumnMap:
 
     @property
     def sources(self) -> set[str]:
-        """The file's columns from which others are computed."""
+        """The file's columns from which other columns are computed."""
         return {name for item in self.readings for name in item.sources}
 
     def drop(self, ours: str) -> None:

@@ -1,1 +1,1 @@
-"""From a source to records: archives, databases and text files, their formats, and the rows or objects in them."""
+"""Convert a source to records: archives, databases, text files and their formats."""

@@ -1,4 +1,4 @@
-"""Read what the names of a folder's files say, if each is a round, a model, a run or a question."""
+"""Use the names of a folder's files as round, model, run or question."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suffice.errors import DataError, SchemaError
 
 
 def said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:
-    """Return the column that each file's records get from its name."""
+    """Return the column and value that the name of each file gives to its records."""
     columns = {"round": "round", "model": "model", "run": "run", "question": "question_id"}
     if file_is not in columns:
         raise DataError(f"a file is {file_is!r}; allowed are {', '.join(columns)}")
@@ -22,7 +22,7 @@ def said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, d
 
 
 def rounds_by_names(names: Sequence[str]) -> dict[str, int]:
-    """Return the number of the round that each file is: the one number that differs between their names, or else their place.
+    """Return the round of each file: the only number that differs between the names, otherwise the file's position.
 
     >>> rounds_by_names(["pass_2.v1", "pass_10.v1"]), rounds_by_names(["draft", "final"])
     ({'pass_2.v1': 2, 'pass_10.v1': 10}, {'draft': 1, 'final': 2})

@@ -1,4 +1,4 @@
-"""Ids of questions: plain forms, and ids that differ in them alone."""
+"""Ids of questions: plain forms, and ids that differ only in spaces, zeros or case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALIKE, ANY_CASE = "alike", "any-case"
 
 
 def plain_id(value: Any, form: str = ALIKE) -> str:
-    """Return an id without spaces around it and leading zeros, and in lower case for `ANY_CASE`.
+    """Return an id without surrounding spaces and leading zeros; in lower case for `ANY_CASE`.
 
     >>> [plain_id(own) for own in (" q1 ", "q007", 7, 7.0, "1.05")], plain_id("Q1", ANY_CASE)
     (['q1', 'q7', '7', '7', '1.05'], 'q1')
@@ -29,7 +29,7 @@ def plain_id(value: Any, form: str = ALIKE) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Return an id as text, a whole number as such."""
+    """Return an id as text; a float such as 7.0 without decimals."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -49,7 +49,7 @@ _ENOUGH, _OFTEN = 5, 0.1
 
 
 def refuse_alike_ids(rows: Sequence[Record], key: str, question: str, golds: str) -> None:
-    """Raise if ids differ in spaces, leading zeros or case alone, unless their questions or gold answers differ.
+    """Raise if ids differ only in spaces, leading zeros or case, unless their questions or gold answers differ.
 
     Args:
         rows: All rows, with ids.
@@ -65,7 +65,7 @@ def refuse_alike_ids(rows: Sequence[Record], key: str, question: str, golds: str
             before = facts.get(own := plain_text(value), ("", ""))
             facts[own] = before[0] or said[0], before[1] or said[1]
     if any(" " in own.strip() for own in facts):
-        return  # texts, not ids
+        return  # texts and not ids
     for form, least in ((ALIKE, 1), (ANY_CASE, max(_ENOUGH, _OFTEN * len(facts)))):
         pairs = [pair for pair in alike_pairs(facts, form) if not _differ(facts[pair[0]], facts[pair[1]])]
         if len(pairs) >= least:
@@ -84,13 +84,13 @@ def refuse_alike_ids(rows: Sequence[Record], key: str, question: str, golds: str
 
 
 def _are_same(pairs: Sequence[tuple[tuple[str, str], tuple[str, str]]]) -> bool:
-    """Return whether the questions, or else the gold answers, of each pair of ids are known and the same, which is not so by chance."""
+    """Return whether each pair of ids has equal questions, or else gold answers; they must be known, and not equal by chance."""
     known = [next((two for two in zip(*pair, strict=True) if all(two)), ("", "")) for pair in pairs]
     are_same = all(one and one == other for one, other in known)
     return are_same and not is_by_chance(Counter(one for one, _ in known), len(known))
 
 
 def _differ(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Return whether the questions of two ids differ, or else their gold answers."""
+    """Return whether two ids have different questions, or else different gold answers."""
     known = [pair for pair in zip(one, other, strict=True) if all(pair)]
     return bool(known) and known[0][0] != known[0][1]

@@ -1,4 +1,4 @@
-"""Read records that Python wrote, with single quotes, None and True, where JSON is expected; nothing of them is executed."""
+"""Read records in Python syntax, with single quotes, None and True, where JSON is expected, without executing them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = {"nan": math.nan, "inf": math.inf, "null": None, "true": True, "false":
 
 
 def load_record(text: str) -> Any:
-    """Return the value of a JSON text, or of a Python literal in JSON's types.
+    """Parse JSON, or a Python literal, which is converted to JSON types.
 
     >>> load_record("{'id': 1, 'answers': ('Oslo', None), 'score': nan}")
     {'id': 1, 'answers': ['Oslo', None], 'score': nan}
@@ -35,7 +35,7 @@ def load_record(text: str) -> Any:
 
 
 class _Constants(ast.NodeTransformer):
-    """Replaces names of numbers that are not defined, and of JSON's constants."""
+    """Replaces undefined names of numbers, such as nan, and JSON constants."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.copy_location(ast.Constant(_NAMES[node.id]), node) if node.id in _NAMES else node
@@ -57,7 +57,7 @@ def as_json(value: Any) -> Any:
 
 
 def tagged_texts(value: Any) -> tuple[list[str], list[str]] | None:
-    """Return the texts of references that have tags, as HELM writes them, and those of them that are tagged as correct; None for other values.
+    """Return the texts of tagged references, as written by HELM, and the texts tagged as correct; None for other values.
 
     >>> tagged_texts([{"output": {"text": "Oslo"}, "tags": ["correct"]}, {"output": {"text": "Lima"}, "tags": []}])
     (['Oslo', 'Lima'], ['Oslo'])

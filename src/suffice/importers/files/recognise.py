@@ -1,4 +1,4 @@
-"""Recognise the format of a file or folder from the beginning of its content, and not from file names.
+"""Recognise the format of a file or folder by the beginning of its content, and not by file names.
 
 Each importer has a test of its format (see `suffice.importers.importers`); a file that no test accepts is a table.
 """
@@ -49,13 +49,13 @@ _OWN_FORMAT = re.compile(rb'\s*\{\s*"format":\s*"suffice')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """The beginning of a file, which shows the format.
+    """The beginning of a file, used to recognise its format.
 
     Attributes:
         path: The file.
         form: `json` (one document), `jsonl`, `parquet`, `zip`, `sqlite`, `duckdb` or `text`.
-        record: The first object: a JSON document itself or the first object of its list, or the first of the JSON lines; otherwise
-            empty.
+        record: The first object: a JSON document or its list's first object, or the first JSON line; otherwise
+        empty.
         names: Names of columns (parquet), members (zip) or fields of the first object.
         text: The first characters of a text.
         metadata: Keys of a parquet file's metadata.
@@ -91,17 +91,17 @@ _Tests = Mapping[str, Callable[[Head], bool]]
 
 
 def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str = "") -> str:
-    """Return the name of a file's format, or of the one format of a folder's files.
+    """Return the name of the format that a file, or all files of a folder, have.
 
     Args:
         path: The file or folder.
         tests: Tests by format, of which at most one may hold.
         of_traces: Tests of trace formats, tried in this order if no other test holds.
-        elsewhere: End of the message about an unknown format; it names formats that another package reads.
+        elsewhere: End of the message about an unknown format, with the formats that other packages read.
 
     Raises:
         NotFoundError: There is no such file, or no file in the folder.
-        SchemaError: The format is unknown, the files of a folder have several, or the file is already a recording.
+        SchemaError: The format is unknown, the files of a folder have different formats, or the file is already a recording.
     """
     kinds: dict[str, Path] = {}
     files = data_files(path)
@@ -130,7 +130,7 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
 
 
 def _refuse_other_files(folder: Path, heads: Sequence[Head]) -> None:
-    """Raise if the tables of a folder are in one subfolder, as the answers of an experiment are, and its other files are of other kinds."""
+    """Raise if the tables of a folder are all in one subfolder, and files outside it are of other kinds."""
     heads = [head for head in heads if not is_beside_run(head.path)]
     groups: dict[Path, list[Head]] = {}
     for head in heads:
@@ -153,7 +153,7 @@ def _refuse_other_files(folder: Path, heads: Sequence[Head]) -> None:
 
 
 def _columns_of(head: Head) -> frozenset[str]:
-    """Return the names of a table's columns, or of its first record; nothing for a text without columns."""
+    """Return the column names of a table, or the fields of its first record; empty for a text without columns."""
     if head.form != "text":
         return frozenset(head.names)
     first, *_ = head.text.splitlines() or [""]
@@ -161,12 +161,12 @@ def _columns_of(head: Head) -> frozenset[str]:
 
 
 def is_beside_run(file: Path) -> bool:
-    """Return whether a file has a parameter, a metric or a tag of a run of MLflow, in a folder beside that of its artifacts."""
+    """Return whether a file is a parameter, metric or tag of an MLflow run, beside the run's artifacts."""
     return file.parent.name in _BESIDE_ARTIFACTS and (file.parent.parent / OF_RUN).is_file()
 
 
 def is_archive(head: Head, *tests: _Tests) -> bool:
-    """Return whether a file is a zip file of data files, and not of a format of its own or of another program."""
+    """Return whether a file is a zip archive of data files, and not a format of its own, such as one of another program."""
     if head.form != "zip" or any(test(head) for group in tests for test in group.values()):
         return False
     paths = [(name, Path(name).parts) for name in head.names if not name.endswith("/")]
@@ -217,12 +217,12 @@ def data_files(path: str | Path) -> list[Path]:
 
 
 def left_out(path: str | Path) -> list[Path]:
-    """Return the files of a folder that `data_files` leaves out, except hidden ones; none for a file."""
+    """Return the files of a folder that `data_files` leaves out, except hidden ones; empty for a single file."""
     return _files_by_use(Path(path))[False] if Path(path).is_dir() else []
 
 
 def _files_by_use(folder: Path) -> dict[bool, list[Path]]:
-    """Return the files of a folder that are not hidden, divided into data files and others."""
+    """Return the files of a folder that are not hidden: data files under True, others under False."""
     result: dict[bool, list[Path]] = {True: [], False: []}
     for file in sorted(folder.rglob("*"), key=lambda file: [*map(_name_order, file.relative_to(folder).parts)]):
         parts = file.relative_to(folder).parts
@@ -241,7 +241,7 @@ def _is_beside(parts: Sequence[str]) -> bool:
 
 
 def _name_order(name: str) -> list[tuple[int, str]]:
-    """Return a sort key for names that compares numbers in them as numbers.
+    """Return a sort key that compares the numbers in names as numbers.
 
     >>> sorted(["round_10", "round_9", "round_1"], key=_name_order)
     ['round_1', 'round_9', 'round_10']
@@ -266,7 +266,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def heads_of(files: Iterable[Path]) -> tuple[list[Head], dict[Path, DataError]]:
-    """Return the heads of the files that can be read, and the errors of the others."""
+    """Return the heads of the readable files, and the errors of the others."""
     heads, unread = [], {}
     for file in files:
         try:
@@ -293,7 +293,7 @@ def head_of(path: Path) -> Head:
     start = next(unpacked(path, _START), b"")
     if not start.strip():
         raise SchemaError(f"{path} is empty")
-    text = decoded(_whole_characters(start), str(path), errors="replace")  # readers say where it is not UTF-8
+    text = decoded(_whole_characters(start), str(path), errors="replace")  # readers report bytes that are not UTF-8
     if text.lstrip()[:1] not in ("{", "["):
         return Head(path=path, form="text", text=text)
     if is_large_array(path, text):
@@ -326,20 +326,20 @@ def json_array(path: Path) -> Iterator[Any]:
 
 
 def json_document(path: Path) -> Any:
-    """Return the value of a JSON document, or of the same as Python writes it; of several objects one after another, their list."""
+    """Return the value of a document in JSON or Python syntax; several objects after one another become a list."""
     text = decoded(b"".join(unpacked(path)), str(path))
     try:
         return load_record(text)
     except ValueError as error:
         with suppress(ValueError):
-            objects = [*values_in(text)]  # as jq prints them
+            objects = [*values_in(text)]  # several objects, as jq prints them
             if len(objects) > 1 and all(isinstance(item, dict) for item in objects):
                 return objects
         raise DataError(f"{path}: not JSON ({error})") from error
 
 
 def _first_object(path: Path) -> tuple[str, Mapping[str, Any], bool]:
-    """Return whether a file has JSON lines or one document, its first object, and whether the document lacks its end."""
+    """Return the form (JSON lines or one document), the first object, and whether the document is truncated."""
     lines = (line for line in unpacked(path) if line.strip())
     first = decoded(next(lines), f"{path}, line 1")
     try:
@@ -355,21 +355,21 @@ def _first_object(path: Path) -> tuple[str, Mapping[str, Any], bool]:
 
 
 def _first_value(path: Path) -> tuple[Any, bool]:
-    """Return the JSON document, or the first of several as OpenTelemetry prints spans, and whether it lacks its end."""
+    """Return the JSON document, or the first of several as OpenTelemetry prints spans, and whether it is truncated."""
     text = decoded(b"".join(unpacked(path)), str(path))
     with suppress(ValueError):
         return next(values_in(text)), False
     try:
         return load_record(text), False
     except ValueError as error:
-        value = cut_document(text)  # a transcript is read as far as it goes; other readers say that the end is missing
+        value = cut_document(text)  # a transcript is read up to there; other readers report the missing end
         if value and isinstance(value, dict | list):
             return value, True
         raise DataError(f"{path}: not JSON ({error})") from error
 
 
 def _whole_characters(start: bytes) -> bytes:
-    """Drop a character that is cut off at the end of the bytes."""
+    """Drop a character that is truncated at the end of the bytes."""
     if len(start) < _START:
         return start
     for cut in range(1, 4):

@@ -75,7 +75,7 @@ class Record:
 
     Attributes:
         where: File and line, for messages.
-        file: The file's name in its folder without its ending, to tell files apart.
+        file: The file's name in its folder without extension, to distinguish files.
         number: The record's number among all records, from 1.
     """
 
@@ -85,17 +85,17 @@ class Record:
     values: Mapping[str, Any]
 
     def having(self, values: Mapping[str, Any]) -> Record:
-        """Return the record with further values, which take precedence."""
+        """Return the record with additional values, which take precedence."""
         return replace(self, values={**self.values, **values})
 
 
 def column_names(records: Iterable[Record]) -> list[str]:
-    """Return the columns of records or rows, in the order in which they first appear."""
+    """Return the column names of records or rows, in order of first appearance."""
     return [*dict.fromkeys(chain.from_iterable(item.values for item in records))]
 
 
 def places_of(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
-    """Return the places of rows by what tells their questions, runs or agents apart.
+    """Group the positions of rows by their key, such as the question, run or agent.
 
     >>> places_of(["a", "b", "a"])
     {'a': [0, 2], 'b': [1]}
@@ -107,7 +107,7 @@ def places_of(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
 
 
 def with_column(rows: Iterable[Record], name: str, cells: Iterable[Any]) -> list[Record]:
-    """Return rows with a further column, or other values of a column that they have."""
+    """Return rows with a new column, or with new values of an existing one."""
     return [row.having({name: cell}) for row, cell in zip(rows, cells, strict=True)]
 
 
@@ -116,8 +116,8 @@ def records_of(path: Path, file_is: str | None = None, rounds: str | None = None
 
     Args:
         path: The file or folder.
-        file_is: What a file's name is, such as a `round`, which each of its records gets as a column; None = nothing.
-        rounds: The list of rounds, as the user says: a JSON document that has it is one record; None = as its fields suggest.
+        file_is: The meaning of file names, such as `round`, which becomes a column of each record; None = no column.
+        rounds: The user's list of rounds: a JSON document with this list is one record; None = decided by its fields.
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
@@ -141,7 +141,7 @@ def records_of(path: Path, file_is: str | None = None, rounds: str | None = None
 
 
 def _rows_of(file: Path, path: Path, of_document: _OfDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a file; for one of a folder, the error about a text without columns offers no pattern, which reads a file alone."""
+    """Yield the rows of a file; in a folder, the error about a text without columns suggests no pattern, which reads a single file."""
     try:
         yield from file_rows(file, of_document)
     except SchemaError as error:
@@ -154,7 +154,7 @@ def _rows_of(file: Path, path: Path, of_document: _OfDocument) -> Iterator[tuple
 
 
 def _params_of_run(file: Path) -> dict[str, str | None]:
-    """Return the parameters of the run of MLflow to whose artifacts a file belongs."""
+    """Return the parameters of the MLflow run whose artifacts include the file; empty if there is none."""
     run = _run_of(file)
     if run is None:
         return {}
@@ -168,10 +168,10 @@ def _run_of(file: Path) -> Path | None:
 
 
 def empty_parameter(where: str, name: str) -> str:
-    """Return a remark if a run of MLflow has a parameter without a value, as the end of an error; else "".
+    """Return a remark for the end of an error, if an MLflow run has the parameter without a value; else "".
 
     Args:
-        where: The place of a record of its artifacts.
+        where: The location of a record in the run's artifacts.
         name: The parameter.
     """
     run = _run_of(Path(where.rpartition(", ")[0]))
@@ -183,7 +183,7 @@ def empty_parameter(where: str, name: str) -> str:
 
 
 def _file_names(path: Path, files: Sequence[Path]) -> list[str]:
-    """Return the files' names within a folder, without endings if they remain distinct."""
+    """Return the files' names within a folder, without extensions if they stay distinct."""
     whole = [file.name if file == path else file.relative_to(path).as_posix() for file in files]
     bare = [(name.rpartition(".")[0] if name.endswith(PACKED) else name).rpartition("/") for name in whole]
     short = [f"{folder}{slash}{name.rpartition('.')[0] or name}" for folder, slash, name in bare]
@@ -195,7 +195,7 @@ def file_rows(path: Path, of_document: _OfDocument) -> Iterator[tuple[str, Mappi
 
     Args:
         path: The file.
-        of_document: Yields the rows of a JSON document from its value, which for a long list is an iterator of items.
+        of_document: Yields the rows of a JSON document from its value, or from an iterator of items for a long list.
 
     Raises:
         DataError: The file cannot be read; the message names file and line.
@@ -251,7 +251,7 @@ def csv_rows(path: Path, delimiter: str = ",") -> Iterator[tuple[str, dict[str, 
                     f"{where}: columns without a name have values, such as {unnamed[0]!r:.40} and {unnamed[1]!r:.40}. Name each in the first "
                     "line; if this line has the names, as below merged cells, write both into one line, such as 'round 1 answer'"
                 )
-            # An empty field is a missing value: CSV has one form for both.
+            # An empty field is a missing value: CSV writes both in the same way.
             yield where, dict(zip(names, [field or None for field in fields], strict=True))
     except csv.Error as error:
         raise DataError(f"{path}: not CSV ({error}).") from error
@@ -278,13 +278,13 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _json_records(
     path: Path, value: Any, rounds: str | None = None, *, is_one_of: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the objects of a list, of the only list in an object, or of an object whose values are objects.
+    """Yield the records of a JSON document: a list of objects, the only list in an object, or an object of objects.
 
     Args:
         path: The file.
         value: Its JSON document.
-        rounds: The list of rounds, as the user says.
-        is_one_of: Whether the file is one of several, so that the document may be the record of one question.
+        rounds: The list of rounds that the user names.
+        is_one_of: Whether the file is one of several, so that the document may be the record of a single question.
     """
     shared: dict[str, Any] = {}
     if isinstance(value, dict) and (_are_objects(value.get(rounds or "")) or (is_one_of and _is_record(value))):
@@ -305,7 +305,7 @@ def _json_records(
 
 
 def _is_record(value: Mapping[str, Any]) -> bool:
-    """Return whether a document is the record of one question: beside single values, it has a short list whose items name no questions."""
+    """Return whether a document is the record of a single question: it has single values and a short list of items without question ids."""
     lists = [name for name, items in value.items() if _are_objects(items)]
     if len(lists) != 1 or lists[0].lower() in _CONTAINERS or all(isinstance(v, list | dict) for v in value.values()):
         return False
@@ -315,7 +315,7 @@ def _is_record(value: Mapping[str, Any]) -> bool:
 
 
 def _of_lists(value: list[Any]) -> list[Any]:
-    """Return the records of a list of lists: rows below a header, or else the answers to one question each.
+    """Return the records of a list of lists: rows below a header row, or else one list of answers for each question.
 
     >>> _of_lists([["id", "answer"], ["q1", "Oslo"]]), _of_lists([["Oslo", "Lima"], ["Rome", "Rome"]])
     ([{'id': 'q1', 'answer': 'Oslo'}], [{'answers': ['Oslo', 'Lima']}, {'answers': ['Rome', 'Rome']}])
@@ -329,7 +329,7 @@ def _of_lists(value: list[Any]) -> list[Any]:
 
 
 def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return the single values of a document, and its only object if that has a usual name and records under their keys; else itself."""
+    """Return a document's single values and its only container of records by key, if usually named; else an empty object and itself."""
     inner = [item for name, item in value.items() if name.lower() in _CONTAINERS and isinstance(item, dict)]
     listed = [name for name in inner[0] if _are_objects(inner[0][name])] if len(inner) == 1 else []
     if {*map(str.lower, listed)} - {"prompts"} == {"results"} and not any(map(_are_objects, value.values())):
@@ -346,7 +346,7 @@ def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[
 
 
 def _several_lists(path: Path, lists: Sequence[str], *, is_question: bool) -> DataError:
-    """Return the error about a document with several lists of records, of which one may have the rounds if it is a question."""
+    """Return the error about a document with several lists of records; if it is a question, one of them may have its rounds."""
     several = f"{path} contains several lists of records: {cut_list(lists)}"
     if not is_question:
         return SchemaError(f"{several}; save the one with the rounds as a file of its own")
@@ -396,10 +396,10 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 
 def _by_round(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return the records of a document keyed by numbers of rounds: one for each question, or a single question; else None."""
+    """Return the records of a document whose keys are round numbers: one per question, or a single question; else None."""
     rounds = rounds_in_order(value)
     if rounds is None or not all(isinstance(item, dict) for item in rounds) or all(key.isdecimal() for key in value):
-        return None  # keys that are numbers alone are ids, or an index
+        return None  # bare numbers as keys are ids, or an index
     keys = list(dict.fromkeys(chain(*rounds)))
     if any(plain_name(key) in ANSWERS for key in keys):
         return [{"rounds": rounds}]
@@ -407,12 +407,12 @@ def _by_round(value: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _only_item(value: Any) -> Any:
-    """Return the only item of a list, None of an empty one, and anything else as it is."""
+    """Return the only item of a list, None for an empty list, and anything else unchanged."""
     return next(iter(value), None) if isinstance(value, list) and len(value) <= 1 else value
 
 
 def _is_answers_by_id(value: Mapping[str, Any]) -> bool:
-    """Return whether a document maps ids to answers: it has several texts or numbers, and no usual name of a column."""
+    """Return whether a document maps ids to answers: several texts or numbers, and no key with a usual column name."""
     usual = {*IDS, *ANSWERS, *QUESTIONS, *GOLDS}
     return (
         len(value) > 1
@@ -422,7 +422,7 @@ def _is_answers_by_id(value: Mapping[str, Any]) -> bool:
 
 
 def _data_frame(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return the rows of a document written column by column, as data frames are; None if it is not."""
+    """Return the rows of a document written column by column, as a data frame is; None for other documents."""
     names, cells = value.get("columns"), value.get("data")
     if isinstance(names, list) and isinstance(cells, list) and all(isinstance(row, list) for row in cells):
         return [dict(zip(map(str, names), row, strict=False)) for row in cells]

@@ -1,7 +1,7 @@
 """Open sources that are not plain files of records: zip archives, SQLite and DuckDB tables by a query, and prose by a pattern.
 
-Each becomes plain files in a temporary folder, which are then read like any others.  Nothing in a source is executed: a database is
-opened for reading alone, and pickles are refused.
+Each is converted to plain files in a temporary folder, which are then read like any others.  Nothing in a source is executed:
+databases are opened read-only, and pickles are refused.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def database_form(start: bytes) -> str:
 
 
 def refuse_pickle(path: Path, start: bytes, members: Sequence[str] = ()) -> None:
-    """Raise if a file is a pickle, also within a zip file as PyTorch writes it: to read one runs whatever it contains."""
+    """Raise if a file is a pickle, even inside a zip file as PyTorch writes it: reading one executes its content."""
     in_zip = any(name.endswith("data.pkl") for name in members)
     if not in_zip and not _PICKLE.match(start) and path.suffix.lower() not in _PICKLED:
         return
@@ -70,14 +70,14 @@ def plain_source(
     pattern: str | None,
     is_archive: Callable[[Path], bool],
 ) -> Path:
-    """Return a file or folder with the records of a source: the source itself unless it is packed, a database or prose.
+    """Return a file or folder with the records of a source: the source itself, unless it is an archive, a database or prose.
 
     Args:
         path: The source.
         folder: Creates an empty folder for plain files.
         query: The query whose rows are the records of a database; None = its only table.
-        pattern: The regular expression by which prose is read; see `prose_rows`.
-        is_archive: Returns whether a zip file is an archive of data files, not of a format of its own.
+        pattern: The regular expression that reads records from prose; see `prose_rows`.
+        is_archive: Returns whether a zip file is an archive of data files, and not a format of its own.
 
     Raises:
         DataError: An option does not fit the source, or a query or pattern cannot be used.
@@ -126,7 +126,7 @@ def unzipped(path: Path, folder: Path) -> Path:
 
 
 def name_source(error: SufficeError, place: Path, path: Path) -> None:
-    """Let an error name files by the source, not by the temporary folder to which they were unpacked."""
+    """Replace the temporary folder's name in an error by the source from which its files were unpacked."""
     if place != path:
         hidden = str(place.parent / path.name)
         error.args = tuple(text.replace(hidden, str(path)) if isinstance(text, str) else text for text in error.args)
@@ -190,10 +190,10 @@ def _duckdb_rows(path: Path, query: str | None) -> Iterator[dict[str, Any]]:
 def _joined(
     database: Any, tables: Sequence[str], declared: Collection[tuple[str, str, str, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield queries that join a table to another one that its rows name, with the names of both.
+    """Yield queries that join a table with another one to which its rows refer, with the names of both.
 
-    They do by a foreign key of the schema (`declared`), by its usual name (`question_id` of `questions`), or by a column that both have,
-    of which the other table has each value once.
+    Rows refer to a table by a foreign key of the schema (`declared`), by its usual name (`question_id` of `questions`), or by
+    a shared column with unique values in the other table.
     """
     columns = {
         name: [item[0] for item in database.execute(f"SELECT * FROM {name} LIMIT 0").description]  # noqa: S608
@@ -214,12 +214,12 @@ def _joined(
 
 
 def _as_name(text: str) -> str:
-    """Return a name as SQL quotes it."""
+    """Quote a name for SQL."""
     return '"' + text.replace('"', '""') + '"'
 
 
 def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
-    """Return whether each value of a column is in one row of a table, and some are in several rows of another, which has no others."""
+    """Return whether a column is unique in table `one` and repeats in table `many`, which has no other values."""
     n, n_values = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {one}")
     n_many, n_used = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {many}")
     if not 1 < n == n_values or n_many == n_used:
@@ -228,7 +228,7 @@ def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
 
 
 def _adds_columns(database: Any, query: str) -> bool:
-    """Return whether a join has each row of its first table once, and of its second one several times at the most usual."""
+    """Return whether a join keeps each row of its first table exactly once, and its second table is smaller."""
     joined = query.partition(" FROM ")[2]
     many, one = joined.partition(" ON ")[0].split(" JOIN ")
     sizes = [_one_row(database, f"count(*) FROM {name}")[0] for name in (many, one, joined)]
@@ -241,7 +241,7 @@ def _one_row(database: Any, query: str) -> tuple[int, ...]:
 
 
 def _foreign_keys(database: Any) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the foreign keys of single columns that the schema of a SQLite database declares: table and column, and those that they refer to."""
+    """Yield the single-column foreign keys of a SQLite schema: table, column, and the table and column to which they refer."""
     names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     for name in names:
         keys: dict[int, list[tuple[str, str, str | None]]] = {}
@@ -254,7 +254,7 @@ def _foreign_keys(database: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _only_table(path: Path, database: Any, listing: str, declared: Collection[tuple[str, str, str, str]] = ()) -> str:
-    """Return the query of a database's only table; `listing` selects the parts of tables' names, of which a part may be missing."""
+    """Return the query for a database's only table; `listing` selects the parts of table names, some of which may be missing."""
     rows = database.execute(listing).fetchall()
     tables = sorted([*filter(None, row)] for row in rows if not str(row[-1]).startswith("sqlite_"))
     names = [*map(".".join, tables)]
@@ -268,7 +268,7 @@ def _only_table(path: Path, database: Any, listing: str, declared: Collection[tu
             f"--query {quoted(query)}": (query, f"the rows of {what}")
             for query, what in [*joined, *zip(queries, map(repr, names[:_SHOWN]), strict=False)]
         }
-        # a join of two tables that keeps each row of one once only adds columns
+        # a join that keeps each row of its first table once only adds columns
         is_sure = len(names) == len(("rows", "facts")) and len(joined) == 1 and _adds_columns(database, joined[0][0])
         raise UnsettledError(
             f"{path} has the tables {', '.join(names[:_SHOWN])}{', ...' if len(names) > _SHOWN else ''}",
@@ -294,7 +294,7 @@ def _rows(path: Path, cursor: Any) -> Iterator[dict[str, Any]]:
 def prose_rows(path: Path, pattern: str) -> Iterator[dict[str, str]]:
     """Yield a record for each answer that a pattern reads in a text.
 
-    Named groups are columns: `answer` is needed, `question` (or an id), `round`, `gold` and others are kept from match to match, until
+    Named groups become columns: `answer` is required; `question` (or an id), `round`, `gold` and others keep their values until
     the next question.  So one pattern of alternatives reads a heading for each question and a line for each answer.
     """
     try:

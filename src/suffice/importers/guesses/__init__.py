@@ -1,1 +1,1 @@
-"""Guesses of what columns mean from their names and values, with the notes and questions that follow from them."""
+"""Guess the meaning of columns from their names and values, and give notes and questions about doubtful guesses."""

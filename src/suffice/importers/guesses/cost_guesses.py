@@ -1,4 +1,4 @@
-"""Guess which columns have tokens, seconds, calls and dollars."""
+"""Guess the columns of tokens, seconds, calls and dollars."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COST_NAMES = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACH
 
 
 class CostGuess:
-    """Guesses of costs by usual names, and what guesses of all kinds look up: the table, and what is read so far."""
+    """Guesses costs by usual names; base class with the table and the columns read so far, for all kinds of guesses."""
 
     def __init__(self, table: TableColumns, result: ColumnMap, shape: Shape, said: frozenset[str]) -> None:
         self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
@@ -42,7 +42,7 @@ class CostGuess:
         self.counters = self._counters()
 
     def _counters(self) -> frozenset[str]:
-        """Return the columns that number the rounds of each question beside another text: they are no answers, gold answers or questions."""
+        """Return the columns that number each question's rounds, if another text varies: they are no answers, gold answers or questions."""
         table, ids = self.table, questions_of(self.table, self._shape, self.result.columns)
         of_rounds = [name for name in self._unread(of_rounds=True) if name != "round"]
         counters = frozenset(name for name in of_rounds if table.numbers_rows(name, ids))
@@ -52,12 +52,12 @@ class CostGuess:
         return counters if is_said else frozenset()
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
-        """Return the unused columns with one of the usual names; with `of_rounds`, only columns of rounds."""
+        """Return the unused columns with a usual name; with `of_rounds`, only columns of rounds."""
         unread = {*self._unread(of_rounds=of_rounds)}
         return [name for name in self.table.by_name(usual) if name in unread]
 
     def _of_model(self, usual: Iterable[str]) -> list[str]:
-        """Return the unused columns of rounds with one of the usual names, without those of a tool, a test or a judge."""
+        """Return the unused columns of rounds with a usual name, except those of a tool, a test or a judge."""
         names = self.free(usual, of_rounds=True)
         return [name for name in names if _OF_OTHERS.isdisjoint(words_in(name.rpartition(".")[0]))]
 
@@ -67,7 +67,7 @@ class CostGuess:
         return [name for name in self.table.names if name not in used]
 
     def lacks(self, ours: str) -> bool:
-        """Return whether neither a guess nor the user has named the column of ours."""
+        """Return whether neither a guess nor the user has determined this library's column `ours`."""
         return ours not in self.result.columns and ours not in self.said
 
     def read(self, ours: str, theirs: str, how: str = "usual name") -> None:

@@ -15,7 +15,7 @@ _TIMES = 2
 
 
 def dearer_text(table: TableColumns, columns: Mapping[str, str], money: str) -> str:
-    """Return words on the dearest and the cheapest of a loop's models, where their calls cost different amounts; "" else."""
+    """Return a phrase comparing the costs of a loop's most expensive and cheapest models; "" unless these differ clearly."""
     ids = table.column(columns.get("question_id", ""))
     model = next((name for name in table.by_name(MODELS) if table.changing_in(name, ids)), "")
     means = mean_costs(table, model, money)
@@ -26,7 +26,7 @@ def dearer_text(table: TableColumns, columns: Mapping[str, str], money: str) -> 
 
 
 def mean_costs(table: TableColumns, model: str, money: str) -> dict[str, float]:
-    """Return what a call of each model costs on average, in a column of money; without models whose calls have no amount."""
+    """Return the average cost of a call of each model, in a column of money; without models that have no amounts."""
     amounts: dict[str, list[float]] = defaultdict(list)
     for own, value in zip(table.column(model), table.column(money), strict=True):
         if own is not None and not math.isnan(amount := number_or_nan(value, money)):

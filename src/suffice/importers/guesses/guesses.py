@@ -55,8 +55,8 @@ from suffice.policy.metrics import METRICS
 from suffice.policy.signals import SIGNALS
 from suffice.recordings.runs import is_of_judge
 
-_NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed, and are sums
-_SHOWN, _HOW = 6, re.compile(r" \([^()]+\)$")  # how a column is read, as a scale or a form
+_NUMBER_NAMES = frozenset({"calls", "seconds", "tokens"})  # costs: signals of these names are computed as sums
+_SHOWN, _HOW = 6, re.compile(r" \([^()]+\)$")  # the form in which a column is read, such as a scale
 OF_ITS_OWN = "a text of its own for nearly each question"
 """The reason why a column such as a ticket's subject is read as the question."""
 
@@ -74,7 +74,7 @@ OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 
 
 def is_long(rows: Sequence[Record]) -> bool:
-    """Return whether rows are rounds: ids repeat, and a column counts rounds or contains replies."""
+    """Return whether rows are rounds: ids repeat, and a column numbers rounds or contains replies."""
     table = TableColumns(rows)
     if not any(table.repeats(name) for name in table.by_name(IDS)):
         return False
@@ -92,7 +92,7 @@ def guess_columns(
 ) -> ColumnMap:
     """Map columns: those named by the user, those with this library's names, and those with usual names.
 
-    A column that the user gives as empty does not exist.  With `has_golds`, a file of gold answers judges.
+    A column that the user sets to empty does not exist.  With `has_golds`, gold answers come from another file.
     """
     table, shown = TableColumns(shape.rows), shape.columns
     result = ColumnMap({}, dict(metrics), dict(labels))
@@ -107,7 +107,7 @@ def guess_columns(
     said |= {re.sub(_HOW, "", name) for name in said}
     outcomes = set(OUTCOME_NAMES) - set(
         METRICS
-    )  # in a log these names mean the outcome, even if a signal has the same name
+    )  # in a log, these names mean the outcome, even if a signal has the same name
     known = (OWN_COLUMNS | set(METRICS) | set(SIGNALS)) - _NUMBER_NAMES - outcomes
     guess = _Guess(table, result, shape, frozenset({*columns, *metrics, *labels}))
     for name in table.names:
@@ -116,7 +116,7 @@ def guess_columns(
         if name in shape.outer and (name in OF_ROUNDS or is_cost(name) or name in METRICS or name in SIGNALS):
             continue  # it describes the question, not a round
         if name == "feedback" and are_marks(table.column(name)):
-            continue  # it judges answers, and is no critique
+            continue  # it judges answers, and is not a critique
         if (name in known or is_cost(name)) and name not in said and name not in columns:
             other = None if name in shown else table.other_meaning(name)
             if other is not None:
@@ -149,7 +149,7 @@ class _Guess(NumberGuess):
     """Guesses by usual names, for columns that neither the user nor this library's names determine."""
 
     def place(self, *, one_per_record: bool) -> None:
-        """Find the ids of questions and the numbers of rounds; rows without them are numbered by position."""
+        """Find the ids of questions and the round numbers; rows without them are numbered by position."""
         for name in [name for name in self.shown if self.shown[name].startswith("order ") and self.lacks("round")]:
             self.result.read("round", name, "shape", self.shown[name])
         if self.lacks("round"):
@@ -168,7 +168,7 @@ class _Guess(NumberGuess):
             self._ids(one_per_record=one_per_record)
 
     def _without_row_ids(self, names: Sequence[str], ids: Sequence[str]) -> list[str]:
-        """Return names of counters without those that number all rows on: ids of rows, and others if rows are of several questions."""
+        """Remove counters that number all rows, which are row ids; and any unique numbers if the rows are of several questions."""
         unique = [name for name in names if len({*map(str, self.table.column(name))}) == len(self.table.rows)]
         counting = [name for name in names if name not in unique]
         key = self.result.columns.get("question_id") or next(iter(ids), "")
@@ -179,7 +179,7 @@ class _Guess(NumberGuess):
         return [name for name in names if name not in of_rows]
 
     def _names_texts(self, name: str) -> bool:
-        """Return whether a column called like an id has one value for each text of a question, so that it counts no rounds."""
+        """Return whether a column with a usual name of ids has one value per question text, so that it does not number rounds."""
         texts = [text for text in self.table.by_name(QUESTIONS) if self.table.repeats(text)][:1]
         return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
@@ -251,7 +251,7 @@ class _Guess(NumberGuess):
         self._model(ids)
 
     def _ask_for_parsed_answers(self, ids: Sequence[Any]) -> None:
-        """Raise a question to the user if columns of any name may have what was parsed from replies, and what is right."""
+        """Raise to ask the user if unnamed columns may have answers parsed from replies, and gold answers."""
         if not self.said & {"answer", "golds"} and "golds" not in self.result.columns:
             refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
         if "answer" not in self.said and self.lacks("text"):
@@ -259,7 +259,7 @@ class _Guess(NumberGuess):
             refuse_words_of_replies(self.table, ids, self.result.columns, free)
 
     def _text_as_question(self, ids: Sequence[Any]) -> None:
-        """Read a column `text` that no row of a question changes, although answers change, as the question, as classifiers log it."""
+        """Read a column `text` as the question, as in logs of classifiers, if it is constant in each question while answers change."""
         columns = self.result.columns
         is_guess = columns.get("text") == "text" and "text" not in self.said and columns.get("answer", "text") != "text"
         if is_guess and self.table.constant_in("text", ids) and self.table.changing_in(columns["answer"], ids):
@@ -267,11 +267,11 @@ class _Guess(NumberGuess):
             texts, names = {*map(str, self.table.column("text"))}, {*map(str, ids)}
             if self.lacks("question") and len(texts) >= _OWN_TEXTS * len(
                 names
-            ):  # else it is a passage or an instruction
+            ):  # otherwise, it is a passage or an instruction
                 self.read("question", "text", "the same in all rows of a question, while answers change")
 
     def _question(self, ids: Sequence[Any]) -> None:
-        """Find the question; a ticket's subject or the text of a case is one if nearly every question has another."""
+        """Find the question; a ticket's subject or a case's text is one if it differs in nearly every question."""
         if self.lacks("question"):
             self._first_constant("question", QUESTIONS, ids)
         if not self.lacks("question"):
@@ -280,7 +280,7 @@ class _Guess(NumberGuess):
         for name in [*self.free(SUBJECTS), *filter(is_asked_name, self._unread())]:
             path, texts = plain_name(name).split(".")[:-1], self.table.column(name)
             is_own = "." in name or last_name(name) != "text"  # a column `text` may be a reply
-            if last_name(name) == "source":  # which may be a file or an address
+            if last_name(name) == "source":  # may be a file or an address
                 is_own = 2 * sum(len(str(text).split()) >= _SENTENCE for text in texts) > len(texts)
             is_asked = is_own and NO_ANSWERS.isdisjoint(path) and all(isinstance(text, str) for text in texts)
             if is_asked and self.table.constant_in(name, ids) and len({*texts}) >= max(2, _OWN_TEXTS * n):
@@ -288,14 +288,14 @@ class _Guess(NumberGuess):
                 return
 
     def _golds(self, ids: Sequence[Any]) -> None:
-        """Find gold answers; the number of an option is one beside the options."""
+        """Find gold answers; if the rows have options, also the number of the right one."""
         free = [name for name in self.free(GOLDS) if name not in self.counters]
         names = [name for name in free if not self.table.judges_rounds(name, ids, doubts.FEW)]
         tags = {name for name in names if last_name(name) in ("label", "labels") and self.table.lists_objects(name)}
         names = [name for name in names if name not in tags and not plain_name(name).endswith("prompt.label")]
         changing = [name for name in names if last_name(name) in LABELS]
         names = [n for n in names if not (n in changing and doubts.changes_in_rounds(self.table, ids, n))][:1]
-        if not names:  # of an object such as {"gold": {"answer": "Oslo", "source": "wiki"}}
+        if not names:  # for an object such as {"gold": {"answer": "Oslo", "source": "wiki"}}
             inner = [name for name in self._unread() if is_in_golds(name) and last_name(name) in _GOLD_FIELDS]
             names = [name for name in inner if len(inner) == 1 and self.table.constant_in(name, ids)]
         if not names and has_options(self.table.rows):
@@ -306,7 +306,7 @@ class _Guess(NumberGuess):
             self._marked_golds(ids)
 
     def _marked_golds(self, ids: Sequence[Any]) -> None:
-        """Read solutions that say their answer after GSM8K's mark as the gold answers: one for each of several questions, and no reply."""
+        """Read solutions with GSM8K's mark as gold answers: constant in each question, varying between questions, and no replies."""
         for name in [name for name in self._unread() if not doubts.is_called_reply(name)]:
             texts = [text for text in self.table.column(name) if text is not None]
             if len({*map(str, texts)}) > 1 and mark_of(texts) == AFTER_MARK and self.table.constant_in(name, ids):
@@ -342,7 +342,7 @@ class _Guess(NumberGuess):
                 return
 
     def _ask_for_steps(self) -> None:
-        """Raise a question to the user if rounds have replies, and their record an answer that the last one does not contain."""
+        """Raise to ask the user if rounds have replies, and the record has an answer that the last reply does not contain."""
         answer = self.result.columns.get("answer", "")
         if "answer" not in self.said and last_name(answer) in (*REPLIES, *WEAK_REPLIES):
             of_record = {*self.outer} - {*self.result.columns.values()}
@@ -351,7 +351,7 @@ class _Guess(NumberGuess):
                 doubts.refuse_steps(self.table, answer, name)
 
     def _ask_for_the_answer(self, ids: Sequence[Any]) -> None:
-        """Raise a question to the user if the answers may be gold answers, and another column the model's answers."""
+        """Raise to ask the user if the answers may be gold answers, and another column may have the model's answers."""
         if "answer" in self.said:
             return
         free = [name for name in self.free(("answer",), of_rounds=True) if name not in self.counters]
@@ -365,7 +365,7 @@ class _Guess(NumberGuess):
         doubts.refuse_gold_as_answer(self.table, ids, answer, golds, unread)
 
     def ask_for_an_unread_answer(self) -> None:
-        """Ask the user for the column of answers if none is known, and a text may be."""
+        """Raise to ask the user for the column of answers if none is known, and a text may be one."""
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
             unread = self._unread(of_rounds=True)
@@ -381,7 +381,7 @@ class _Guess(NumberGuess):
                 raise
 
     def _answer(self) -> None:
-        """Determine the model's answer: a parsed answer rather than a reply; of several, the user must choose."""
+        """Determine the model's answer, preferring parsed answers to replies; if there are several, the user must choose."""
         ids = self._ids_of_rows()
         said = self.free(LABELS, of_rounds=True)
         labels = doubts.labels_as_answers(self.table, ids, said, self.result.columns.get("golds", ""))
@@ -414,7 +414,7 @@ class _Guess(NumberGuess):
             self.read("answer", "text", "no other column may be the answer")
 
     def _read_answer(self, name: str, *, is_reply: bool) -> None:
-        """Read a column as the answer; if it has replies, the only column that the log parsed from them, by its name and values."""
+        """Read a column as the answer; if it has replies, prefer the only column that was parsed from them, by name and values."""
         if is_reply and self.lacks("text"):
             free = [own for own in self._unread(of_rounds=True) if own not in self.counters]
             replies = self.table.column(name)

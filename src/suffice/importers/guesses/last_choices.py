@@ -1,4 +1,4 @@
-"""Choices where no name says anything: columns that divide the rows into questions, and fields that list something several times."""
+"""Choices without any known name: columns that divide rows into questions, and fields with several items."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _QUESTIONS, _SEVERAL, _OFFERED = 5, 1.2, 3
 
 
 def refuse_what_no_name_says(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise a question on the id or the rounds of questions, with what may be either by its values, whatever it is called.
+    """Raise to ask for the question id or the rounds, with columns that may be either by their values, under any name.
 
-    It is asked where nothing else is known of a log, so that the refusal has a command.
+    Called if nothing else in a log is known, so that the error contains a command.
 
     Args:
         rows: The rows.
-        columns: The table's column for each name of ours; without the id of questions, or their rounds.
+        columns: The table's columns by this library's names; question ids or rounds are missing.
     """
     table = TableColumns(rows)
     if choices := _lists(table, columns) | _families(table, columns) or _ids(table, columns):
@@ -46,7 +46,7 @@ def refuse_what_no_name_says(rows: Sequence[Record], columns: Mapping[str, str])
 
 
 def _lists(table: TableColumns, columns: Mapping[str, str]) -> Choices:
-    """Return the choices of fields that list several things of one kind for most questions."""
+    """Return the choices of fields with several items of one type for most questions."""
     result: Choices = {}
     for name in [name for name in table.names if name not in columns.values() and _may_be_said(name)]:
         lists = [value for value in table.column(name) if isinstance(value, list)]
@@ -68,13 +68,13 @@ def _families(table: TableColumns, columns: Mapping[str, str]) -> Choices:
 
 
 def _may_be_said(name: str) -> bool:
-    """Return whether a name is not that of what an agent does or thinks, was given, or cost."""
+    """Return whether a name is not one of an agent's actions or thoughts, its input, or a cost."""
     is_other = last_name(name) in (*ACTIONS, *THOUGHTS) or is_of_passages(name) or not is_model_text(name)
     return not is_other and NO_ANSWERS.isdisjoint(words_in(name))
 
 
 def _ids(table: TableColumns, columns: Mapping[str, str]) -> Choices:
-    """Return the choices of columns of which each value has several rows on average, together or each in another round."""
+    """Return the choices of columns with several rows per value on average, which are together or have different round numbers."""
     rounds = [*map(str, table.column(columns.get("round", "")))]
     golds = columns.get("golds", "")
     found = []

@@ -1,4 +1,4 @@
-"""Guess which columns have metrics, confidences and other numbers that a loop may have known, and the tokens of prefixes."""
+"""Guess the columns of metrics, confidences, other numbers known to the loop, and tokens of prefixes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from suffice.policy.signals import SIGNALS
 
 
 class NumberGuess(CostGuess):
-    """Guesses of numbers that are no costs, by names and values."""
+    """Guesses numbers other than costs, by names and values."""
 
     def _ids_of_rows(self) -> Sequence[Any]:
         make = self.result.formulas.get("question_id")
@@ -37,13 +37,13 @@ class NumberGuess(CostGuess):
         return self.table.column(self.result.columns.get("question_id", ""))
 
     def counted_rounds(self, key: str, counter: str) -> None:
-        """Read a column as the id of questions by the one that counts their rows, and this one as rounds if it says nothing else, as whether an answer passed."""
+        """Read a column as the question id, since a counter numbers its rows; read the counter as the round if it has no other meaning."""
         self.read("question_id", key, f"its rows have all rounds by {counter!r}")
         for name in self.table.counters_in([counter], [key]) if self.lacks("round") else ():
             self.read("round", name)
 
     def numbers(self) -> None:
-        """Find metrics in [0, 1], and numbers that a loop may have known when it decided."""
+        """Find metrics in [0, 1], and numbers that the loop may have known when it decided."""
         for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):
             ours = last_name(name)
             is_outcome = ours in OUTCOME_NAMES
@@ -54,7 +54,7 @@ class NumberGuess(CostGuess):
                 continue
             in_unit = all(0 <= value <= 1 for value in values)
             if is_outcome and not in_unit and total_beside(name, self.table.names):
-                continue  # a count, of which the share is offered
+                continue  # a count; its share is offered instead
             if ours in SIGNALS and ours not in OUTCOME_NAMES:
                 signal = SIGNALS[ours]
                 if signal.clip or all(signal.allows(value) for value in values if math.isfinite(value)):
@@ -63,7 +63,7 @@ class NumberGuess(CostGuess):
                 if in_unit:
                     self.read(ours, name)
             elif is_outcome and in_unit:
-                ours = f"{ours}_score" if ours in SIGNALS else ours  # one name cannot be both a signal and a metric
+                ours = f"{ours}_score" if ours in SIGNALS else ours  # a name cannot be both a signal and a metric
                 self.result.read_metric(ours, name, "usual name, all in [0, 1]", self.shown.get(name, ""))
             else:
                 low, high = min(values), max(values)
@@ -71,7 +71,7 @@ class NumberGuess(CostGuess):
                 self.read(ours, name, f"{what}: a signal of your own")
 
     def scores(self) -> None:
-        """Read numbers in [0, 1] of each round as metrics: scores against a reference, and, if there is no other metric, one by a word in its name."""
+        """Read scores in [0, 1] as metrics: those against a reference and, if nothing else judges, one by a word in its name."""
         for name in [name for name in self._unread(of_rounds=True) if is_overlap(name)]:
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
         if self._is_judged():
@@ -85,10 +85,10 @@ class NumberGuess(CostGuess):
                 return
 
     def _score(self, name: str, ours: str, what: str = "a score") -> bool:
-        """Read a column as a metric, if its numbers are all in [0, 1]; return whether they are."""
+        """Read a column as a metric if all of its numbers are in [0, 1]; return whether they are."""
         answers, own = (map(str, self.table.column(one)) for one in (self.result.columns.get("answer", ""), name))
         if may_be_golds(name) and {*own} <= {*answers}:
-            return False  # what is right, in the words of the answers, as yes and no
+            return False  # a gold answer in the words of the answers, such as yes and no
         values = self.table.numbers(name)
         is_usable = ours.isidentifier() and ours not in self.said and ours not in (*SIGNALS, *OWN_COLUMNS)
         if not is_usable or values is None or not all(0 <= value <= 1 for value in values):
@@ -97,7 +97,7 @@ class NumberGuess(CostGuess):
         return True
 
     def confidences(self) -> None:
-        """Read numbers that are a confidence by a word in their names as signals; those of a question only beside round 0."""
+        """Read numbers with a word for confidence in their names as signals; those of a whole question only if there is a round 0."""
         numbers = self.table.column(self.result.columns.get("round", ""))
         begins_at_0 = any(whole_number(str(number)) == 0 for number in numbers)
         for name in [name for name in self._unread() if is_confidence(name) and not is_of_retrieval(name)]:
@@ -114,7 +114,7 @@ class NumberGuess(CostGuess):
                 self.read(ours, name, "a confidence by its name: a signal of your own")
 
     def thoughts(self) -> None:
-        """Find the tokens of prefixes of a chain of thought, if nothing else costs anything."""
+        """Find the tokens of prefixes of a chain of thought, if nothing else has a cost."""
         is_free = (
             self.lacks(THINKING_TOKENS)
             and "answer" in self.result.columns
@@ -126,7 +126,7 @@ class NumberGuess(CostGuess):
             self.read(THINKING_TOKENS, name, "tokens of a chain so far: they rise in each question")
 
     def outcomes_of_tasks(self) -> None:
-        """Read a column that says by a word in its name whether a task succeeded, in each of its rows alike, if nothing else judges."""
+        """Read a column as the outcome of tasks by a word in its name, if it is constant in each question and nothing else judges."""
         if self._is_judged() or "golds" in self.result.columns:
             return
         ids, answer = self._ids_of_rows(), self.result.columns.get("answer", "")
@@ -139,14 +139,14 @@ class NumberGuess(CostGuess):
         return bool(self.result.metrics) or not self.result.columns.keys().isdisjoint(METRICS)
 
     def outcomes_of_runs(self) -> None:
-        """Find metrics that are said of a whole run in each of its rows; one that the user names, too, if it can be said of nothing else."""
+        """Find metrics of whole runs, repeated in each row; for metrics that the user names, only if they can have no other meaning."""
         columns, ids = self.result.columns, self._ids_of_rows()
         found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}
         for name, theirs in found.items():
             is_outer = name in self.result.metrics and theirs in self.outer
             if is_outer and "answer" in columns:
                 refuse_single_score(theirs)
-            may_be = name not in self.said or "answer" not in columns  # without answers, it can be said of nothing else
+            may_be = name not in self.said or "answer" not in columns  # without answers, it can only judge runs
             if is_outer or (may_be and is_of_runs(self.table, theirs, ids, columns.get("answer", ""))):
                 self.result.of_runs.add(name)
                 ours = name if name in columns else f"{name} (metric)"

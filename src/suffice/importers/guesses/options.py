@@ -1,4 +1,4 @@
-"""Gold answers of multiple choice that are numbers, letters or texts of options, while answers have another of these forms."""
+"""Multiple choice: gold answers are numbers, letters or texts of options, and answers have another of these forms."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _Options = dict[str, str]
 
 
 def golds_as_answers(shape: Shape, golds: str, answer: str, *, is_said: bool = False) -> tuple[Shape, str, str, str]:
-    """Return rows with their gold answers in the form of the answers, the column of them, and both forms in words; "" if nothing is to change.
+    """Convert gold answers to the form of the answers; return rows, the new column, and descriptions of both forms, "" if unchanged.
 
-    Gold answers are read as numbers, letters or texts of options if all of them are that, and one of them is a number's first or last.
-    Replies that name letters count as letters.  Gold answers of 0 and 1 are read as false and true if all answers are that.
+    Gold answers are numbers, letters or texts of options if all of them are, and numbers must show if they count from 0 or 1.
+    Replies that name letters count as letters.  Gold answers of 0 and 1 mean false and true if all answers are true or false.
 
     Raises:
         DataError: A later gold answer is a number without an option.
-        UnsettledError: Most answers would be right if 1 were false, as where 0 is entailment; `is_said` settles that 1 is true.
+        UnsettledError: More answers would be right if 1 meant false, as where 0 is entailment; `is_said` confirms that 1 is true.
     """
     if _are_truths(shape.rows, golds, answer):
         if not is_said:
@@ -66,9 +66,9 @@ def golds_as_answers(shape: Shape, golds: str, answer: str, *, is_said: bool = F
 
 
 def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, str, str]:
-    """Return rows whose answers are all letters or all texts of options, as gold answers are, the column of them, and the form; "" if nothing is to change.
+    """Convert answers to the form of the gold answers, option letters or texts; return rows, the new column and the form, "" if unchanged.
 
-    Nearly all answers must name an option, by its letter, its text or both, and some by one of them alone.
+    Nearly all answers must name an option by its letter, its text or both, and some must use only one of these.
     """
     read = _reader(shape.rows)
     if read is None:
@@ -89,14 +89,14 @@ def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, s
 
 
 def _in_form(value: Any, options: _Options, wanted: str) -> Any:
-    """Return the letter or the text of the option that an answer names; an answer that names none, as it is."""
+    """Return the letter or text of the option that an answer names; other answers unchanged."""
     forms = _forms_of(value, options) or _both_forms(value, options)
     label = forms.get(_LETTER, forms.get(_TEXT)) if value not in (None, "") else None
     return value if label is None else label if wanted == _LETTER else options[label]
 
 
 def _both_forms(value: Any, options: _Options) -> dict[str, str]:
-    """Return the letter of an option that is named by its letter and its text, such as "B. Paris", by either form."""
+    """For a value with both letter and text of an option, such as "B. Paris", return the letter for either form; else empty."""
     match = _LETTER_AND_TEXT.fullmatch(str(value).strip())
     label = match[1].upper() if match else ""
     is_one = label in options and normalize_answer(str(match and match[2])) == normalize_answer(options[label])
@@ -110,7 +110,7 @@ def _are_truths(rows: Sequence[Record], golds: str, answer: str) -> bool:
 
 
 def _ask_if_reversed(rows: Sequence[Record], golds: str, answer: str) -> None:
-    """Raise if more answers are right where 1 is false than where it is true."""
+    """Raise if more answers are right with 1 as false than with 1 as true."""
     pairs = [(_word(row, golds), _word(row, answer)) for row in rows]
     same = [(gold == "1") == (said == "true") for gold, said in pairs if gold and said]
     if 2 * sum(same) < len(same):
@@ -129,7 +129,7 @@ def _word(row: Record, name: str) -> str:
 
 
 def has_options(rows: Sequence[Record]) -> bool:
-    """Return whether rows have the options of a multiple choice."""
+    """Return whether rows have multiple-choice options."""
     return _reader(rows) is not None
 
 
@@ -153,7 +153,7 @@ def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:
 
 
 def _texts(row: Record, name: str) -> list[str]:
-    """Return the items of a list, which may be written as text; none if it is something else."""
+    """Return the items of a list, which may be written as text; empty for any other value."""
     value = literal(row.values.get(name))
     are_texts = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
     return [str(item) for item in value] if are_texts and value else []
@@ -164,7 +164,7 @@ def _single(value: Any) -> Any:
 
 
 def _forms(pairs: Iterable[tuple[_Options, Any]], share: float) -> set[str]:
-    """Return the forms that a share of values have."""
+    """Return the forms that at least a given share of values have."""
     forms = [_forms_of(value, options) for options, value in pairs]
     return {
         form
@@ -174,7 +174,7 @@ def _forms(pairs: Iterable[tuple[_Options, Any]], share: float) -> set[str]:
 
 
 def _forms_of(value: Any, options: _Options) -> dict[str, str]:
-    """Return the letter of the option that a value names, by the form in which it may do so."""
+    """Return the letter of the option that a value names, for each form in which it may do so."""
     text = str(value).strip()
     by_text = {normalize_answer(own): label for label, own in options.items()}
     labels, result = [*options], {}
@@ -190,7 +190,7 @@ def _forms_of(value: Any, options: _Options) -> dict[str, str]:
 
 
 def _name_letters(said: Sequence[tuple[_Options, Any]]) -> bool:
-    """Return whether most replies have the letter of an option as a word of its own, other than an article."""
+    """Return whether most replies contain an option's letter as a separate word, other than an article."""
     found = [
         any(re.search(rf"\b{re.escape(label)}\b(?! [a-z])", str(reply)) for label in options) for options, reply in said
     ]

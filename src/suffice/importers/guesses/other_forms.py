@@ -1,4 +1,4 @@
-"""Answers and gold answers whose numbers or dates are written in different ways: what makes them equal is read, or asked about."""
+"""Answers and gold answers with numbers or dates in different forms: read or ask for the form that makes them equal."""
 
 from __future__ import annotations
 
@@ -93,18 +93,18 @@ _MEANINGS = {
 
 
 def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], columns: Mapping[str, str]) -> None:
-    """Ask how the numbers or dates of one column are written, if another form than that of the other column makes them equal.
+    """Raise to ask for the form of numbers or dates in one column, if another form makes answers and gold answers equal.
 
     Args:
         parts: The recording, at least its columns `COLUMNS`.
         options: The user's options for the import.
-        columns: The log's column for each name of ours.
+        columns: The log's columns by this library's names.
 
     Raises:
-        UnsettledError: It does; the option that says so is confirmed if hardly any answer is right without it.
+        UnsettledError: Another form does; its option is confirmed if hardly any answer is right without it.
     """
     known = {ours: columns[ours] for ours in COLUMNS if ours in columns and not _MADE.search(columns[ours])}
-    # the rest is computed, joined, or read in a form already
+    # the rest is computed, joined, or already read in a form
     others = [other for other in _OTHERS if other[0].keys() <= known.keys()]
     if not others or len(known) < len(columns.keys() & {*COLUMNS}) or any(name in options for name in _ASKED):
         return
@@ -119,7 +119,7 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
     ]
     if not others:
         return
-    # answers alone with a comma do not make a comma of gold answers the decimal point
+    # if only answers have commas, this does not show that a comma in gold answers is the decimal point
     alike = [name for name in _ALIKE if name != "decimal_comma" or has_comma != [True, False]]
     counted = _Agreement(pairs)
     usual = {name: counted(NORMALIZERS[name], NORMALIZERS[name]) for name in alike}
@@ -151,7 +151,7 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
 
 
 class _Agreement:
-    """Counts the answers that equal a gold answer by two keys; each key of a text is computed once.
+    """Counts answers that equal a gold answer under two keys; each key of a text is computed once.
 
     Args:
         pairs: Answers with their gold answers.

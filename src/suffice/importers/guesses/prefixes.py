@@ -1,4 +1,4 @@
-"""Tables with a row for each prefix of a chain of thought: what thinking cost, what a trial answer costs, and shares of finished chains."""
+"""Tables with a row for each prefix of a chain of thought: costs of thinking and of trial answers, and shares of finished chains."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Prefixes:
     """The readings of a table of prefixes, part by part.
 
     Args:
-        trial_cost: Tokens of a trial answer, as the user says; None = unknown.
+        trial_cost: Tokens of a trial answer, given by the user; None = unknown.
     """
 
     def __init__(self, trial_cost: float | None) -> None:
@@ -69,10 +69,10 @@ class Prefixes:
             plan: The meaning of its columns; a note that nothing has a cost is removed.
 
         Returns:
-            The settings, by which shorter chains ended by themselves if nothing else is said.
+            The settings; shorter chains are read as ended by themselves unless an end is given.
 
         Raises:
-            DataError: Later questions contradict the first ones, or a trial has a price and the rows are no prefixes.
+            DataError: Later questions contradict the first ones, or a trial cost is given and the rows are no prefixes.
         """
         self._share = self._share or _share_of(columns)
         is_charged = _rises(columns) and not columns.costs
@@ -116,7 +116,7 @@ class Prefixes:
 
     @property
     def depends(self) -> dict[str, str]:
-        """The reason why policies made for this table cannot be deployed; empty if they can."""
+        """The reason why policies fitted on this table cannot be deployed; empty if they can."""
         return {CHECKPOINTS: f"{self._share!r}, a share of the finished chain"} if self._share else {}
 
     @property
@@ -148,7 +148,7 @@ class Prefixes:
 
 
 def _rises(columns: RoundColumns) -> bool:
-    """Return whether tokens of thought rise within each question; the last row may repeat those before it."""
+    """Return whether tokens of thought rise within each question; the last row may equal the one before it."""
     tokens = columns.signals.get(THINKING_TOKENS)
     if tokens is None or not np.isfinite(tokens).all() or columns.lengths.max() < 2:  # noqa: PLR2004 - one row shows nothing
         return False
@@ -159,7 +159,7 @@ def _rises(columns: RoundColumns) -> bool:
 
 
 def prefix_columns(table: TableColumns, ids: Sequence[Any], number: str, names: Sequence[str]) -> list[str]:
-    """Return the columns called like the tokens of a prefix whose numbers rise in each question, in the order of rounds.
+    """Return the columns named like tokens of a prefix whose numbers rise with the rounds in each question.
 
     Args:
         table: The rows.
@@ -190,7 +190,7 @@ def _trial_column(columns: RoundColumns) -> str:
 
 
 def _share_of(columns: RoundColumns) -> str:
-    """Return the column that holds the share of the finished chain; "" if there is none."""
+    """Return the column with the share of the finished chain; "" if there is none."""
     values = {**columns.extras, **{name: own.tolist() for name, own in columns.signals.items()}}
     for name, cells in values.items():
         parts = set(last_name(name).split("_"))
@@ -205,7 +205,7 @@ def _share_of(columns: RoundColumns) -> str:
 
 
 def _read_options(columns: RoundColumns) -> bool:
-    """Add the log-probability of the answer, if the table has the probability of each option; return whether it has."""
+    """Add the log-probability of the answer if the table has each option's probability; return whether it has."""
     named = {
         match["option"].casefold(): name for name in columns.extras if (match := _OPTION.fullmatch(plain_name(name)))
     }

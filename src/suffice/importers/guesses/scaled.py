@@ -1,4 +1,4 @@
-"""Read numbers as the user says: scores scaled to [0, 1] from a range or from words, and numbers with separators."""
+"""Read numbers in the form that the user gives: scores scaled to [0, 1] from a range or from words, and numbers with separators."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ _SHOWN = 6
 
 
 def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dict[str, str]]:
-    """Return rows with a further column for each metric that is given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
+    """Add a column for each metric that is given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
 
-    Words with ``|`` between them are worth the same.  Words that are not listed count as unknown, and so does a share of a total of 0.  A column of a usual scale's words needs no list of them.  The metrics are returned with the names of these columns.
+    Words joined by ``|`` have equal value.  Unlisted words, and shares of a total of 0, are unknown.  Words of a usual scale
+    need no list.  Also return the metrics with the names of the new columns.
 
     Raises:
         DataError: A number is outside the range, or the order of a column's words is not known.
-        UnsettledError: A column has two words, of which it is not known which is better.
+        UnsettledError: A column has two words, and it is unknown which one is better.
     """
     result, names = dict(metrics), {*column_names(shape.rows)}
     for ours, theirs in metrics.items():
@@ -62,11 +63,11 @@ def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dic
 
 
 def _order_of_column(shape: Shape, ours: str, name: str) -> str:
-    """Return the words of a column from the worst to the best, where some are no numbers; "" if it has numbers or is no scale.
+    """Return a column's words from worst to best if some are not numbers; "" if it has only numbers or too many words.
 
     Raises:
-        DataError: It has a few words, whose order is not known.
-        UnsettledError: It has two of them.
+        DataError: The column has a few words of unknown order.
+        UnsettledError: The column has two words of unknown order.
     """
     values = {str(value).strip(): value for row in shape.rows if (value := row.values.get(name)) is not None}
     said = sorted(word for word, value in values.items() if not says_missing(value))
@@ -94,7 +95,7 @@ def _order_of_column(shape: Shape, ours: str, name: str) -> str:
 
 
 def _refuse_template(shape: Shape, name: str, how: str) -> None:
-    """Raise if a scale still has a word of the template that a note prints, and not the column's own words."""
+    """Raise if a scale still contains a placeholder from a note's template instead of the column's own words."""
     said = {word.strip() for word in how.split(",")} & PLACEHOLDERS
     if said and said.isdisjoint(own := {str(row.values.get(name)).strip() for row in shape.rows}):
         raise DataError(
@@ -104,9 +105,9 @@ def _refuse_template(shape: Shape, name: str, how: str) -> None:
 
 
 def _scale(name: str, how: str, *, all_words: bool = False) -> Callable[[Record], float | None]:
-    """Return a function that reads a column's value of a row on a scale, from 0 to 1.
+    """Return a function that converts a row's value in a column to a number from 0 to 1 on a scale.
 
-    With `all_words`, it raises a `DataError` for words that the scale has not.
+    With `all_words`, that function raises a `DataError` for words that are not in the scale.
     """
     match = _RANGE.fullmatch(how)
     words = [word.strip() for word in how.split(",")]
@@ -147,7 +148,7 @@ def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
     match = _NUMBER.fullmatch(str(value).strip())
     number = (
         float(match[1].replace(",", ".")) if match else number_or_nan(value, where)
-    )  # of a truth value, or its word
+    )  # for a truth value, or its word
     place = (number - worst) / (best - worst)
     if not 0 <= place <= 1:
         raise DataError(f"{where} is {value!r:.40}, and the scale is {scale[0]}: give a range that has all numbers")
@@ -157,12 +158,12 @@ def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
 def with_forms(
     shape: Shape, columns: dict[str, str], position: AnswerPosition | None = None
 ) -> tuple[Shape, AnswerPosition | None]:
-    """Return rows with a further column for each option ``COLUMN:FORM``, which is then named in `columns`.
+    """Add a column for each option ``COLUMN:FORM``, and name it in `columns` instead.
 
-    Where answers are read inside replies, the form is that of the answers: it is returned with their position.
+    If answers are inside replies, the form is that of the answers, and is returned with their position.
 
     Raises:
-        DataError: Answers have two forms, or a column of money is divided as its name does not say.
+        DataError: Answers have two forms, or a column of money is named in one unit and read in another.
     """
     names, said = {*column_names(shape.rows)}, {} if position is None else {position.form: ""}
     for ours, theirs in columns.items():
@@ -190,13 +191,13 @@ def with_forms(
 
 
 def answer_form(columns: Mapping[str, str], named: Mapping[str, str]) -> str:
-    """Return the form in which a column of answers is read, as the user says; "" if it is read as it is.
+    """Return the form in which the user has a column of answers read; "" if it is read unchanged.
 
     >>> answer_form({"answer": "said (decimal-comma)"}, {"answer": "said:decimal-comma"})
     'decimal-comma'
 
     Args:
-        columns: The columns that are read, by our names.
+        columns: The columns that are read, by this library's names.
         named: The columns that the user names, perhaps with a form.
     """
     name, _, form = named.get("answer", "").rpartition(":")
@@ -208,7 +209,7 @@ def _in_form(row: Record, name: str, read: Callable[[Any], Any]) -> Any:
 
 
 def with_whole_thousands(shape: Shape, columns: Mapping[str, str]) -> tuple[Shape, list[str]]:
-    """Return rows in which 1.234 in a column of costs is 1234 where a point separates thousands, and notes that say so.
+    """Convert 1.234 in cost columns to 1234 if a point separates thousands; also return notes about it.
 
     Args:
         shape: The rows.
@@ -240,7 +241,7 @@ def _is_money(name: str) -> bool:
 
 
 def _fraction(values: Sequence[Any]) -> float | None:
-    """Return the first number that has a fraction; None without one."""
+    """Return the first number that is not whole; None if all are."""
     numbers = [value for value in values if isinstance(value, float) and math.isfinite(value)]
     return next((value for value in numbers if not value.is_integer()), None)
 

@@ -26,7 +26,7 @@ class TableOptions:
     """The user's options for reading a table; see `read_tabular`.
 
     Attributes:
-        joined: The columns of a file of gold answers that are joined; empty without such a file.
+        joined: The columns of the joined file of gold answers; empty without such a file.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class TableOptions:
 
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableOptions) -> Grid:
-    """Return the settings for reading the rows of a table; note how its gold answers are written."""
+    """Return the settings for reading the rows of a table; add a note on the form of its gold answers."""
     if not {"round", "question_id"} <= plan.columns.keys():
         refuse_unread_rounds(rows, plan.columns)
     if "round" not in plan.columns and "question_id" in plan.columns:

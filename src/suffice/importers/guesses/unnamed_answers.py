@@ -1,4 +1,4 @@
-"""Columns under unusual names that may have the answers: where none is read, and where they are words of the replies that would be read."""
+"""Columns with unusual names that may have the answers: if no answer is read, or if they contain words of the replies."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def refuse_unread_answer(
     is_scored: bool,
     is_of_tasks: bool,
 ) -> None:
-    """Raise if nothing is read as an answer, and texts differ between the rows of a question.
+    """Raise if no column is read as the answer, and texts differ between the rows of a question.
 
-    The column of gold answers, if it is known, shows which of several columns is the answer.  What an agent does may be its answer only if
-    each action has a score.  Numbers are answers if they often are the gold answer, or may be by their column's name.  Where rows are
-    rounds without a score, other numbers and lists may be answers, too, unless the outcome of each task is known, as of an agent that
-    uses tools.
+    The gold answers, if known, show which of several columns has the answers.  Actions of an agent are offered only if rows have
+    scores.  Numbers are offered if they often equal the gold answer, or if the column's name allows it.  In rows without
+    scores, other numbers and lists are offered as well, unless the outcome of each task is known, as for agents
+    with tools.
     """
     if not any(ids) and any(map(table.lists_objects, table.names)):
         return  # rows are questions, and a list may have their rounds
@@ -115,9 +115,9 @@ def refuse_unread_answer(
 
 
 def _objects(table: TableColumns, names: Collection[str], unread: Collection[str], ids: Sequence[Any]) -> list[str]:
-    """Return the objects that may be answers as a whole: some of their fields vary within questions, and another object has the same fields.
+    """Return objects that may be whole answers: some of their fields vary within questions, and another object has the same fields.
 
-    Without such a one, several of their fields must be texts that vary, or the object must be called like an answer.
+    Without such another object, several of their fields must be varying texts, or the object must be named like an answer.
     """
     fields = fields_in(table.names)
     found = []
@@ -131,11 +131,11 @@ def _objects(table: TableColumns, names: Collection[str], unread: Collection[str
 
 
 def rounds_in_objects(names: Collection[str], *, like_golds: bool = False) -> Choices:
-    """Return the options that read objects of the same fields, other than a gold answer, as the answers of successive rounds.
+    """Return the options that read objects with equal fields, except gold answers, as answers of successive rounds.
 
     Args:
-        names: The columns, in which fields of objects have dotted names.
-        like_golds: Whether a gold answer must be an object with these fields.
+        names: The columns; fields of objects have dotted names.
+        like_golds: Whether a gold answer with these fields is required.
     """
     alike = defaultdict[frozenset[str], list[str]](list)
     for name, fields in fields_in(names).items():
@@ -151,15 +151,15 @@ def rounds_in_objects(names: Collection[str], *, like_golds: bool = False) -> Ch
 def refuse_words_of_replies(
     table: TableColumns, ids: Sequence[Any], columns: Mapping[str, str], unread: Collection[str]
 ) -> None:
-    """Raise if whole replies would be read as answers, and one other column that varies between rounds has words of them.
+    """Raise if whole replies would be read as answers, while one other column that varies between rounds has words of them.
 
-    Gold answers that it often equals, while replies hardly ever do, show that it is the answer.
+    The column is confirmed as the answer if it often equals gold answers while replies hardly ever do.
 
     Args:
         table: The rows.
         ids: The question of each row.
-        columns: The table's column for each name of ours, of which the user did not name that of the answers.
-        unread: Columns of rounds that are not read as anything.
+        columns: The table's columns by this library's names; the user has not named that of the answers.
+        unread: Columns of rounds without a known meaning.
     """
     reply, golds = columns.get("answer", ""), columns.get("golds", "")
     several, replies = len(several_rows(ids)), table.column(reply)[:_ROWS]
@@ -184,14 +184,14 @@ def refuse_words_of_replies(
 
 
 def _told_by_golds(table: TableColumns, names: Sequence[str], golds: str) -> str:
-    """Return the only column that often equals the gold answer, if no other one ever does; else ""."""
+    """Return the column that often equals the gold answer, if it is the only one and the others hardly ever do; else ""."""
     said = [name for name in names if _agrees(table, name, golds) >= _OFTEN]
     is_told = len(said) == 1 and all(_agrees(table, name, golds) <= FEW for name in names if name not in said)
     return said[0] if is_told else ""
 
 
 def _agrees(table: TableColumns, name: str, golds: str) -> float:
-    """Return the share of a column's values that are a gold answer; 0 if few rows have both, or it is not much above chance."""
+    """Return the share of a column's values that equal a gold answer; 0 if few rows have both, or if chance explains it."""
     columns = (table.column(own)[:_ROWS] for own in (name, golds))
     pairs = [pair for pair in zip(*columns, strict=True) if None not in pair]
     if not golds or len(pairs) < _ENOUGH_ROWS:
@@ -214,10 +214,10 @@ def _key(value: Any) -> str:
 def _may_hold_answers(
     table: TableColumns, name: str, ids: Sequence[Any], several: int, right: Collection[str] = ()
 ) -> bool:
-    """Return whether a column's texts or numbers, or lists of them, vary within a tenth of the questions, and its name does not say that they are something else.
+    """Return whether a column may have answers: texts, numbers or lists that vary within a tenth of the questions, with a fitting name.
 
-    A column that seldom varies may have answers, too, and so may a price or a count, if it is among `right`, the columns that often equal
-    one that no row of a question changes.
+    A column in `right` (equal to a constant column in many rows) may also be a price or a count, and need vary only in
+    one question.
     """
     is_other = last_name(name) in (*THOUGHTS, *ACTIONS, *OUTCOME_NAMES, *OWN_SIGNALS)
     is_other = is_other or (name not in right and (is_measure_of(name) or is_measure_name(name)))
@@ -234,7 +234,7 @@ def _may_hold_answers(
 
 
 def _is_called_or_agrees(table: TableColumns, name: str, golds: str) -> bool:
-    """Return whether a column of numbers or lists is the answer by its name, or by the gold answers that it often equals."""
+    """Return whether a column of numbers or lists is the answer by its name, or because it often equals the gold answer."""
     is_flag = {str(value).lower() for value in table.column(name)} <= {"true", "false", "0", "1", "none", ""}
     return (may_be_parsed_name(name) and not is_flag) or _agrees(table, name, golds) >= _OFTEN
 

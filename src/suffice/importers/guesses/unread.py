@@ -1,4 +1,4 @@
-"""Notes on columns whose usual names do not match their values, and questions about columns whose names say nothing."""
+"""Notes on columns with usual names but other values, and questions about columns without usual names."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def unread_notes(
     *,
     is_judged: bool,
 ) -> list[str]:
-    """Return a note for each column whose values do not fit its usual name, or which may be a score if nothing `is_judged`."""
+    """Return a note for each column whose values do not fit its usual name, or that may be a score if nothing judges (`is_judged`)."""
     speakers = [] if shape.how else [*_speakers(table, columns)]
     unused = [name for name in table.names if name not in used and table.filled(name)]
     drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
@@ -114,7 +114,7 @@ def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
 
 
 def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
-    """Note or raise that a question's rows come from several sources, of which perhaps only one gives answers."""
+    """Yield a note or raise if a question's rows come from several speakers, of which perhaps only one gives answers."""
     ids = table.column(columns.get("question_id", ""))
     for name in _called([name for name in table.names if name != columns.get("answer")], _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]
@@ -172,7 +172,7 @@ def _costs(
 
 
 def _has_gold(name: str, names: Collection[str]) -> bool:
-    """Return whether another column is called like the gold answer of a column, as `price_gold` is of `price`."""
+    """Return whether another column is named as the gold answer of a column, such as `price_gold` for `price`."""
     own = {*words_in(name)}
     return any(own < {*words_in(other)} and is_surely_gold(other) for other in names)
 
@@ -180,7 +180,7 @@ def _has_gold(name: str, names: Collection[str]) -> bool:
 def _no_tokens_note(
     table: TableColumns, shown: Mapping[str, str], unused: Collection[str], absent: Sequence[str]
 ) -> str:
-    """Return the note that no input or output tokens are read, which names the columns of tokens that may be them."""
+    """Return the note that no input or output tokens are read, with the columns that may have them."""
     kinds = frozenset().union(*_TOKEN_WORDS.values())
     names = [name for name in unused if counts_tokens(name, kinds) and table.numbers(name)]
     what = " or ".join(absent)
@@ -201,7 +201,7 @@ def _no_tokens_note(
 
 
 def _forms(name: str, value: object) -> str:
-    """Return the options that say what a comma in a column of seconds is; "" where a value has none."""
+    """Return the options that give the meaning of commas in a column of seconds; "" if values have none."""
     if not is_undecided(value):
         return ""
     options = [column_options({"cost.generator.seconds": f"{name}:{form}"}) for form in (THOUSANDS, DECIMAL_COMMA)]
@@ -232,10 +232,10 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
 
 
 def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if one field may list the rounds of each question, or some columns may have the answers of a round each.
+    """Raise if a field may list the rounds of each question, or some columns may have one round's answers each.
 
-    A field may do so if its lists have objects with texts that the model may have said, and these texts vary.  A column may
-    have answers if at least a tenth of them equal a gold answer, or else the answer in another such column.
+    A field may list rounds if its lists have objects with varying texts that the model may have written.  A column may
+    have answers if at least a tenth of them equal a gold answer, or without gold answers, the answer in another such column.
     """
     table = TableColumns(rows)
     free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
@@ -244,10 +244,10 @@ def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> 
     said = [name for name in free if last_name((numbered(name) or (name,))[0]) not in (*ACTIONS, *THOUGHTS)]
     said = [name for name in said if is_model_text(name) and NO_ANSWERS.isdisjoint(plain_name(name).split(".")[:-1])]
     alike = _of_one_kind(table, _alike_columns(table, said, columns.get("golds", "")))
-    # a text may be the question as well as a reply
+    # a text may be either the question or a reply
     sure_of = {ours: theirs for ours, theirs in columns.items() if ours != "answer" or last_name(theirs) != "text"}
     ids = [] if "question_id" in columns else [name for name in _may_be_ids(table, sure_of) if name not in alike]
-    # a column that is the same in all rows of a question is a gold answer
+    # a column that is constant in each question is a gold answer
     divide = [*ids, *(name for name in table.names if is_id_name(name) and _divides(table, name))]
     answers = [name for name in alike if not any(table.constant_in(name, table.column(own)) for own in divide)]
     answers = max(([*family.values()] for family in numbered_families(answers).values()), key=len, default=answers)
@@ -289,7 +289,7 @@ def _divides(table: TableColumns, name: str) -> bool:
 
 
 def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
-    """Return whether a column has ids of runs within which the text of the question differs, or each number of a round occurs again and again."""
+    """Return whether a column has ids of runs with several questions each, or with the same round numbers again and again."""
     if last_name(name) != "run_id":
         return False
     runs, texts = [*map(str, table.column(name))], table.column(questions[0]) if questions else []
@@ -300,7 +300,7 @@ def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool
 
 
 def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if each row has an id of its own, while another column may name the questions, or list their rounds."""
+    """Raise if each row has its own id, while another column may identify the questions, or list their rounds."""
     table = TableColumns(rows)
     choices = _lists_of_rounds(table, [name for name in table.names if name not in columns.values()])
     names = _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})
@@ -324,7 +324,7 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
 
 
 def _are_alike(table: TableColumns, names: Sequence[str]) -> bool:
-    """Return whether several columns divide the rows alike, so that it does not matter which of them names questions."""
+    """Return whether several columns divide the rows equally, so that any of them can identify questions."""
     return len(names) > 1 and all(table.constant_in(names[0], table.column(name)) for name in names[1:])
 
 
@@ -352,7 +352,7 @@ def _as_ids(names: Sequence[str], meaning: str = "") -> Choices:
 
 
 def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> Choices:
-    """Return the options that read fields which may list rounds: dialogues, and lists of what the model said."""
+    """Return the options that read fields as lists of rounds: dialogues, and lists of the model's texts."""
     lists = [
         name
         for name in names
@@ -374,7 +374,7 @@ def _is_dialogue(values: Sequence[Any]) -> bool:
 
 
 def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
-    """Return the columns that may name the questions of rows: each value has some rows, with the same gold answer."""
+    """Return the columns that may identify questions: each value has several rows, with the same gold answer."""
     names = []
     for name in without_steps(table.names):
         values = [*map(str, table.column(name))]
@@ -415,7 +415,7 @@ def _counts_items(values: Sequence[Any], name: str) -> bool:
 
 
 def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> list[str]:
-    """Return the columns whose texts equal a gold answer, or a text of another one, in at least a tenth of the rows."""
+    """Return the columns whose texts equal a gold answer, or without gold answers another column's text, in a tenth of the rows or more."""
     texts = {name: [*map(_answer_key, table.column(name))] for name in names if table.is_text(name)}
     texts = {name: own for name, own in texts.items() if len({*own}) > 1 and [*texts.values()].count(own) == 1}
     right = [{*map(_answer_key, value if isinstance(value, list) else [value])} - {""} for value in table.column(golds)]
@@ -433,14 +433,14 @@ def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> lis
 
 
 def _of_one_kind(table: TableColumns, names: Sequence[str]) -> list[str]:
-    """Return the columns without those that count rows, and without numbers beside texts, such as marks."""
+    """Remove columns that number rows, and columns of numbers, such as grades, if there are texts."""
     names = [name for name in names if not _counts_rows(table.column(name))]
     texts = [name for name in names if table.numbers(name) is None]
     return texts or names
 
 
 def _counts_rows(values: Sequence[Any]) -> bool:
-    """Return whether values count up from 1, again and again."""
+    """Return whether values repeatedly count up from 1."""
     numbers = [int(value) if str(value).isdecimal() else 0 for value in values]
     follow = all(after in (1, before + 1) for before, after in pairwise(numbers))
     return numbers[:1] == [1] and follow and max(numbers) > 1 < numbers.count(1)

@@ -1,1 +1,1 @@
-"""Rows of one question: ids under names of their own, confirmed by counters of rounds or gold answers, or made of several columns."""
+"""Find the rows of each question: unusual ids, confirmed by round numbers or gold answers, or made of several columns."""

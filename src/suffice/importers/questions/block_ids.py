@@ -1,4 +1,4 @@
-"""Ids of questions under a name of their own, where the texts of questions are asked again: each has a group of rows."""
+"""Ids of questions with unusual names, if texts of questions are asked again: each id has its own group of rows."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LONGEST, _OFFERED = 60, 2
 
 
 def block_id(table: TableColumns, question: str, names: Collection[str]) -> str:
-    """Return the column called like an id that has one value for each group of rows with one text; "" if there is none, or several.
+    """Return the column named like an id with one value for each group of rows with the same text; "" if none, or several, differ.
 
     Args:
         table: The rows, in the order of the file.
-        question: The column of texts, some of which are asked again.
+        question: The column of question texts, some of which are asked again.
         names: The columns that may be ids.
     """
     found = [name for name in names if is_id_name(name) and _is_asked_again(table, question)]
@@ -37,15 +37,15 @@ def block_id(table: TableColumns, question: str, names: Collection[str]) -> str:
 
 
 def id_choices(table: TableColumns, plan: ColumnMap, *, golds_differ: bool = False) -> Choices:
-    """Return the options that read a column as the ids of questions, where these are known by texts that several of them may share.
+    """Return the options that read a column as the question id, if questions were identified by texts that several may share.
 
-    Several do, if a text is asked again after others, or has several gold answers.  Otherwise only a column that is called like an
-    id, and has the rows of each value together, is offered.
+    Two of these are required of a column: a name of ids, its rows of each value together, and texts that are asked again after
+    others.  With `golds_differ`, gold answers must be constant for each value instead.
 
     Args:
         table: The rows, in the order of the file.
         plan: The meaning of the columns.
-        golds_differ: Whether gold answers differ between rows with one text.
+        golds_differ: Whether gold answers differ between rows with the same text.
     """
     question, golds = (plan.columns.get(ours, "") for ours in ("question", "golds"))
     key = plan.columns.get("question_id", "")
@@ -66,7 +66,7 @@ def id_choices(table: TableColumns, plan: ColumnMap, *, golds_differ: bool = Fal
 
 
 def refuse_ids_of_rows(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if each row has an id of its own, while the rows of each value of other columns have all rounds from the first on, as in tables with a primary key."""
+    """Raise if each row has its own id, as with a primary key, while the rows of each value of other columns have all rounds."""
     table, number, golds = TableColumns(rows), columns["round"], columns.get("golds", "")
     if table.repeats(columns["question_id"]) or not table.counts(number):
         return
@@ -93,7 +93,7 @@ def refuse_ids_of_rows(rows: Sequence[Record], columns: Mapping[str, str]) -> No
 
 
 def _has_all_rounds(table: TableColumns, name: str, number: str) -> bool:
-    """Return whether the rows of each value of a column have each number of a round from 0 or 1 on once."""
+    """Return whether the rows of each value of a column have each round number, from 0 or 1, exactly once."""
     pairs = {*zip(map(str, table.column(name)), map(str, table.column(number)), strict=True)}
     return len(pairs) == len(table.rows) and table.counts_in(number, name)
 
@@ -105,7 +105,7 @@ def _is_asked_again(table: TableColumns, question: str) -> bool:
 
 
 def _tells_apart(table: TableColumns, question: str, name: str) -> bool:
-    """Return whether a column has short values, each in some rows with one text, and several for some text."""
+    """Return whether a column has short values, each with one text in several rows, and several values for some text."""
     values: list[Any] = table.column(name)
     if name == question or not all(map(_may_be_id, values)) or means_no_question(name):
         return False

@@ -1,4 +1,4 @@
-"""Ids of questions that a counter of rounds confirms: the rows of each id have all numbers from 0 or 1 on, once."""
+"""Ids of questions confirmed by round numbers: the rows of each id have all numbers from 0 or 1, exactly once."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _OF_LOOPS = frozenset({*RUNS, *LOOP_NAMES, "batch", "job", "rep", "session", "wo
 
 
 def counted_id(table: TableColumns, names: Collection[str]) -> tuple[str, str] | None:
-    """Return the column called like an id whose rows a column called like a round counts, and the latter; None if there is none.
+    """Return the column named like an id whose rows a round column numbers, and that round column; None if there is none.
 
-    If several columns are called so, they must divide the rows alike.
+    If several columns are named like ids, they must divide the rows equally.
 
     Args:
         table: The rows.
@@ -60,7 +60,7 @@ def _is_counter_name(name: str) -> bool:
 
 
 def are_counted(table: TableColumns, name: str, counter: str) -> bool:
-    """Return whether the rows of each value of a column have each number of a counter from 0 or 1 on once, and several rows on average."""
+    """Return whether a counter numbers the rows of each value of a column from 0 or 1 without gaps, with several rows on average."""
     values = table.column(name)
     if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
         return False
@@ -70,15 +70,15 @@ def are_counted(table: TableColumns, name: str, counter: str) -> bool:
 
 
 def have_golds(table: TableColumns, golds: str, ids: Sequence[str]) -> bool:
-    """Return whether all rows of each id have one gold answer, which is not so by chance."""
+    """Return whether the rows of each id have one gold answer, other than by chance."""
     values = Counter(map(str, filter(None, table.column(golds))))
     return table.constant_in(golds, ids) and not is_by_chance(values, len(ids) - len({*ids}))
 
 
 def sure_id(table: TableColumns, ids: Sequence[str], counter: str, golds: str) -> str:
-    """Return the first of some columns that may be ids if they divide rows alike, and each value has all rounds from the first on; else "".
+    """Return the first of some possible ids if all divide rows equally, and each value has all rounds from the first; else "".
 
-    Without a column of rounds, some column must number the rows of each value, which have a gold answer in common.
+    Without a column of rounds, some column must number the rows of each value, and these must have one gold answer.
     """
     own = [*map(str, table.column(ids[0]))] if ids else []
     if counter:
@@ -93,7 +93,7 @@ def sure_id(table: TableColumns, ids: Sequence[str], counter: str, golds: str) -
 
 
 def sure_among(table: TableColumns, choices: Choices, columns: Mapping[str, str]) -> str:
-    """Return the only option that reads ids whose rows have all rounds and one gold answer, where the text of a question has several; else ""."""
+    """Return the only option, if its ids have all rounds and one gold answer each, while a question text has several; else ""."""
     golds, texts = columns.get("golds", ""), table.column(columns["question_id"])
     if len(choices) != 1 or golds not in table.names or table.constant_in(golds, texts):
         return ""
@@ -108,7 +108,7 @@ def of_judges(choices: Choices) -> str:
 
 
 def are_groups(table: TableColumns, name: str, values: Sequence[str]) -> bool:
-    """Return whether each value of a column has several rows or, if loops may have stopped early, those of each are together and several on average."""
+    """Return whether values have several rows each, or several on average, together in the file and in a column of ids."""
     counts = Counter(values)
     if min(counts.values()) > 1:
         return True
@@ -128,7 +128,7 @@ def are_numbered(values: Iterable[str]) -> bool:
 
 
 def means_no_question(name: str) -> bool:
-    """Return whether a column's name says that it tells something else than questions apart, such as runs, times or passages."""
+    """Return whether a column's name means something other than questions, such as runs, times or passages."""
     plain = last_name(name)
     is_known = plain in TIMES or plain in QUESTIONS or not _OF_LOOPS.isdisjoint({plain, *words_in(plain)})
     return is_known or is_of_passages(name) or is_step_name(name) or is_of_person(name)

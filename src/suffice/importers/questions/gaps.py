@@ -24,10 +24,10 @@ def gap_error(
 
     Args:
         where: The log.
-        question: The question, in words.
+        question: A description of the question.
         rounds: Its rounds.
-        theirs: The column that counts them.
-        files: The file of each row; where it is the round, counting the rows instead would make each file a run.
+        theirs: The column of round numbers.
+        files: The file of each row; if files are rounds, numbering rows instead would make each file a run.
         others: Columns that count the rounds of every question without a gap.
     """
     are_files = len({*files}) > 1 and all(
@@ -54,7 +54,7 @@ def gap_error(
 
 
 def counting_columns(rows: Sequence[Record], key: str, used: Collection[str]) -> Iterator[str]:
-    """Yield the columns called like rounds, and not used yet, which number the rows of each question from 0 or 1 without a gap or a copy."""
+    """Yield the unused columns named like rounds that number the rows of each question from 0 or 1 without gaps or copies."""
     table = TableColumns(rows)
     ids = [*map(str, table.column(key))]
     for name in [name for name in table.names if name not in used and is_round_name(last_name(name))]:

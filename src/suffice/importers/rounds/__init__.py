@@ -1,1 +1,1 @@
-"""The result of an importer: rounds of questions, with what is counted and shown of them before they are written."""
+"""Rounds of questions as importers return them, and the counts and preview that are shown before they are written."""

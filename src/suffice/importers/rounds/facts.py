@@ -1,4 +1,4 @@
-"""Counts over all trajectories of a run, from which alarms follow."""
+"""Counts over all trajectories of a run, from which alarms are derived."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SURE = 3.0
 
 @dataclass(slots=True)
 class OrderSigns:
-    """Three signs that would be 0 on average if the answers of a question were exchangeable.
+    """Three signs whose mean is 0 if the order of a question's answers is arbitrary.
 
-    They are the agreement of neighbours less that of all pairs, the agreement of the last two answers less that of the first two,
-    and the score of the last answer less that of the first.
+    They are the agreement of neighbours minus that of all pairs, the agreement of the last two answers minus that of the first
+    two, and the score of the last answer minus that of the first.
 
     Attributes:
-        sums: The number, the sum and the sum of squares of each sign over questions.
+        sums: For each sign, the number of questions, the sum and the sum of squares.
     """
 
     sums: list[list[float]] = field(default_factory=lambda: [[0.0, 0.0, 0.0] for _ in range(3)])
@@ -47,12 +47,12 @@ class OrderSigns:
 
     @property
     def are_clear(self) -> bool:
-        """True if at least one sign is too far from 0 for exchangeable answers."""
+        """True if at least one sign is too far from 0 for an arbitrary order."""
         return any(is_clear(*own) for own in self.sums)
 
 
 def is_clear(n: float, total: float, squares: float) -> bool:
-    """Return whether the sum of differences, and that of their squares, put their mean at least three standard errors from 0."""
+    """Return whether the mean of `n` differences is at least three standard errors from 0, given their sum and sum of squares."""
     spread = n * squares - total**2
     return n > 1 and total**2 * (n - 1) > _SURE**2 * spread
 
@@ -71,7 +71,7 @@ _LIKELY = 2.33
 
 @dataclass(slots=True)
 class Facts:
-    """Counts over all trajectories of a run, from which alarms follow.
+    """Counts over all trajectories of a run, from which alarms are derived.
 
     Attributes:
         normalizer: Decides which answers are the same.
@@ -80,73 +80,73 @@ class Facts:
         rounds: Number of rounds.
         answers: Rounds with an answer.
         characters: The length of all answers.
-        sentences: Answers that are sentences.
-        errors: Answers that are the message of a call that failed.
-        error: Such an answer.
+        sentences: Answers that are sentences, as they are long and end with a full stop or the like.
+        errors: Answers that are the error message of a failed call.
+        error: An example of such an answer.
         unanswered: Trajectories without any answer.
         silent_ends: Trajectories with answers whose last round has none.
         without_golds: Trajectories without gold answers.
         golds: Different gold answers, at most five.
         several: Trajectories with several answers.
         equal: Of these, those whose answers are all equal.
-        beside: Of these in turn, those in which a text varies that the model may have said, or that was retrieved, by column.
-        cased: Trajectories without gold answers, two answers of which count as the same and differ in case alone.
-        case: Two such answers.
+        beside: Of these in turn, those in which a reply or a retrieved text varies, by column.
+        cased: Trajectories without gold answers in which two answers count as the same but differ in case.
+        case: An example of two such answers.
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
-        right_once: Of these in turn, those of which exactly one answer is right.
-        systems: Trajectories with another model, system or file in some round, by column.
-        speakers: Trajectories whose rounds come from several speakers, or are of several kinds, after the first, by column.
-        said_by: The speakers or kinds, by column.
-        stopped: Trajectories by a metric, their length, and whether its first 1 is in their last round (None: in an earlier one).
+        right_once: Of these in turn, those with exactly one right answer.
+        systems: Trajectories in which the model, system or file changes between rounds, by column.
+        speakers: Trajectories with rounds of several speakers or kinds after the first round, by column.
+        said_by: The number of rounds of each speaker or kind, by column.
+        stopped: Trajectories by metric, length, and whether its first 1 is in the last round (None: in an earlier one).
         scored: Scored answers.
-        lasts: Last answers of trajectories with gold answers.
-        golden: Of these, those that are a gold answer, literally.
-        rows: Trajectories that have a round, by its index.
-        answered: Of these, those with an answer in it.
-        kinds: Labels of the log by column: the values of rounds with an answer, and those of rounds without one.
-        graded: Trajectories whose first answer cannot be a grade, and a later one is a grade or a low number.
+        lasts: Trajectories with gold answers and an answer in the last round.
+        golden: Of these, those whose last answer is literally a gold answer.
+        rows: Number of trajectories that have a round, by its index.
+        answered: Of these, those with an answer in that round.
+        kinds: For each label of the log, its values in rounds with an answer, and in rounds without one.
+        graded: Trajectories whose first answer cannot be a grade, while a later one may be a grade or a low number.
         in_words: Of these in turn, those with a grade in words.
-        grade: Such a grade.
-        grade_kinds: Labels of the log by column: the values of rounds with a grade, and those of other rounds.
-        equalling: Trajectories in which a column that is the same in all rounds equals an answer, by column.
-        equalling_last: Of these, those in which it equals the last answer.
-        equalling_rows: Answers that it equals.
-        listed: Those of these columns with lists, such as alternatives.
-        equalling_alone: Trajectories of which, of two values of such a column with few values, their own and that of another one, one
-            alone equals an answer, by name, and whether that is their own.
-        voted: Trajectories of at least three answers, of which one is more frequent than any other, by the name of such a column, and
-            whether it equals that answer.
-        several_values: Some values of such a column, to see whether it has several.
-        containing: Trajectories whose text in a column that is the same in all rounds contains the last answer among other words, by name
-            (True), and those of which the text of another one does (False).
-        contained: The same the other way round: the last answer contains that text.
-        framed: Of these, those with the same few words around it as others have.
-        agreeing: Rounds in which a metric is 1 if and only if the answer is that of such a column, by column and metric.
-        changing: The same of rounds with another answer than the one before, and of other rounds.
-        last_kinds: Labels and flags of the log by column: the values of last rounds, and those of others.
-        last_changes: Trajectories with an answer in the last round and in the one before, by whether the two differ.
-        continued: Rounds whose text begins with the whole text of the round before and says more.
-        following: Rounds with a text and one in the round before.
-        longest: The length of the longest answer and of the longest text, the number of trajectories that have one of this length, and
-            the letters in which these end.
-        orders: Trajectories of several different answers (""), and those whose answers rise or fall, as texts or as numbers.
+        grade: An example of such a grade.
+        grade_kinds: For each label of the log, its values in rounds with a grade, and in other rounds.
+        equalling: Trajectories in which a column equals some answer; for constant columns (the same in all rounds), by name.
+        equalling_last: Of these, those in which the column equals the last answer.
+        equalling_rows: Rounds in which a constant column equals the answer.
+        listed: The constant columns that hold lists, such as alternatives.
+        equalling_alone: For constant columns with few values: trajectories in which either their own value or that of another
+        trajectory equals an answer, but not both; by name, and whether it is their own.
+        voted: For constant columns: trajectories of at least three answers with one most frequent answer, by name, and whether the
+        column equals that answer.
+        several_values: Examples of a constant column's values, to see if there are several.
+        containing: For constant columns: trajectories whose last answer is contained in the column's text, by name (True), or in the
+        text of another trajectory (False).
+        contained: The reverse: trajectories whose last answer contains the column's text.
+        framed: Of these, those in which the same few words surround that text as in others.
+        agreeing: Rounds in which a metric is 1 if and only if a constant column equals the answer, by column and metric.
+        changing: For each label, its values in rounds whose answer differs from the one before, and in other rounds.
+        last_kinds: For each label or flag of the log, its values in last rounds, and in other rounds.
+        last_changes: Trajectories with answers in the last two rounds, by whether these differ.
+        continued: Rounds whose text begins with the whole text of the round before and is longer.
+        following: Rounds with a text whose previous round has a text, too.
+        longest: By "answer" and "text": the greatest length, the number of trajectories that have one of this length, and the
+        letters with which these end.
+        orders: Trajectories with several different answers (""), and those whose answers rise or fall, as texts or as numbers.
         firsts: Hashes of the first answers of these trajectories.
         finals: Hashes of their last answers.
-        changes: Trajectories with an answer in a round and in the one before, by round, and whether the two differ.
-        ends: Trajectories of several rounds with a metric in the first and in the last, its sums there, and that of the squares of its
-            falls, by its name.
+        changes: Trajectories with an answer in a round and in the one before, by round, and by whether the two differ.
+        ends: For each metric: the number of trajectories of several rounds that have it in the first and last round, the sums of its
+        values there, and the sum of squares of the difference.
         known: Rounds in which a metric is known, by its name.
         apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
-        confirmed: Rounds in which it is 1 and the answer equals one.
-        contrary: Rounds in which it is less than 1 although the answer equals one.
+        confirmed: Rounds in which it is 1 and the answer equals a gold answer.
+        contrary: Rounds in which it is below 1 although the answer equals a gold answer.
         spans: The lowest and highest value of a metric, by its name.
-        graded_by: Metrics of the log with values between 0 and 1.
-        scales: Rounds in which a confidence of the log is between 0 and 1, those in which it is above 1, and its highest value, by name.
-        order: Signs that answers follow one another.
-        growing: Trajectories of several rounds whose prompts never get shorter, and are longer in the last round than in the first.
-        stops: Trajectories that the loop ended itself, as the log or the user says.
-        own: Counts of the log's columns that are kept as they are.
+        graded_by: Metrics of the log with values strictly between 0 and 1.
+        scales: For each confidence of the log: the rounds with a value between 0 and 1, those above 1, and its highest value.
+        order: Signs that answers depend on the previous ones.
+        growing: Trajectories whose prompts never get shorter, and are longer in the last round than in the first.
+        stops: Trajectories that the loop ended itself, according to the log or the user.
+        own: Counts of the log's columns that are kept unchanged.
     """
 
     normalizer: str
@@ -219,18 +219,18 @@ class Facts:
     own: OwnColumns = field(default_factory=OwnColumns)
 
     def is_beyond_chance(self, name: str) -> bool:
-        """Return whether a column of few values equals answers of its own trajectories more often than those of others do."""
+        """Return whether a column with few values equals its own trajectory's answers more often than those of others."""
         own, other = (self.equalling_alone[name, is_own] for is_own in (True, False))
         return own - other >= _LIKELY * math.sqrt(own + other) > 0
 
     def is_last(self, name: str) -> bool:
-        """Return whether a column that is the same in all rounds may be what was returned, the last answer; a list may, if it has all answers."""
+        """Return whether a constant column may be the returned, last answer; a column of lists may be if it contains nearly all answers."""
         if name in self.listed:
             return self.equalling_rows[name] >= (1 - _HARDLY_ANY) * self.answers
         return self.equalling_last[name] >= (1 - _HARDLY_ANY) * self.trajectories
 
     def is_vote(self, name: str) -> bool:
-        """Return whether a column that is the same in all rounds always equals an answer, and the most frequent one where answers differ."""
+        """Return whether a constant column nearly always equals an answer, and the most frequent one where answers differ."""
         is_always = self.equalling[name] >= (1 - _HARDLY_ANY) * self.trajectories
         return (
             name not in self.listed

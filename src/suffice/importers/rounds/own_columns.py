@@ -1,4 +1,4 @@
-"""Count what the columns say that an import keeps as they are: which round was returned, and which groups of questions there are."""
+"""Counts of the columns that an import keeps unchanged: they may mark the returned round, or groups of questions."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _NEARLY_ALL, _TWO = 0.98, 2
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """The rows of some whole trajectories, with what is looked up to count them.
+    """The rows of some whole trajectories, with precomputed values for counting.
 
     Attributes:
         starts: The first row of each trajectory.
         answers: The answer of each row; None if it has none.
-        keys: What each answer is compared by; None if there is none.
+        keys: The key by which each answer is compared; None if there is no answer.
         metrics: The metrics of each row, by name.
     """
 
@@ -44,7 +44,7 @@ class Part:
 
     @cached_property
     def ends(self) -> Positions:
-        """The row after each trajectory."""
+        """The position after each trajectory's last row."""
         return np.append(self.starts[1:], len(self.answers))
 
     @property
@@ -64,7 +64,7 @@ class Part:
 
     @cached_property
     def places(self) -> dict[Any, int]:
-        """A number for each different key; 0 where there is no answer."""
+        """A number for each distinct key, from 1; 0 stands for no answer."""
         return {key: place for place, key in enumerate(dict.fromkeys([None, *self.keys]))}
 
     @cached_property
@@ -73,21 +73,21 @@ class Part:
         return np.array([self.places[key] for key in self.keys], dtype=np.int64)
 
     def are_same(self, codes: Positions) -> Mask:
-        """Return in which trajectories a column does not vary."""
+        """Return a mask of the trajectories in which a column does not vary."""
         same: Mask = np.minimum.reduceat(codes, self.starts) == np.maximum.reduceat(codes, self.starts)
         return same
 
 
 @dataclass(slots=True)
 class Marks:
-    """Counts of the trajectories in which a value occurs in exactly one round.
+    """Counts of the trajectories in which a value marks exactly one round.
 
     Attributes:
         once: Number of these trajectories.
-        last: Of these, those in which it is the last round.
-        other: Of these, those in which the last answer is another one.
-        copied: Of these, those in which it is the last round, and an earlier one has the same answer.
-        places: The numbers of rounds before such a round, and after it.
+        last: Of these, those in which the marked round is the last one.
+        other: Of these, those in which the last answer differs from that of the marked round.
+        copied: Of these, those in which the marked round is the last one, and an earlier round has the same answer.
+        places: How often the marked round has each position, counted from the start and from the end.
     """
 
     once: int = 0
@@ -98,7 +98,7 @@ class Marks:
 
     @property
     def moves(self) -> bool:
-        """True if the round is not nearly always the same one, counted from the start or from the end."""
+        """True unless nearly all marked rounds have the same position, counted from the start or from the end."""
         return self.once > 0 and max(self.places.values()) < _NEARLY_ALL * self.once
 
 
@@ -109,10 +109,10 @@ class OwnColumn:
     Attributes:
         values: Its different values, at most `MANY_VALUES`.
         varying: Trajectories in which it varies.
-        groups: Trajectories in which it does not, by value; empty if there are many values.
-        marks: Rounds with a value that is not false, by value, if there are at most two.
+        groups: Trajectories in which it does not vary, by value; empty if there are too many values.
+        marks: Counts of rounds marked by each value that does not mean false, if there are at most two such values.
         known: Trajectories in which it has a value.
-        low: Its lowest number; NaN if it has other values.
+        low: Its lowest number; NaN if some values are not numbers.
         high: Its highest number.
         first: Its different values in first rounds; empty if there are many values.
     """
@@ -127,7 +127,7 @@ class OwnColumn:
     first: set[str] = field(default_factory=set)
 
     def add_numbers(self, texts: Iterable[str]) -> None:
-        """Widen the range by the numbers of some texts; other texts make the lowest number NaN."""
+        """Widen the range by the numbers in texts; a text that is not a number makes the lowest number NaN."""
         try:
             numbers = [*map(float, texts)]
         except ValueError:
@@ -139,12 +139,12 @@ class OwnColumn:
 
 @dataclass(slots=True)
 class OwnColumns:
-    """Counts of all columns that are kept as they are.
+    """Counts of all columns that are kept unchanged.
 
     Attributes:
         columns: The columns by name.
-        changes: By how much the last score of a question is above each one, for the first questions; empty if one is unknown.
-        members: The value of each column for these questions; None where it varies or is missing.
+        changes: For the first questions, the last score minus the score of each round; empty if a score is unknown.
+        members: The value of each column in these questions; None where it varies or is missing.
     """
 
     columns: dict[str, OwnColumn] = field(default_factory=dict)
@@ -152,9 +152,9 @@ class OwnColumns:
     members: dict[str, list[str | None]] = field(default_factory=dict)
 
     def add(self, part: Part, names: Iterable[str], scores: Floats | None) -> None:
-        """Count the columns that are kept as they are in a part.
+        """Count the columns that are kept unchanged in a part.
 
-        Without the score of each round, nothing judges answers, so that they are compared with the last one.
+        Without scores (None), answers are scored by equality with the last answer.
         """
         before = len(self.changes)
         room = max(0, _MOST_QUESTIONS - before)
@@ -191,17 +191,17 @@ class OwnColumns:
 
 
 def _text(value: Any) -> str | None:
-    """Return a value as text, all digits of a number included; None where it is missing."""
+    """Return a value as text, with all digits of a number; None if it is missing."""
     return value_text(f"{value:.17g}" if isinstance(value, float) and not math.isnan(value) else value)
 
 
 def is_false(text: str) -> bool:
-    """Return whether a text of a flag means no."""
+    """Return whether a flag's text means no."""
     return text.lower() in _FALSE
 
 
 def _mark(marks: Marks, is_marked: Mask, part: Part) -> None:
-    """Count the trajectories of several rounds of which exactly one is marked."""
+    """Count the trajectories of several rounds in which exactly one round is marked."""
     once = (np.add.reduceat(is_marked.astype(int), part.starts) == 1) & (part.lengths > 1)
     rows = np.flatnonzero(is_marked & np.repeat(once, part.lengths))
     first, last = part.starts[once], part.ends[once] - 1

@@ -1,4 +1,4 @@
-"""Answers to which F1 gives part of a point: how many there are, and the commonest kind of them."""
+"""Answers with partial credit by F1: their number, and their commonest kind."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LOOKED_AT = 5_000
 
 @dataclass(slots=True)
 class PartialCredit:
-    """Counts of answers to which F1 gives part of a point.
+    """Counts of answers with partial credit by F1.
 
     Attributes:
         answers: Answers that F1 scores.
-        partly: Of these, those that get more than nothing and less than a point.
-        kinds: The kinds of the latter, in which any number stands for all.
+        partly: Of these, those with an F1 strictly between 0 and 1.
+        kinds: Counts of the kinds of these answers and their gold answers; all numbers count as one kind.
         first: The first answer of each kind, with the gold answer next to it and its F1.
     """
 
@@ -36,7 +36,7 @@ class PartialCredit:
     first: dict[tuple[str, str], tuple[str, str, float]] = field(default_factory=dict)
 
     def add(self, part: Part, golds: Sequence[Sequence[str] | None]) -> None:
-        """Count the answers of a part, the gold answers of each of whose trajectories are given."""
+        """Count the answers of a part, given the gold answers of each trajectory."""
         scores = part.metrics["f1"]
         self.answers += int((part.has_answer & ~np.isnan(scores)).sum())
         places = np.flatnonzero(part.has_answer & (scores > 0) & (scores < 1))

@@ -1,4 +1,4 @@
-"""The preview of an import: one whole question as it was understood, to be compared with the log."""
+"""The preview of an import: one question as it was read, for comparison with the log."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KINDS = {"uncached_tokens": "input tokens"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewRound:
-    """One round as it was understood.
+    """One round as it was read.
 
     Attributes:
         answer: The answer as it was extracted; None if there is none.
-        reply: The raw text, where it differs from the answer; else None.
+        reply: The raw text if it differs from the answer; else None.
         metrics: The known metrics by name, in [0, 1].
         costs: The known costs by kind, summed over components: calls, tokens, seconds.
     """
@@ -41,13 +41,13 @@ class PreviewRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """One question as it was understood: the first whose answer changes between rounds, else the first.
+    """One question as it was read: the first whose answer changes between rounds, otherwise the first.
 
     Attributes:
         question: Its text; None if unknown.
         golds: Its gold answers; empty if unknown.
         normalizer: Decides which answers are the same.
-        judge: The metric of gold answers by which a decision judges; "" without gold answers.
+        judge: The metric with gold answers on which decisions are based; "" without gold answers.
     """
 
     question_id: str
@@ -60,7 +60,7 @@ class Preview:
 
     @property
     def title(self) -> str:
-        """The question and its right answers, cut if they are long, and the normalizer if it is not the usual one."""
+        """The question and its gold answers, shortened if long, and the normalizer unless it is the default one."""
         asked = "" if self.question in (None, self.question_id) else f": {cut(self.question)}"
         question = f"Question {cut(self.question_id)!r}{asked}"
         question += "" if question[-1] in ".?!" else "."
@@ -99,11 +99,11 @@ def _round(row: Mapping[str, Any], metrics: Sequence[str]) -> PreviewRound:
 
 
 def rounds_table(preview: Preview, by_round: Sequence[RoundMeans], *, details: bool = False) -> Table:
-    """Return a line for each round: the preview's question, and the means over all questions.
+    """Return a table with a row for each round: the preview's question, and the means over all questions.
 
-    Of the metrics that compare with gold answers, it has the one that judges.  Without `details`, the tokens of a round are one
-    sum, and what is the same in all rounds is left out, as is the number of different answers; of several scores of the log's own there
-    are only the means.
+    Of the metrics based on gold answers, only the judging one is shown.  Without `details`, the tokens of a round are added up;
+    columns that are the same in all rounds and the number of different answers are left out; and if the log has several scores of
+    its own, only their means are shown.
     """
     nothing = PreviewRound(round=0, answer=None, reply=None, metrics={}, costs={})
     own = {item.round: item for item in preview.rounds}
@@ -137,7 +137,7 @@ def rounds_table(preview: Preview, by_round: Sequence[RoundMeans], *, details: b
 
 
 def _means(by_round: Sequence[RoundMeans], judge: str) -> dict[str, list[float]]:
-    """Return the means of each shown metric that is known, by round."""
+    """Return the known means of each shown metric, by round."""
     own = dict.fromkeys(name for item in by_round for name in item.scores)
     means = {
         name: [item.scores.get(name, math.nan) if name in own else getattr(item, name) for item in by_round]
@@ -148,7 +148,7 @@ def _means(by_round: Sequence[RoundMeans], judge: str) -> dict[str, list[float]]
 
 
 def _costs(rounds: Sequence[PreviewRound], *, details: bool) -> dict[Column, list[float]]:
-    """Return the known costs of rounds by column; the tokens of several kinds are one sum without `details`."""
+    """Return the known costs of rounds by column; tokens of all kinds are added up without `details`."""
     kinds = [kind for kind in COST_KINDS if any(kind in item.costs for item in rounds)]
     if not any(item.costs.get("cached_tokens", 0) for item in rounds):
         kinds = [kind for kind in kinds if kind != "cached_tokens"]
@@ -166,12 +166,12 @@ def _costs(rounds: Sequence[PreviewRound], *, details: bool) -> dict[Column, lis
 
 
 def shown_metrics(names: Iterable[str], judge: str) -> list[str]:
-    """Return the metrics of a table: those of the log itself, and of those that compare with gold answers the one that judges."""
+    """Return the metrics to show: the log's own, and of those based on gold answers only the judging one."""
     return [name for name in dict.fromkeys(names) if name == judge or name not in (*_SCORED, "contains")]
 
 
 def cut(text: str, most: int = _LONGEST) -> str:
-    r"""Return a text on one line, cut visibly if it is long.
+    r"""Return a text on one line, visibly shortened if it is long.
 
     >>> cut("to be, or\nnot to be, that is", 16)
     'to be, or not... (15 more characters)'

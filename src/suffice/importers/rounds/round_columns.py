@@ -35,7 +35,7 @@ class RoundColumns:
         questions: Texts of the questions; "" if unknown.
         golds: Gold answers of each question; empty if unknown.
         ends: The reason why each question has no further round.
-        assumed: Mask of the questions without a reason in the source, so that the end is assumed.
+        assumed: Mask of the questions whose end reason is assumed, since the source gives none.
         lengths: The number of rounds of each question.
         labels: Texts of each question that all of its rounds share, by name.
         index: The index of each round.
@@ -43,11 +43,11 @@ class RoundColumns:
         objects: Other values by field of `Round`, if any round has them: passages, tokens, scores, embeddings.
         metrics: Metrics by name, in [0, 1]; NaN = unknown.
         signals: Measured values by name; NaN = undefined.
-        measured: Mask of the rounds in which a signal was measured, by name; signals measured in all rounds are
-            missing.
+        measured: Mask of the rounds in which a signal was measured, by name; without an entry for signals measured in all
+        rounds.
         costs: Costs by column of the recording; NaN = unknown.
-        called: Mask of the rounds in which a component was called, by name; components called in all rounds are
-            missing.
+        called: Mask of the rounds in which a component was called, by name; without an entry for components called in all
+        rounds.
         extras: The other columns of the files, by name.
         is_scored: True if the metrics are complete; otherwise missing metrics are computed from gold answers.
         has_answers: True if a missing answer means that the round had none; False if answers are unknown.
@@ -90,7 +90,7 @@ class RoundColumns:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kind of each column of a recording whose name does not determine it."""
+        """The kinds of the recording's columns whose names do not determine them."""
         own = {name: "signal" for name in self.signals if name not in SIGNALS}
         return own | {name: "metric" for name in self.metrics if name not in METRICS}
 
@@ -113,7 +113,7 @@ class RoundColumns:
         return enumerate(map(slice, [0, *ends[:-1]], ends))
 
     def only(self, mask: Mask) -> RoundColumns:
-        """Return the rounds of a mask, of which each question has at least one."""
+        """Return only the rounds in a mask, which must have at least one round of each question."""
         places = np.flatnonzero(mask).tolist()
 
         def listed(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -159,11 +159,11 @@ class RoundColumns:
         )
 
     def codes(self, reads: Iterable[str], lookback: int) -> Positions:
-        """Number the rounds so that rounds with equal fields, and equal earlier rounds, have the same number.
+        """Number the rounds so that rounds with equal fields, and with equal previous rounds, have the same number.
 
         Args:
             reads: Fields of `Round`, or ``signals.<name>`` for a single signal.
-            lookback: The number of earlier rounds to compare.
+            lookback: The number of previous rounds to compare.
         """
         own = [codes for name in sorted(reads) if (codes := self._field_codes(name)) is not None]
         place = self.place
@@ -254,7 +254,7 @@ def columns_of(trajectories: Sequence[ImportedTrajectory]) -> RoundColumns:
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Floats], dict[str, Mask]]:
-    """Return the values of rows by name, NaN where a row lacks one, and masks of the rows that have them."""
+    """Return the values of rows by name, NaN where missing, and masks of the rows that have them."""
     names = dict.fromkeys(chain.from_iterable(rows))
     values = {name: np.array([as_number(row.get(name)) for row in rows], dtype=np.float64) for name in names}
     return values, {name: np.array([name in row for row in rows], dtype=np.bool_) for name in names}

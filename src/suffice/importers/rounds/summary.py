@@ -51,7 +51,7 @@ class RoundMeans:
         scored: Number of these with a known exact match.
         em: Mean exact match, 0 to 1, over rounds where it is known; NaN if it is known in none.
         f1: Mean F1, like `em`.
-        match: Mean of the metric of the recording's normalizer; NaN if this is the normalizer of question answering.
+        match: Mean of the metric `match`, which uses the recording's normalizer; NaN if this is the default for question answering.
         answered: Share of the trajectories that have an answer in the round.
         distinct: Mean number of distinct answers of a trajectory up to the round.
         scores: Means of the log's own metrics, by name.
@@ -71,7 +71,7 @@ class RoundMeans:
 
 
 def loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
-    """If a recording holds several loops, return the filters that choose one of them, and a note."""
+    """Return the filters that each select one loop of a recording, and a note; both empty if it has a single loop."""
     labels = read_labels(out)
     several = {} if labels is None else loops_by_label(labels)
     if not several:
@@ -86,12 +86,12 @@ def loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
 
 
 def is_counted(name: str, kind: str) -> bool:
-    """Return whether a summary has a line for a column: texts, metrics, signals and costs have one."""
+    """Return whether a column is counted in a summary: texts, metrics, signals and costs are."""
     return name in _TEXT_LIKE or kind in ("signal", "metric", "cost")
 
 
 def match_of_row(row: Mapping[str, Any], normalizer: str) -> float:
-    """Return the metric `match` of a round; NaN where its answer, and so its exact match, is unknown."""
+    """Return the metric `match` of a round; NaN if its exact match is unknown."""
     known = row.get("em")
     return math.nan if known is None or math.isnan(known) else match(row["answer"], row["golds"] or (), normalizer)
 
@@ -106,7 +106,7 @@ _WORDS = {
 
 
 def plain_words(name: str) -> str:
-    """Return what a column of a recording is in words.
+    """Describe a column of a recording in words.
 
     >>> [plain_words(name) for name in ("question_id", "cost.generator.output_tokens", "score (metric)", "model (label)")]
     ['id of the question', 'output tokens', 'score', 'model']

@@ -1,4 +1,4 @@
-"""Trajectories recorded elsewhere, in this library's terms, as importers return them."""
+"""Trajectories recorded elsewhere, converted to this library's terms by importers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class ImportedTrajectory:
 
     Attributes:
         question_id: An id, unique within the run.
-        cluster: The id of the question itself if the run holds several trajectories of it (agents, logs), which is the unit
-            of resampling; otherwise equal to `question_id`.
+        cluster: The id of the question, which is the unit of resampling; it differs from `question_id` if the run has several
+        trajectories (agents, logs) of a question.
         question: The question's text; "" if unknown.
         golds: Gold answers; empty if unknown.
         rounds: The rounds by index, from 0 or 1, without gaps.  The answer of a round is None if it is unknown.
@@ -33,7 +33,7 @@ class ImportedTrajectory:
         labels: Texts that all rounds share: system, data set, agent, log, question type, ...
 
     Raises:
-        DataError: The rounds have a gap, the other sequences another length, the end is unknown, or a metric is not in [0, 1].
+        DataError: The rounds have a gap, a sequence has another length, the end is unknown, or a metric is not in [0, 1].
     """
 
     question_id: str
@@ -76,7 +76,7 @@ class ImportedTrajectory:
 
     @property
     def metrics_known(self) -> tuple[bool, ...]:
-        """For each round, whether at least one metric is known."""
+        """For each round, True if at least one metric is known."""
         return tuple(any(not math.isnan(value) for value in metrics.values()) for metrics in self.metrics)
 
 
@@ -86,10 +86,10 @@ class ColumnReading:
 
     Attributes:
         ours: The name of the recording's column.
-        theirs: The file's column or field, or a description of its source.
+        theirs: The file's column or field, or a description of how it was obtained.
         how: The reason: `option`, `its own name`, `usual name`, ...
-        sources: The file's columns that it was computed from, where `theirs` describes a computation.
-        column: The name by which options name the column, where `theirs` describes its source.
+        sources: The file's columns from which it was computed, if `theirs` describes a computation.
+        column: The column's name in options, if `theirs` is a description.
     """
 
     ours: str
@@ -100,7 +100,7 @@ class ColumnReading:
 
     @property
     def named(self) -> str:
-        """The name by which an option names the column; of one that was computed from others, the description."""
+        """The column's name in options; the description for a column that was computed from others."""
         return self.column if self.column and not self.sources else self.theirs
 
     @property
@@ -141,14 +141,14 @@ UNSAID = "and lost rows would look the same"
 
 
 def unsaid_ends(n: int, total: int, what: str, longest: int, why: str = "The log does not say so") -> str:
-    """Return the note on trajectories that are shorter than the longest one for a reason that the log does not give.
+    """Return the note on trajectories that end before the longest one, without a reason in the log.
 
     Args:
-        n: Their number.
+        n: Number of these trajectories.
         total: The number of all trajectories.
-        what: The word for them.
-        longest: The number of rounds of the longest one.
-        why: What the log says of it.
+        what: The word for trajectories in the note.
+        longest: The number of rounds of the longest trajectory.
+        why: A sentence on what the log says about the reason.
     """
     return (
         f"{n} of {total} {what} have fewer than {longest} rounds: read as the loop's own stops, with what "

@@ -1,1 +1,1 @@
-"""Rows that are rounds, of which run and in which order, and the others: failed calls, scores, searches, events around a loop."""
+"""Decide which rows are rounds, of which run and in which order, and handle other rows: failed calls, scores, searches, events."""

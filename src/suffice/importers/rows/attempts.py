@@ -1,4 +1,4 @@
-"""Models that answer each question in turn, such as a cheap one and then a dear one: attempts in an order, or loops of their own."""
+"""Several models that answer each question: attempts in turn, such as a cheap model before an expensive one, or separate loops."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LONGEST = 120
 
 
 def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str], listed: str = "") -> None:
-    """Raise if each question has a row of each model, prompt or temperature, in an order that a column or a list counts.
+    """Raise if each question has one row for each model, prompt or temperature, and a column or list gives their order.
 
     Args:
-        table: The rows, which nothing else counts.
+        table: The rows; no recognised column counts them.
         key: The column of questions.
         used: Columns that the user has named.
         listed: The field whose lists have the rows as their items; "" for rows of a file.
@@ -54,7 +54,7 @@ def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str], 
 
 
 def in_turn(model: str, models: Sequence[str]) -> Choices:
-    """Return the option that reads models as attempts in an order; nothing if they cannot be written in it."""
+    """Return the option that reads models as attempts in this order; empty if their names do not fit into the option."""
     order = ",".join(models)
     if len({*models}) < len(models) or any("," in name for name in models) or len(order) > _LONGEST:
         return {}
@@ -64,15 +64,15 @@ def in_turn(model: str, models: Sequence[str]) -> Choices:
 def turns_hint(
     table: TableColumns, key: str, runs: Collection[str], costs_of: Callable[[str], Mapping[str, float]]
 ) -> str:
-    """Return how to read models as attempts or as a panel, if they tell runs of one row each apart, or files as rounds; else "".
+    """Return a hint on how to read models as attempts or as a panel, or files as rounds; "" if neither applies.
 
-    The attempts are in the order of what a call costs, if the log says so, as an escalation asks them.
+    Applies to models if they distinguish runs of one row each. They are sorted by the average cost of a call if the log has it.
 
     Args:
         table: The rows.
         key: The column with the ids of questions.
-        runs: The columns that tell runs apart.
-        costs_of: Returns what a call of each model costs on average, for the column with the models; empty if the log does not say so.
+        runs: The columns that distinguish runs.
+        costs_of: Returns the average cost of a call of each model, for the column with the models; empty if unknown.
     """
     ids = [*map(str, table.column(key))]
     for model in [name for name in _model_columns(table, ()) if name in runs]:
@@ -93,7 +93,7 @@ def _model_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
 
 
 def _loop_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
-    """Yield the columns whose values are read as runs unless the user says otherwise; models first."""
+    """Yield the columns that distinguish runs by default, those with models first."""
     yield from _model_columns(table, used)
     for name in table.names:
         if last_name(name) in LOOP_NAMES - MODEL_NAMES and not is_of_judge(name) and name not in used:
@@ -101,7 +101,7 @@ def _loop_columns(table: TableColumns, used: Collection[str]) -> Iterator[str]:
 
 
 def _places_in(ids: Sequence[str]) -> list[int]:
-    """Return the place of each row among those of its question, counted from 1."""
+    """Return the position of each row among the rows of its question, counted from 1."""
     seen = Counter[str]()
     result = []
     for own in ids:
@@ -111,7 +111,7 @@ def _places_in(ids: Sequence[str]) -> list[int]:
 
 
 def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, numbers: Sequence[int]) -> list[str]:
-    """Return the model of each number, in order; empty unless each has one, there are several, and numbers count the rows of nearly every question."""
+    """Return the model of each number, in order; empty unless each number has one model and nearly all questions are numbered."""
     pairs = {*zip(numbers, map(str, table.column(model)), strict=True)} if numbers else set()
     if not 1 < len(pairs) <= _MOST or len(pairs) != len({n for n, _ in pairs}) or len({own for _, own in pairs}) == 1:
         return []

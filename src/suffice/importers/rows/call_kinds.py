@@ -1,4 +1,4 @@
-"""Rows of another kind than answers, such as searches, that share the number of a round with one: steps of that round."""
+"""Rows of other kinds than answers, such as searches, with the same round number as an answer: they are steps of that round."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _KINDS = frozenset({*CALL_KINDS, "stage", "task_name", "step_name", "tool", "too
 
 
 class AnsweringRows(NamedTuple):
-    """The rows that answer, where others are calls of their rounds.
+    """The rows that are answers, if other rows are steps of their rounds.
 
     Attributes:
         where: The filter that keeps the rows that answer.
-        owners: The place of the answer whose round a call is of, by the places of both in messages.
-        note: The reading in words.
+        owners: The answer to which each step belongs; both are given by their places in messages.
+        note: Describes this reading.
     """
 
     where: dict[str, str]
@@ -36,7 +36,7 @@ class AnsweringRows(NamedTuple):
     note: str
 
     def in_front(self, rows: Sequence[Record]) -> list[Record]:
-        """Return rows with each call in front of the answer whose round it is of, which then is charged for it."""
+        """Move each step before the answer to which it belongs, which then is charged for it."""
         places = {row.where: place for place, row in enumerate(rows)}
         order = [(places[self.owners.get(row.where, row.where)], row.where not in self.owners) for row in rows]
         return [rows[place] for place in sorted(range(len(rows)), key=order.__getitem__)]
@@ -45,12 +45,12 @@ class AnsweringRows(NamedTuple):
 def answering_rows(
     rows: Sequence[Record], columns: Mapping[str, str], said: Collection[str] = ()
 ) -> AnsweringRows | None:
-    """Return the rows that answer, if rows of other kinds share their rounds and never answer; else None.
+    """Return the rows that are answers, if rows of other kinds share their rounds and have no answer; else None.
 
     Args:
         rows: The rows, whose rounds a column counts.
         columns: The meaning of their columns.
-        said: Columns by which the user chooses rows or tells runs apart.
+        said: Columns with which the user selects rows or distinguishes runs.
     """
     number, answer = columns.get("round", ""), columns.get("answer", "")
     has_answer = [row.values.get(answer) not in (None, "") for row in rows]
@@ -87,13 +87,13 @@ def answering_rows(
 
 
 def _what(n: int, calls: int) -> str:
-    """Return what rows without an answer are to the round that they share, if a model was called for some."""
+    """Describe `n` rows without an answer that belong to rounds of others; a model was called for `calls` of them."""
     if calls == n:
         return "calls of that round"
     return f"steps of that round, {f'{calls:,} of them' if calls else 'none of them'} calls of a model"
 
 
 def _number(value: object) -> object:
-    """Return the number of a round, which may be text; other values as they are written."""
+    """Return a round number, which may be written as text, as a number; other values as text."""
     number = whole_number(str(value))
     return str(value) if number is None else number

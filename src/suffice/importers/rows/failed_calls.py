@@ -1,4 +1,4 @@
-"""Rows of calls that failed, without an answer or with only its beginning, and of calls that were logged twice: they are no rounds."""
+"""Rows that are no rounds: failed calls, without an answer or with only its beginning, and calls that were logged twice."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def refuse_failed_calls(
     *,
     others: Choices = ALL_ROWS,
 ) -> None:
-    """Raise if a column says that calls failed, and their rows, unlike others, have no answer or only its beginning, or that they repeat one.
+    """Raise if a column marks failed calls, whose rows have no complete answer, unlike others; or if a column marks repeated calls.
 
     Args:
-        table: The rows, which nothing counts but their order.
+        table: The rows; nothing but their order numbers them.
         answer: The column of answers.
         used: Columns whose meaning is known.
         others: The options that keep the rows of such calls.
@@ -88,7 +88,7 @@ def _refuse_failed(table: TableColumns, answer: str, used: Sequence[str], all_ro
 
 
 def _refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> None:
-    """Raise if a column marks rows that repeat a call, of which there are fewer than others: they are no rounds of their own."""
+    """Raise if a column marks the minority of rows that repeat a call: they are not separate rounds."""
     for name in [name for name in table.names if name not in used and name != answer and last_name(name) in _RETRIES]:
         values = Counter("1" if str(value).lower() in _TRUE else "0" for value in table.column(name))
         first = next((str(value) for value in table.column(name) if str(value).lower() not in _TRUE), "")
@@ -101,10 +101,10 @@ def _refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> No
 
 
 def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
-    """Return rows of which those without an answer have the model of the others of their question.
+    """Give rows without an answer the model of their question's rows with an answer.
 
-    A call that failed may name no model, or another one than the call that was made instead; it is no call of another loop.
-    Values with which some row has an answer stay as they are.
+    A failed call may name no model, or another one than the call that replaced it; it is not a call of another loop.
+    Models that have an answer in any row are not replaced.
     """
     key, answer = (columns.get(name, "") for name in ("question_id", "answer"))
     said = [row for row in shape.rows if row.values.get(answer) not in (None, "")] if key else []
@@ -116,7 +116,7 @@ def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
 
 
 def _with_models(rows: Sequence[Record], *, name: str, key: str, known: Collection[Any]) -> list[Record]:
-    """Return rows in which the only known value of each question's column stands for unknown ones."""
+    """Replace unknown models in a column by the known model of their question, if it has exactly one."""
     models: dict[str, set[Any]] = {}
     for row in rows:
         models.setdefault(str(row.values.get(key)), set()).update({row.values.get(name)} & {*known})
@@ -127,16 +127,16 @@ def _with_models(rows: Sequence[Record], *, name: str, key: str, known: Collecti
 
 
 def _is_whole(value: Any) -> bool:
-    """Return whether an answer is there, and closes its brackets and blocks of code."""
+    """Return whether an answer is complete: not empty, with all brackets and code blocks closed."""
     if not isinstance(value, str):
         return value is not None
     return bool(value.strip()) and value.count("{") <= value.count("}") and value.count("```") % 2 == 0
 
 
 def contents(rows: Sequence[Record]) -> list[tuple[str, ...]]:
-    """Return what each row holds, without columns that number or date all rows, or give each an id: copies of a row hold the same.
+    """Return the contents of each row for recognising copies: all columns but those that mark rows, such as ids, counters or dates.
 
-    Values of such columns are all different, and neither sentences nor measured, as a latency is.
+    A column marks rows if its values are all different, short (no sentences), and not fractional, as a latency is.
     """
     kept = []
     for name in column_names(rows):
@@ -149,16 +149,16 @@ def contents(rows: Sequence[Record]) -> list[tuple[str, ...]]:
 
 
 def _are_unmarked(rows: Sequence[Record]) -> bool:
-    """Return whether the first two rows are of other files, or equal in all columns: then a run or a file may be there twice."""
+    """Return whether the second row is in another file than the first one, or equal to it: the run or file may be there twice."""
     return any(row.file != rows[0].file or row.values == rows[0].values for row in rows[1:2])
 
 
 def without_repeated_calls(
     rows: Sequence[Record], columns: Mapping[str, str], which: Literal["first", "last"] | None = None
 ) -> list[Record]:
-    """Leave out rows without an answer, and copies of a row, whose question has another row with the same number of a round.
+    """Leave out rows without an answer and copies of rows, if their question has another row with the same round number.
 
-    All rows are kept if a round then still occurs twice, as where a question has several runs, unless the user says `which` row counts.
+    All rows are kept if a round still occurs twice, as where a question has several runs, unless the user says which row counts (`which`).
     """
     key, number, answer = (columns.get(name, "") for name in ("question_id", "round", "answer"))
     keys: list[tuple[str, Any]] = []

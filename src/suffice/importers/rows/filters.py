@@ -1,4 +1,4 @@
-"""Keep the rows of a table that `--where` chooses, and drop columns of runs that the user ignores."""
+"""Keep the rows of a table that `--where` selects, and drop run columns that the user ignores."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def chosen_rows(
     said: Mapping[str, str],
     left_out: Mapping[str, str],
 ) -> tuple[Shape, list[str], str]:
-    """Keep only a table's rows with given values (some must exist) that are part of the loop, and drop ignored columns of runs.
+    """Keep the rows with the given values (at least one must exist) that belong to the loop, and drop ignored run columns.
 
-    Also return notes on the rows that are left out, and a doubt about their cost; see `charged` and `rows_outside`.
+    Also return notes on the rows that are left out, and a question about their cost, "" if none; see `charged` and `rows_outside`.
     """
     gone = {name for name in column_names(shape.rows) if {name, last_name(name)} & {*ignored} & LOOP_NAMES}
     loops = {name: value for name, value in where.items() if names_loops(name)}

@@ -1,4 +1,4 @@
-"""Errors about rows without the id of their question or the number of their round, with the filters that leave them out."""
+"""Errors about rows without a question id or a round number, with filters that leave them out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN, _OFFERED, _FEW = 6, 3, 0.1
 
 
 def of_kinds(rows: Sequence[Record], is_complete: Callable[[Sequence[Record]], bool]) -> Choices:
-    """Return the options that choose the rows of one kind, if they are complete without those of other kinds."""
+    """Return the options that keep the rows of one kind, for each kind whose rows are complete by themselves."""
     result: Choices = {}
     for name in [name for name in column_names(rows) if plain_name(name).rpartition(".")[2] in KINDS]:
         kinds = Counter(kind for row in rows if isinstance(kind := row.values.get(name), str) and kind)
@@ -28,12 +28,12 @@ def of_kinds(rows: Sequence[Record], is_complete: Callable[[Sequence[Record]], b
 
 
 def unnumbered(rows: Sequence[Record], usable: Sequence[bool], theirs: str) -> UnsettledError | DataError:
-    """Return the error about a round that is no number: if rows without any have one, those that have, and the kinds of these.
+    """Return the error about a round that is not a number; if some rows are numbered, it offers to keep these or their kinds.
 
     Args:
         rows: The rows.
-        usable: Whether each row has the number of a round.
-        theirs: The column of these numbers.
+        usable: Whether each row has a valid round number.
+        theirs: The column of round numbers.
     """
     row = rows[[*usable].index(False)]
     value, why = row.values.get(theirs), empty_parameter(row.where, theirs)
@@ -49,9 +49,9 @@ def unnumbered(rows: Sequence[Record], usable: Sequence[bool], theirs: str) -> U
 
 
 def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], read: Mapping[str, str]) -> UnsettledError | DataError:
-    """Return the error about rows without the id of their question: the kinds of rows that have one, if the log says them.
+    """Return the error about rows without a question id; it offers filters by speaker, or by a column that is empty in the same rows.
 
-    Rows without any value that is read say nothing of a question.
+    If such rows have none of the values that are read, the choice is sure.
     """
     theirs, answer = read["question_id"], read.get("answer", "")
     row = next(row for row, name in zip(rows, ids, strict=True) if not name)
@@ -68,11 +68,11 @@ def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], read: Mapping[s
         if 0 < len(kinds) <= MOST_SPEAKERS:
             counts = Counter((kind, own) for (_, kind), own in zip(said, ids, strict=True))
             several = {kind for (kind, _), n in counts.items() if n > 1}
-            # one row of a question is not all of its rounds
+            # a single row of a question cannot be all of its rounds
             kinds = [kind for kind in kinds if kind in several] or kinds
             question = f"{message}. Which rows have the answers?"
             return UnsettledError(question, "options", of_each(name, kinds[:_SHOWN], f"those with {name} {{!r}}"))
-    # As in blank rows and sums of a sheet; where cells are merged, such rows are most.
+    # As in blank rows and totals of a spreadsheet; with merged cells, most rows lack an id.
     pairs = [*zip(rows, ids, strict=True)]
     columns = [
         name

@@ -1,4 +1,4 @@
-"""Cost of the rows that a filter leaves out: calls of the same loop, such as failed ones, are charged to the rows that are kept."""
+"""Cost of the rows that a filter leaves out: if they are calls of the same loop, such as failed ones, kept rows are charged for them."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ _CALLS, _SEVERAL, _NEARLY_ALL, _HALF, _MOST_KINDS = "calls", 3, 0.9, 0.5, 24
 
 
 def names_loops(name: str) -> bool:
-    """Return whether a column tells loops apart, whose calls cost the others nothing."""
+    """Return whether a column distinguishes loops; calls of one loop cost the others nothing."""
     return last_name(name) in _OTHER_LOOPS
 
 
 def questions_of(table: TableColumns, shape: Shape, said: Mapping[str, str]) -> Sequence[Hashable]:
-    """Return what tells the questions of rows apart: their record, a column of ids or texts that repeat, or one of sessions."""
+    """Return a key of each row's question: its record if rounds are in lists, else the value of a column of ids, texts or sessions."""
     if shape.how:
         return [(row.file, row.number) for row in shape.rows]
     return named_questions(table, said)
 
 
 def named_questions(table: TableColumns, said: Mapping[str, str]) -> Sequence[str]:
-    """Return what tells the questions of rows apart, by a column that is named or called so; empty texts if there is none."""
+    """Return a key of each row's question from the column that the user or a usual name gives; empty texts if there is none."""
     own = said.get("question_id", "")
     names = [own] if own in table.names else [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
     names = names or [
@@ -105,10 +105,10 @@ def charged(
     said: Mapping[str, str],
     outside: Collection[str] = (),
 ) -> tuple[list[Record], list[str], str]:
-    """Return the rows that a filter keeps, with the cost and scores of those that it leaves out; notes on it; and a doubt about their cost.
+    """Return the rows that a filter keeps, with cost and scores of the others; notes on this; and a question about the cost, or "".
 
-    A row is charged to the next kept one of its question, or to the one before if there is none; see `with_scores`.  Rows whose places in
-    messages are `outside` the loop are left out, too, and charged to none.
+    A row is charged to the next kept row of its question, or to the previous one if there is none; see `with_scores`.
+    Rows in `outside`, given by their places in messages, are left out as well, and their cost is dropped.
     """
     kept = [is_kept and row.where not in outside for row, is_kept in zip(shape.rows, kept, strict=True)]
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
@@ -123,7 +123,7 @@ def charged(
     notes: list[str] = []
     are_of_one_loop = all(_is_of_one_loop(name, value) for name, value in where.items())
     shape = replace(shape, rows=_with_facts(shape.rows, kept, questions, said))
-    if "answer" in said or have_usual_answers(rows):  # else what the answer is is asked first
+    if "answer" in said or have_usual_answers(rows):  # otherwise, the column of answers is asked first
         scored, _, notes = with_scores(shape.rows, kept, questions, option, is_one_loop=are_of_one_loop)
         shape = replace(shape, rows=scored)
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
@@ -150,7 +150,7 @@ def charged(
 
 
 def model_calls(rows: Sequence[Record], kept: Sequence[bool], where: Mapping[str, str]) -> list[bool]:
-    """Return whether a model was called for each row, as far as its tokens, its kind, and the filter that keeps others tell."""
+    """Return whether each row is a model call, by its tokens, its kind, and the filter."""
     silent = _silent_kinds(rows, kept)
     return [
         _is_call(row, where) and (silent.isdisjoint(own) or any(_MODEL.search(kind) for _, kind in own))
@@ -159,25 +159,25 @@ def model_calls(rows: Sequence[Record], kept: Sequence[bool], where: Mapping[str
 
 
 def _is_of_one_loop(name: str, value: str) -> bool:
-    """Return whether a filter keeps some calls of a loop, and not other loops: by what a call was for, or a step in words."""
+    """Return whether a filter selects calls within one loop, by purpose or by a step in words, instead of one of several loops."""
     is_step = last_name(name) in _STEPS and not any(map(str.isdigit, value))
     return is_step or last_name(name) in _OF_ONE_LOOP or value == ANY
 
 
 def _is_call(row: Record, where: Mapping[str, str]) -> bool:
-    """Return whether a row that a filter leaves out may be a model's call: it has tokens, or neither a tool's kind nor a person's name."""
+    """Return whether a row that a filter leaves out may be a model call: it has tokens, or is neither of a tool nor by a person."""
     if _has_tokens(row):
         return True
     if any(value == ANY and is_round_name(last_name(name)) for name, value in where.items()):
-        return False  # a sum or a note, which has no number of a round
+        return False  # a sum or a note, without a round number
     kinds = {str(value).lower() for name, value in row.values.items() if last_name(name) in CALL_KINDS}
     return kinds.isdisjoint(_NO_CALLS) and not any(map(is_person, kinds)) and PEOPLE.isdisjoint(map(last_name, where))
 
 
 def _silent_kinds(rows: Sequence[Record], kept: Sequence[bool]) -> set[tuple[str, str]]:
-    """Return the kinds of rows that never carry tokens, by column and word, if nearly all rows that stay do: no model was called for them.
+    """Return the kinds of rows, as (column, word), that never have tokens although nearly all kept rows do: they are no model calls.
 
-    A call that failed may carry none.
+    Kinds of failed calls are not returned, since a failed call may have no tokens.
     """
     has = [*map(_has_tokens, rows)]
     own = [paid for paid, is_kept in zip(has, kept, strict=True) if is_kept]
@@ -204,9 +204,9 @@ def _has_tokens(row: Record) -> bool:
 
 
 def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
-    """Return the places of rows that are left out and have the sums of their question's other tokens or money, as the span around calls has.
+    """Return the places of rows that are left out and hold the totals of their question, as a span around all calls does.
 
-    A number that only these rows have may be the sum of all kinds of tokens.
+    They have the sum of the other rows' tokens or money; a token column that only they have may be the sum over all kinds of tokens.
     """
     names = [name for name in column_names(rows) if last_name(name) in _TOKENS or last_name(name) in MONEY]
     numbers = {name: [number_or_nan(row.values.get(name), name) for row in rows] for name in names}
@@ -229,9 +229,9 @@ def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Seque
 def _with_facts(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
 ) -> list[Record]:
-    """Give each row the question, the gold answer and the reason for the end of the loop if only rows that are left out have them.
+    """Copy the question, gold answer and end reason of each question to its rows, if only rows that are left out have them.
 
-    The user or usual names tell them.
+    The columns are those that the user names, or those with usual names.
     """
     result = [*rows]
     own_rows = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
@@ -253,7 +253,7 @@ def _with_facts(
 
 
 def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, list[int]]:
-    """Return the places of the rows that are charged to each kept row, by its place."""
+    """Return, for the place of each kept row, the places of the rows that are charged to it."""
     waiting: dict[Hashable, list[int]] = {}
     last: dict[Hashable, int] = {}
     owners: dict[int, list[int]] = {}
@@ -270,7 +270,7 @@ def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, li
 
 
 def _cost_columns(table: TableColumns, said: Mapping[str, str], questions: Sequence[Hashable]) -> list[str]:
-    """Return the columns with costs of single calls: tokens that are running totals have those of all calls before."""
+    """Return the columns with the cost of single calls; token columns are excluded if they are running totals."""
     mapped = {theirs for ours, theirs in said.items() if is_cost(ours)}
     names = [name for name in table.names if name in mapped or last_name(name) in COSTS]
     written = [name for name in names if last_name(name) in (*OUTPUT_COLUMNS, *TOTAL_TOKENS)]
@@ -279,7 +279,7 @@ def _cost_columns(table: TableColumns, said: Mapping[str, str], questions: Seque
 
 
 def _always_rises(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
-    """Return whether numbers rise from each row of a question to the next, where questions have at least three."""
+    """Return whether numbers rise from row to row within each question; questions must have at least three rows."""
     numbers = [*map(number_or_nan, values)]
     long = [own for own in places_of(questions).values() if len(own) >= _SEVERAL]
     return bool(long) and all(numbers[one] < numbers[other] for own in long for one, other in pairwise(own))
@@ -288,7 +288,7 @@ def _always_rises(values: Sequence[object], questions: Sequence[Hashable]) -> bo
 def _with_costs(
     rows: Sequence[Record], owners: Mapping[int, Sequence[int]], names: Sequence[str], calls: Sequence[bool]
 ) -> list[Record]:
-    """Add the costs of the rows that are charged to others; `calls` are added if no column counts them."""
+    """Add the cost of left-out rows to their owners; also the number of calls, if no column counts them."""
     result = [*rows]
     counts = any(last_name(name) in CALLS for name in column_names(rows))
     for place, others in owners.items():

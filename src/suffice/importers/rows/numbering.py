@@ -1,4 +1,4 @@
-"""Put the rows of a table in order: computed ids, and numbers of rounds where no column counts them."""
+"""Put the rows of a table in order: add computed ids, and round numbers if no column has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def in_order(
     runs: Sequence[str] = (),
     trusted: str = "",
 ) -> tuple[list[Record], RowOrder | None]:
-    """Add computed ids and round numbers to rows; also return their order, None if the table numbers rounds."""
+    """Add computed ids and round numbers to rows; also return the row order, or None if the table has round numbers."""
     key = plan.columns.get("question_id")
     if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
         # The ids of runs must not change the text of the question.
@@ -56,7 +56,7 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
 
 
 def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
-    """Return the number of the lowest round: 1 for drafts, steps or attempts from 0, unless only later ones have evidence; None if it is asked."""
+    """Return the lowest round, or None to ask: 1 for drafts, steps or attempts numbered from 0, unless only later ones have evidence."""
     name = plan.columns.get("round", "round")
     plain = last_name(name)
     if (
@@ -71,7 +71,7 @@ def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
 
 
 def refuse_items_from_0(rows: Sequence[Record], plan: ColumnMap, used: Collection[str]) -> None:
-    """Raise if a field of any name, which has no other use, counts the items of lists from 0, and all but the first have evidence."""
+    """Raise if an unused field numbers list items from 0, and only items after the first have evidence."""
     reading = next((item for item in plan.readings if item.ours == "round"), None)
     if (
         reading is None

@@ -1,4 +1,4 @@
-"""Scores in the rows of another speaker, such as a critic's or a judge's, which a filter leaves out: each is of the answer before it."""
+"""Scores in rows of another speaker, such as a critic or judge, that a filter leaves out: each belongs to the answer before it."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _Scores = Mapping[int, object]
 
 
 def have_usual_answers(rows: Sequence[Record]) -> bool:
-    """Return whether a column called like an answer is filled in most rows."""
+    """Return whether a column with a usual name of answers is filled in most rows."""
     names = [name for name in column_names(rows) if last_name(name) in (*ANSWERS, *WEAK_REPLIES)]
     return any(sum(row.values.get(name) not in (None, "") for row in rows) >= _HALF * len(rows) for name in names)
 
 
 class Carried(NamedTuple):
-    """Rows with the scores of others, the columns of these scores, and notes on them."""
+    """Rows with the scores from other speakers' rows, the columns of these scores, and notes on them."""
 
     rows: list[Record]
     names: list[str]
@@ -47,14 +47,14 @@ def with_scores(
     *,
     is_one_loop: bool = True,
 ) -> Carried:
-    """Give answers the scores that only rows after them have, which a filter leaves out.
+    """Copy scores that only left-out rows have to the answers before these rows.
 
     Args:
         rows: The rows in the order of the file.
-        kept: Whether each row stays.
+        kept: Whether each row is kept.
         questions: The question of each row.
-        filtered: The filter, as it is typed.
-        is_one_loop: Whether the rows that are left out belong to the same loop; if not, a note names their scores.
+        filtered: The filter, as the user typed it.
+        is_one_loop: Whether the left-out rows belong to the same loop; if not, a note names their scores.
     """
     result, carried, unclear = [*rows], [], []
     turn = _turn(rows, kept, questions)
@@ -92,7 +92,7 @@ def with_scores(
 def with_scores_of_dropped(
     rows: Sequence[Record], kept: Sequence[Record], key: str
 ) -> tuple[list[Record], list[str], int]:
-    """Give the row that is kept of each round the scores of those that are not; return notes on them, and the number of the latter.
+    """Give the kept row of each round the scores of the dropped rows; return rows, notes, and the number of dropped rows with scores.
 
     `key` is the column of questions.
     """
@@ -108,9 +108,9 @@ def with_scores_of_dropped(
 def _golds_of_others(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable]
 ) -> dict[str, dict[Hashable, object]]:
-    """Return the columns that only rows which are left out have, once for each question, and that many rows which stay equal in one column.
+    """Return gold answers by column and question: columns that are filled only in left-out rows, with one value for each question.
 
-    What is right is such a column, as the ruling of an office is; marks are none.
+    Many kept rows must equal this value in one column, as answers equal the final ruling; columns of grades are excluded.
     """
     names = [name for name in column_names(rows) if not any(map(_has(name), compress(rows, kept)))]
     result: dict[str, dict[Hashable, object]] = {}
@@ -139,7 +139,7 @@ def _has(name: str) -> Callable[[Record], bool]:
 
 
 def _scores_of_others(rows: Sequence[Record], kept: Sequence[bool]) -> list[str]:
-    """Return the columns called like scores that have values only in rows which are left out: numbers, truths or a few words."""
+    """Return the columns with names of scores that are filled only in left-out rows: numbers, truth values or a few words."""
     names = [
         name
         for name in column_names(rows)
@@ -159,7 +159,7 @@ def _is_of_others(rows: Sequence[Record], kept: Sequence[bool], name: str) -> bo
 
 
 def _turn(rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable]) -> str:
-    """Return a column called like rounds that has a number of each answer's own, which the rows about it repeat; "" without one."""
+    """Return a round column that numbers each answer uniquely and is repeated in the rows about it; "" if there is none."""
     for name in [name for name in column_names(rows) if is_round_name(last_name(name))]:
         keys = [(own, str(row.values.get(name))) for own, row in zip(questions, rows, strict=True)]
         answers = [key for key, is_kept in zip(keys, kept, strict=True) if is_kept]
@@ -173,7 +173,7 @@ def _turn(rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hash
 def _by_answer(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], name: str, turn: str
 ) -> _Scores | None:
-    """Return the score of each answer: that of its turn, or else of the rows after it; None if an answer has several, or many have none."""
+    """Return the score of each answer, from rows after it or with its number; None if these conflict or many have no answer."""
     answers: dict[Hashable, int] = {}
     scores: dict[int, object] = {}
     lost = 0

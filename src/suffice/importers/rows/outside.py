@@ -1,4 +1,4 @@
-"""Rows of what happened before or after a loop, such as a person's ruling or a payment: they are no rounds and no calls of it."""
+"""Rows of events before or after a loop, such as a person's ruling or a payment: neither rounds nor calls of the loop."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ _WARM = re.compile(
 
 
 class Outside(NamedTuple):
-    """Rows that are around the loop.
+    """Rows outside the loop.
 
     Attributes:
         rows: The places of these rows in messages.
-        names: The columns that say of what kind they are.
-        notes: The reading in words.
+        names: The columns that identify the kinds of these rows.
+        notes: Describes this reading.
     """
 
     rows: frozenset[str]
@@ -80,18 +80,18 @@ class Outside(NamedTuple):
 def rows_outside(
     shape: Shape, kept: Sequence[bool], where: Mapping[str, str], said: Mapping[str, str], left_out: Mapping[str, str]
 ) -> Outside:
-    """Return the rows that are no part of the loop: kinds without answers that come only before its first answer, or only after its last one.
+    """Return rows that are not part of the loop: of kinds that occur only before its first answer, or only after its last one.
 
     Args:
         shape: The rows.
         kept: Whether a filter keeps each row.
         where: The filter.
         said: The columns that the user names.
-        left_out: The kinds that the user leaves out, separated by commas, by the column that has them; "" if none.
+        left_out: The kinds that the user leaves out, separated by commas, by their column; "" for none.
 
     Raises:
-        UnsettledError: Rows after the last answer carry costs: they are calls of the last round, or none of the loop's.
-        NotFoundError: No row is of a kind that is to be left out.
+        UnsettledError: Rows after the last answer have costs: they are calls of the last round, or outside the loop.
+        NotFoundError: No row is of a kind that the user leaves out.
     """
     rows, names, notes = set[str](), list[str](), list[str]()
     for name in [*dict.fromkeys([*_kind_columns(shape), *left_out])]:
@@ -125,7 +125,7 @@ def rows_outside(
 
 
 def _refuse_people(name: str, kinds: Sequence[str], answering: Sequence[bool]) -> None:
-    """Raise if answers of some kinds are said by people, and others are not."""
+    """Raise if some kinds of answers are written by people, and others are not."""
     answers = [kind for kind, own in zip(kinds, answering, strict=True) if own]
     people = [kind for kind in dict.fromkeys(answers) if _BY_HAND.search(last_name(kind))]
     if people and len(people) < len({*answers}):
@@ -142,7 +142,7 @@ def _refuse_people(name: str, kinds: Sequence[str], answering: Sequence[bool]) -
 
 
 def _not_run(shape: Shape, answering: Sequence[bool], said: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return the places in messages of rows after the last answers of questions that were not run, by the column that says so."""
+    """Return rows after the last answer whose state says that they were not run: their places in messages, by the column of the state."""
     names = [name for name in column_names(shape.rows) if last_name(name) in KINDS | _STATES]
     result: dict[str, set[str]] = {}
     states = {
@@ -160,11 +160,11 @@ def _not_run(shape: Shape, answering: Sequence[bool], said: Mapping[str, str]) -
 
 
 class _Around:
-    """The kinds of rows without an answer that come only before the first answers of questions, or only after the last ones.
+    """The kinds of rows without an answer that occur only before a question's first answer, or only after its last one.
 
     Attributes:
-        before: The kinds that come before.
-        after: The kinds that come after, and perhaps before as well.
+        before: Kinds that occur only before.
+        after: Kinds that occur after, and perhaps before as well.
     """
 
     def __init__(self, shape: Shape, kinds: Sequence[str], answering: Sequence[bool], said: Mapping[str, str]) -> None:
@@ -185,19 +185,19 @@ class _Around:
         costs = {theirs for ours, theirs in said.items() if is_cost(ours)}
         names = [name for name in self._table.names if name in costs or last_name(name) in COSTS]
         usual = [name for name in names if last_name(name) not in SECONDS]
-        # A model that each row names, such as those of one run, says nothing of calls.
+        # A model named in every row, such as the run's, does not show that a row is a model call.
         names += [
             name for name in self._table.names if last_name(name) in MODEL_NAMES and not all(self._table.column(name))
         ]
         self._paying = usual if self._pay(usual) else names
 
     def _pay(self, names: Sequence[str]) -> bool:
-        """Return whether nearly all answers have a cost in some of these columns."""
+        """Return whether nearly all answers have a cost in at least one of these columns."""
         answers = [row for row, own in zip(self._shape.rows, self._answering, strict=True) if own]
         return sum(_pays(row, names) for row in answers) >= _NEARLY_ALL * len(answers)
 
     def _sides(self) -> dict[str, set[str]]:
-        """Return on which sides of the answers of its question a row of each kind is; a question with one answer shows nothing."""
+        """Return the sides ("before", "after", "between") of its question's answers on which each kind occurs; a single answer shows none."""
         rows, sides = self._shape.rows, dict[str, set[str]]()
         _, order = order_by_time(rows, [(str(own),) for own in self._questions], asks=False)
         rank = {place: n for n, place in enumerate(order)}
@@ -216,12 +216,12 @@ class _Around:
         return sides
 
     def costs(self, kind: str) -> bool:
-        """Return whether rows of a kind carry what a model's call does, other than the sums of their question."""
+        """Return whether rows of a kind have costs of a model call; totals of their question do not count."""
         own = [place for place, other in enumerate(self._kinds) if other == kind]
         return any(_pays(self._shape.rows[place], self._paying) for place in own if place not in self._sums)
 
     def is_no_call(self, kind: str) -> bool:
-        """Return whether rows of a kind are no calls: they carry no cost, and answers do, or what they are called says so."""
+        """Return whether rows of a kind are no model calls: they have no cost, although answers do or their name implies it."""
         if self.costs(kind):
             return False
         word = last_name(kind)
@@ -234,19 +234,19 @@ def _pays(row: Record, names: Sequence[str]) -> bool:
 
 
 def may_be_outside(kind: str) -> bool:
-    """Return whether a word may name what is around a loop: it has no number, as those of steps have, and names no round without an answer."""
+    """Return whether a kind may be outside a loop: a word without digits, as steps have, that names no failed or missing answer."""
     is_word = bool(re.fullmatch(r"[^\d]*[^\W\d_][^\d]*", kind))
     return is_word and not FAILED.search(kind.lower()) and not _MISSING.search(kind.lower())
 
 
 def _warming(row: Record) -> str:
-    """Return the column of kinds or ids that says that a row is a warm-up; "" if none does."""
+    """Return the column of kinds or ids that marks a row as a warm-up; "" if there is none."""
     names = [name for name, value in row.values.items() if isinstance(value, str) and _WARM.search(value)]
     return next((name for name in names if last_name(name) in KINDS or is_id_name(name)), "")
 
 
 def _kind_columns(shape: Shape) -> list[str]:
-    """Return the columns of words that may say of what kind a row is: a state does where rows without a number of a round have others."""
+    """Return the columns that may name a row's kind; a state does if unnumbered rows have states that numbered ones lack."""
     counters = [name for name in column_names(shape.rows) if is_round_name(last_name(name))]
     states = [name for name in column_names(shape.rows) if last_name(name) in _STATES]
     numbered = {
@@ -266,7 +266,7 @@ def _kind_columns(shape: Shape) -> list[str]:
 
 
 def _answering(shape: Shape, kept: Sequence[bool], is_kind: bool, said: Mapping[str, str]) -> list[bool]:
-    """Return which rows answer: those that a filter of kinds keeps, or of those kept the ones with an answer; none if that is not known."""
+    """Return whether each row is an answer: all kept rows if the filter selects a kind, else kept rows with a known answer."""
     table = TableColumns(shape.rows)
     names = table.by_name(ANSWERS) or table.by_name((*WEAK_REPLIES, *LABELS))[:1]
     names = [said["answer"]] if "answer" in said else names
@@ -277,7 +277,7 @@ def _answering(shape: Shape, kept: Sequence[bool], is_kind: bool, said: Mapping[
 
 
 def _questions(shape: Shape, said: Mapping[str, str]) -> Sequence[Hashable]:
-    """Return what tells the questions of rows apart, and their runs; nothing if no column is known to."""
+    """Return a key of each row's question and run; empty if no column identifies questions."""
     table = TableColumns(shape.rows)
     ids: Sequence[Hashable] = questions_of(table, shape, said)
     if len({*ids}) == 1:

@@ -1,4 +1,4 @@
-"""Files of a folder that hold the same questions: each is a round, a run or a model, which their names alone may not say."""
+"""Files of a folder with the same questions: each is a round, a run or a model, which its name alone may not tell."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SHOWN = 20
 
 
 def of_files(rows: Sequence[Record], computed: str = "") -> Choices:
-    """Return the options that say what a file is, values of `options`; none unless several files hold the same questions.
+    """Return options for the meaning of each file, as values of `options`; empty unless several files have the same questions.
 
-    None either if names of files count rounds, or a column tells the files apart.  `computed` is a column that the log lacks.
+    Also empty if file names count rounds, or a column distinguishes the files.  `computed` is a column that the log lacks.
     """
     files = _by_file(rows)
     names = {*column_names(rows)} - {computed}
@@ -55,7 +55,7 @@ def _by_file(rows: Sequence[Record]) -> Mapping[str, Sequence[Record]]:
 
 
 def _hold_the_same(files: Mapping[str, Sequence[Record]], names: Collection[str]) -> bool:
-    """Return whether a column of ids, or of texts that seldom repeat, has the same values in all files, as often in each."""
+    """Return whether a column of ids, or of rarely repeated texts, has the same values in all files, equally often."""
     return any(_is_the_same(files, name) for name in names if not _is_no_question(name))
 
 
@@ -82,6 +82,6 @@ def _may_name(value: object) -> bool:
 
 
 def _tells_apart(files: Mapping[str, Sequence[Record]], name: str) -> bool:
-    """Return whether a column has one value in each file, and others in other files."""
+    """Return whether a column has a single value in each file, different for each file."""
     values = [{str(row.values.get(name)) for row in own} for own in files.values()]
     return all(len(own) == 1 for own in values) and len(set().union(*values)) == len(files)

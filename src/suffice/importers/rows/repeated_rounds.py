@@ -1,4 +1,4 @@
-"""Rounds that a log has twice: the options of one whose questions have a round several times, and copies after the last round."""
+"""Rounds that occur twice in a log: options for questions with several rows of a round, and copies after the last round."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WHOLE_RUNS = 0.9
 
 
 def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if the rows of a round, or rows that count retries, are calls of several kinds, or some of the latter failed."""
+    """Raise if the rows of one round, or rows with retry counts, are calls of several kinds, or include failed calls."""
     table, used = TableColumns(rows), {*columns.values()}
     counts_retries = last_name(columns["round"]) in RETRIES
     ids = [*map(str, table.column(columns["question_id"]))]
@@ -82,7 +82,7 @@ def _all_as_rounds(table: TableColumns, columns: Mapping[str, str]) -> Choices:
 
 
 def of_repeats() -> Choices:
-    """Return the options that choose one of the rows of a round that a question has several times."""
+    """Return the options that keep one row where a question has several rows of the same round."""
     return {
         f"--repeated {own}": ({"repeated": own}, f"calls were repeated, and the {own} answer of a round counts")
         for own in ("last", "first")
@@ -90,7 +90,7 @@ def of_repeats() -> Choices:
 
 
 def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[str]]]:
-    """Yield the columns that say what a call was for, with their values."""
+    """Yield the columns with the purpose of a call, and their values."""
     for name in [name for name in table.names if last_name(name) in CALL_KINDS and name not in used]:
         values: list[Any] = table.column(name)
         if all(isinstance(value, str) and value for value in values) and 1 < len({*values}) <= MOST_SPEAKERS:
@@ -98,7 +98,7 @@ def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[st
 
 
 def in_order_of_rows(number: str) -> Choices:
-    """Return the option that counts the rows of each question, if a column may count retries."""
+    """Return the option that numbers the rows of each question in file order; empty unless the column may count retries."""
     if last_name(number) not in RETRIES:
         return {}
     meaning = f"{number!r} counts retries, and the rows of a question are its rounds in their order"
@@ -106,7 +106,7 @@ def in_order_of_rows(number: str) -> Choices:
 
 
 def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
-    """Return whether each question's numbers count up without gaps, and then again from the same lowest one.
+    """Return whether each question's numbers count up without gaps, and then again from the same lowest number.
 
     >>> begins_again([0, 0, 0, 0], [1, 2, 1, 2]), begins_again([0, 0, 0, 0], [1, 1, 2, 2])
     (True, False)
@@ -123,21 +123,21 @@ def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
 def without_copies(
     columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str], least: int = _FEW
 ) -> tuple[RoundColumns, Grid]:
-    """Leave out rounds after the end of a loop, which a table has filled with copies of the last answer.
+    """Leave out rounds that a table fills with copies of the last answer after the end of the loop.
 
-    All rounds of these questions were logged to the greatest length.  The copies cost nothing, while all others cost something.
-    Where costs are unknown, the number of rounds in a column may count something else, such as the hops of a question, so the
-    user says what it counts.
+    All of these questions were logged up to the largest number of rounds.  The copies cost nothing, unlike all other rounds.
+    If costs are unknown, the column with the number of rounds may count something else, such as the hops of a question, so the
+    user is asked.
 
     Args:
         columns: All rounds of some questions.
-        grid: The settings for reading the table; if rounds are left out, shorter trajectories ended by themselves.
+        grid: The settings for reading the table; if rounds are left out, shorter trajectories are read as ended by themselves.
         plan: The meaning of the table's columns, to which a note is added.
         said: The columns that the user named.
-        least: The fewest questions with copies.
+        least: The smallest number of questions with copies; with fewer, nothing is left out.
 
     Raises:
-        UnsettledError: Only a column with the number of rounds shows copies, and the user does not say that loops ended by themselves.
+        UnsettledError: Only the number of rounds in a column shows copies, and the user does not say that loops ended by themselves.
     """
     if "end" in grid.columns:
         return columns, grid
@@ -168,7 +168,7 @@ def without_copies(
 
 
 def _unsettled_count(name: str, n_rounds: int, n: int) -> UnsettledError:
-    """Return the error that asks whether a column counts the rounds of the loop, or something else."""
+    """Return the error that asks whether a column counts the loop's rounds or something else."""
     return UnsettledError(
         f"{counted(n_rounds, 'round')} of {counted(n, 'question')} come after the number in {name!r:.60} and repeat the answer before, and no cost "
         "says whether they were run: are they copies after the end of the loop, or rounds of it?",
@@ -181,7 +181,7 @@ def _unsettled_count(name: str, n_rounds: int, n: int) -> UnsettledError:
 
 
 def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, Mask]:
-    """Return masks of the rounds after the number of rounds that a column gives, by its name."""
+    """Return masks of the rounds beyond the number of rounds that a column gives, by column name."""
     result = {}
     for name, cells in columns.extras.items():
         texts = [str(cell).removesuffix(".0") for cell in cells]
@@ -194,7 +194,7 @@ def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, M
 
 
 def _at_ends(mask: Mask, columns: RoundColumns) -> Mask:
-    """Return the part of a mask that has only itself behind it in each question, and not the whole question."""
+    """Restrict a mask to an unbroken run of rounds at the end of each question; none for a question that it covers fully."""
     result = mask.copy()
     for _, own in columns.by_question():
         others = np.flatnonzero(~mask[own])
@@ -203,7 +203,7 @@ def _at_ends(mask: Mask, columns: RoundColumns) -> Mask:
 
 
 def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> Choices:
-    """Return the option to keep the rows of one word, if only its rows are all rounds of all questions, as where others criticise."""
+    """Return the option to keep the rows with one word, if exactly one word has a row in every round of every question."""
     pairs = {(question, number) for question, number, _ in rows}
     counts = Counter(word for _, _, word in rows)
     whole = [word for word, n in counts.items() if n == len(pairs)]
@@ -213,7 +213,7 @@ def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> Choices:
 
 
 def _begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
-    """Return whether nearly all runs that a column would tell apart begin with the first round and have no gap, unlike those of an answer."""
+    """Return whether nearly all runs that the column would distinguish begin with the first round and have no gap."""
     runs: dict[tuple[int, str], list[float]] = {}
     for question, number, value in rows:
         runs.setdefault((question, value), []).append(number)
@@ -223,12 +223,12 @@ def _begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
 
 
 def of_counted_runs(own: str, number: str, rows: Collection[tuple[int, float, str]]) -> Choices:
-    """Return the options that read a column as that of runs, or as the rounds of runs that `number` counts.
+    """Return the options that read a column as the run, or as the round of runs that `number` identifies.
 
     Args:
-        own: The column.
+        own: The column that may be the run or the round.
         number: The column that was read as the round.
-        rows: The question of each row, its number, and its value in the column.
+        rows: The question, number and value in `own` of each row.
     """
     result: Choices = {}
     if _begins_each(rows) and not has_decimals([value for _, _, value in rows]):

@@ -1,4 +1,4 @@
-"""Read which round a loop returned, where it is not the last: from a mark of one row, or from the text that was returned."""
+"""Find the round that a loop returned, if it is not the last: from a mark in its row, or from the returned text."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _NEARLY_ALL, _TWO = 0.98, 2
 
 
 def mark_returned(shape: Shape, ids: Sequence[Hashable], plan: ColumnMap) -> Shape:
-    """Return rows with 1 in the rounds that were returned and 0 in others, if the user names the column that says so.
+    """Add a column with 1 for returned rounds and 0 for others, if the user names the column that tells.
 
-    A last row that only repeats the answer of an earlier round, and so was no call, is left out.
+    If marked last rows of nearly all questions only repeat an earlier answer, they were no calls and are left out.
 
     Args:
         shape: The rows.
         ids: The question of each row.
-        plan: The meaning of the columns; what is left out is noted.
+        plan: The meaning of the columns; a note on rows that are left out is added to it.
     """
     theirs, answer = plan.columns.get(RETURNED, ""), plan.columns.get("answer", "")
     values = [row.values.get(theirs) for row in shape.rows]
@@ -56,7 +56,7 @@ def mark_returned(shape: Shape, ids: Sequence[Hashable], plan: ColumnMap) -> Sha
 
 
 def _mark_of(values: Sequence[Any]) -> str:
-    """Return the value that marks a row; "" if the column has texts of answers."""
+    """Return the value that marks a returned row; "" if the column has the returned texts instead."""
     texts = Counter(text for value in values if (text := value_text(value)) is not None)
     marks = [text for text in texts if not is_false(text)]
     if len(marks) == 1:
@@ -65,7 +65,7 @@ def _mark_of(values: Sequence[Any]) -> str:
 
 
 def _in_order(rows: Sequence[Record], places: Sequence[int], columns: Mapping[str, str]) -> list[int]:
-    """Return the places of a question's rows in the order of its rounds, if a column counts them."""
+    """Return the places of a question's rows in the order of its rounds, or of the file if no column counts them."""
     number = columns.get("round", "")
     numbers = {place: whole_number(str(rows[place].values.get(number))) for place in places}
     return [*places] if None in numbers.values() else sorted(places, key=lambda place: numbers[place] or 0)

@@ -1,4 +1,4 @@
-"""Unfold records whose rounds are in a list, or in numbered columns, into one row for each question and round."""
+"""Turn records whose rounds are in a list, or in numbered columns, into one row for each question and round."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def unfold(
     Args:
         records: The file's records.
         rounds: The field that contains the rounds; None = recognised by its name and content.
-        is_long: Whether flat records are rounds already: several have the same id, and a column counts them.
+        is_long: Returns whether flat records already are rounds: several have the same id, and a column counts them.
         samples: Whether the rounds are independent samples.
 
     Raises:
@@ -145,12 +145,12 @@ def unfold(
 
 
 def _reading_flat(shape: Shape) -> Shape:
-    """Return the shape of flat records, which also reads records that are not flat yet."""
+    """Return a shape of flat records, which also flattens records that it reads later."""
     return replace(shape, read=lambda records: shape.read([*map(flat_record, records)]))
 
 
 def _named_rounds(records: Sequence[Record], name: str) -> Shape:
-    """Return a row for each item of the list that the user named; if it has texts of an unknown meaning, they are the answers."""
+    """Return a row for each item of the list that the user named; if its texts have no known meaning, they are the answers."""
     lists = _list_fields(records)
     is_list = name in lists and _items_are(records, name, (str, int, float, bool))
     names = [name, *(_alike(records, name, lists) if is_list else [])]
@@ -172,7 +172,7 @@ def _named_rounds(records: Sequence[Record], name: str) -> Shape:
 
 
 def _of_lists(records: Sequence[Record]) -> Shape | None:
-    """Return the shape of records that have their rounds in lists, or their answers in an object by system; else None."""
+    """Return the shape of records with rounds in lists, or with an object of answers by system; else None."""
     lists = [name for name in _list_fields(records) if _NOT_ROUNDS.isdisjoint(_above(name))]
     lists = [name for name in lists if not (_items_are(records, name, dict) and are_prompts(_values(records, name)))]
     objects = [name for name in lists if _items_are(records, name, dict) and last_name(name) in ROUND_LISTS]
@@ -204,12 +204,12 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
 
 
 def _above(name: str, lead: str = "") -> list[str]:
-    """Return the names of the objects that a field is in, and the field `lead` is not."""
+    """Return the names of the objects that contain a field, without those that also contain the field `lead`."""
     return [own for own in plain_name(name).split(".")[:-1] if own not in plain_name(lead).split(".")[:-1]]
 
 
 def _refuse_sub_questions(records: Sequence[Record], name: str) -> None:
-    """Raise if the items of most lists have a question each, which differ: their answers are to other questions than their record's."""
+    """Raise if the items of most lists have different questions: their answers are not to their record's question."""
     asked: dict[str, list[int]] = {}
     several = [value for value in _values(records, name) if len(value) > 1]
     for value in several:
@@ -230,7 +230,7 @@ def _refuse_sub_questions(records: Sequence[Record], name: str) -> None:
 
 
 def _refuse_asked_turns(records: Sequence[Record], name: str) -> None:
-    """Raise if the texts of a list `turns` may be what a user asks: nothing else in the record is a question or a gold answer."""
+    """Raise if the texts of a list `turns` may be user requests: the record has no other question and no gold answer."""
     others = {last_name(other) for item in records for other in flat_record(item).values} - {last_name(name)}
     if last_name(name) == "turns" and _items_are(records, name, str) and others.isdisjoint((*QUESTIONS, *GOLDS)):
         raise UnsettledError(
@@ -255,7 +255,7 @@ def _list_fields(records: Sequence[Record]) -> list[str]:
 
 
 def _items_are(records: Sequence[Record], name: str, kind: type | tuple[type, ...]) -> bool:
-    """Return whether all items of a field's lists, except missing ones, are of one kind."""
+    """Return whether all items of a field's lists, except missing ones, are of one type."""
     return all(
         isinstance(value, kind) or value is None for item in records for value in item.values.get(name) or ()
     ) and any(value is not None for item in records for value in item.values.get(name) or ())
@@ -266,7 +266,7 @@ def _values(records: Sequence[Record], name: str) -> list[Any]:
 
 
 def _has_rounds(records: Sequence[Record], name: str) -> bool:
-    """Return whether the items of a list have answers, are nodes of a tree, or completions of a request, as vLLM and HELM write them."""
+    """Return whether list items have answers, are nodes of a tree, or are completions of a request, as written by vLLM and HELM."""
     first = next(value for item in records for value in item.values.get(name) or () if isinstance(value, dict))
     if any(plain_name(field) in PARENTS for field in first):
         return True
@@ -290,7 +290,7 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
 
 
 def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[str]:
-    """Return the other lists of values that are as long as the list `lead` in every record, and not of passages."""
+    """Return the other lists of single values that are as long as the list `lead` in every record, and not about passages."""
 
     def lengths(name: str) -> list[int]:
         return [len(item.values.get(name) or ()) for item in records]
@@ -302,7 +302,7 @@ def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[s
 
 
 def _is_panel(records: Sequence[Record], name: str) -> bool:
-    """Return whether a field has answers of several systems, by their names, and not several fields of one answer."""
+    """Return whether a field is an object with answers of several systems by name, and not the fields of a single answer."""
     values = [item.values.get(name) for item in records]
     are_answers = single_name(plain_name(name)) in ANSWERS and all(
         isinstance(value, dict)
@@ -314,7 +314,7 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 
 def _are_fields(values: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether objects have fields of one thing, such as a part and how bad it is: each has words of its own, or some are numbers."""
+    """Return whether objects are fields of one answer, such as a part and its severity: some are numbers, or no text is in two fields."""
     said: dict[str, list[Any]] = {}
     for value in values:
         for name, own in value.items():
@@ -371,7 +371,7 @@ def _rows_of_items(records: Sequence[Record], names: Sequence[str]) -> Shape:
 
 
 def _names_order(lead: str) -> bool:
-    """Return whether a list's name implies an order of rounds, unlike names of answers or samples.
+    """Return whether a list's name implies that its items are rounds in order, unlike names of answers or samples.
 
     >>> _names_order("attempts"), _names_order("samples"), _names_order("responses")
     (True, False, False)
@@ -423,7 +423,7 @@ def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
 
 
 def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a round's fields, with a list of a single reply under the name of the reply.
+    """Return a round's fields; a list with a single reply becomes that reply, under the singular name.
 
     >>> _only_texts({"outputs": ["Oslo"], "tags": ["a"]})
     {'tags': ['a'], 'output': 'Oslo'}
@@ -438,7 +438,7 @@ def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _item_name(name: str) -> str:
-    """Return the column of the items of a list of single values: a usual name in the singular, and any other as it is in the log.
+    """Return the column for the items of a list: the singular of a usual name, else the name as in the log.
 
     >>> _item_name("drafts"), _item_name("judge_scores"), _item_name("cost_cents"), _item_name("answers_by_round")
     ('answer', 'judge_score', 'cost_cents', 'answer')

@@ -1,4 +1,4 @@
-"""Ask what a column means that may count rounds or tell loops apart, where the rows of a question are its rounds in file order."""
+"""Ask about columns that may count rounds or distinguish loops, if the rows of a question are its rounds in file order."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def ask_about_factors(
     costs: Collection[str] = (),
     answer: str = "",
 ) -> None:
-    """Raise if a column counts a question's rows, or rises in each question, in another order than the file's, or has the same few values.
+    """Raise if a column may number or order a question's rows differently from the file, or may distinguish loops or stages.
 
     Args:
-        table: The rows, which nothing counts but their order.
+        table: The rows; nothing but their order numbers them.
         key: The column of questions.
         used: Columns whose meaning is known.
         answer: The column of answers; "" if none is known.
-        costs: Those that are costs or signals; they may be totals, which rise from round to round.
-        lead: The field whose lists have the rows as their items; only settings raise doubts about them.  "" for rows of a file.
+        costs: Columns of costs or signals, which may be running totals and then rise from round to round.
+        lead: The field whose list items are the rows; only settings are doubtful for these.  "" for rows of a file.
     """
     several = [rows for rows in places_of(map(str, table.column(key))).values() if len(rows) > 1]
     if len(several) < _ENOUGH:
@@ -101,7 +101,7 @@ def ask_about_factors(
             for own, text in zip(table.column(name), table.column(answer), strict=True)
             if text not in (None, "")
         }
-        if said and not said.issuperset(values):  # rows that never answer are no loop
+        if said and not said.issuperset(values):  # a kind of rows without answers is not a loop
             choices |= of_each(name, [own for own in values if own in said][:_SHOWN], "rows with {!r} are rounds")
             continue
         choices |= _of_named_runs(table, key, name)
@@ -111,7 +111,7 @@ def ask_about_factors(
             meaning = f"{own_loop}, whose rows are independent samples"
             choices |= of_options(meaning, columns={"run": name}, samples=True)
         choices |= of_each(name, [] if is_even else values[:_SHOWN], "rows with {!r} are rounds")
-    for text, orders, is_told in stages[:1]:  # words that say nothing of an order are other loops as likely
+    for text, orders, is_told in stages[:1]:  # words without an implied order are as likely other loops
         doubt, choices = doubt or text, {**orders, **choices} if is_told else {**choices, **orders}
     down = [name for name in free if not lead and _COUNTS_DOWN.search(last_name(name)) and table.counts(name)]
     for name in [] if doubt else down[:1]:
@@ -137,7 +137,7 @@ def _of_named_runs(table: TableColumns, key: str, counter: str) -> Choices:
 
 
 def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], several: _Several, one_loop: str) -> None:
-    """Raise if a column counts each question's rows but for copies of some, as of messages that were delivered twice."""
+    """Raise if a column numbers each question's rows, except for copies of rows, as of messages that were delivered twice."""
     for name in [name for name in free if _counts_but_for_copies(table, name, several)][:1]:
         n = len(table.rows) - len({*zip(map(str, table.column(key)), map(str, table.column(name)), strict=True)})
         meaning = f"{name!r} is the number of the round, and copies are left out"
@@ -152,7 +152,7 @@ def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], severa
 
 
 def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Several) -> None:
-    """Raise if a column's numbers rise through the rows of each question, though not in the order of the file."""
+    """Raise if a column's sorted numbers order each question's rows as rounds, but differently from the file."""
     for name in [name for name in table.names if name in names and _rises_otherwise(table, name, several)][:1]:
         raise UnsettledError(
             f"{name!r} rises through the rows of each question, in another order than that of the file, as if these had been shuffled",
@@ -163,17 +163,17 @@ def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Sev
 
 
 def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str, ids: Choices, compounds: Choices) -> None:
-    """Raise if a file has several rows of each question together, and then further ones, as if a loop ran again.
+    """Raise if a file has blocks of consecutive rows of each question, and later further blocks, as if a loop ran again.
 
-    It does not if each row is apart from the next one of its question, round by round, or questions begin again all the time,
-    since several were asked at once, unless a column may tell apart questions that have the same text.
+    Does not raise if the rows of questions are interleaved, as in logs that are written round by round or of concurrent
+    questions, unless a column may separate questions with the same text (`ids`).
 
     Args:
         blocks: The question and run of each group of consecutive rows.
-        n_rows: The number of all rows.
+        n_rows: The total number of rows.
         key: The column of questions.
         ids: The options that read another column as the id of a question.
-        compounds: Those that read several columns as one.
+        compounds: The options that read several columns together as the id.
     """
     seen: set[Hashable] = set()
     passes = 1
@@ -206,9 +206,9 @@ def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool
 def _of_further_runs(
     table: TableColumns, names: Sequence[str], several: _Several, order: Sequence[int]
 ) -> tuple[str, Choices, str]:
-    """Return the doubt about a column that counts rounds and begins again, the option that reads further runs, and the column; "" without one.
+    """Return the question, options and name for a column that counts rounds and begins again in a further run; empty without one.
 
-    `order` has the places of rows by time, if times order them.
+    `order` lists the places of rows by time; empty if no times order them.
     """
     rank = {place: i for i, place in enumerate(order)}
     for name in [name for name in names if _begins_again(table, name, several, rank)][:1]:
@@ -219,17 +219,17 @@ def _of_further_runs(
 
 
 def _of_compounds(table: TableColumns, used: Collection[str], key: str, again: str) -> Choices:
-    """Return the options that read several columns as the question, if a column of rounds begins again in those of one."""
+    """Return the options that read several columns together as the question; empty unless the round column `again` begins again."""
     return compound_choices(table, used, key, again, names_counter=True) if again else {}
 
 
 def _telling_apart(table: TableColumns, names: Sequence[str], key: str, again: str) -> list[str]:
-    """Return the columns that may tell loops apart: not those by which a column of rounds begins again all the same."""
+    """Return the columns that may distinguish loops: the round column `again` must not begin again within one value."""
     return [name for name in names if not again or counts_once(table, (key, name), again)]
 
 
 def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mapping[int, int]) -> bool:
-    """Return whether a column counts each question's rows up without gaps, and again from the lowest number in some of them."""
+    """Return whether a column counts up the rows of each question without gaps, and begins again from the lowest number in some."""
     if _SETTING.fullmatch(last_name(name)) or not table.counts(name) or _counts_but_for_copies(table, name, several):
         return False
     values = table.whole_numbers(name)
@@ -243,7 +243,7 @@ def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mappi
 
 
 def _counts_but_for_copies(table: TableColumns, name: str, several: _Several) -> bool:
-    """Return whether a column numbers the rows of each question from 0 or 1 without gaps, if copies of a row are left out."""
+    """Return whether a column numbers the rows of each question from 0 or 1 without gaps, once copies of rows are left out."""
     if not table.counts(name):
         return False
     values = table.whole_numbers(name)
@@ -259,17 +259,17 @@ def _counts_but_for_copies(table: TableColumns, name: str, several: _Several) ->
 
 
 def _rises_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
-    """Return whether a column's numbers rise through each question, though not in the order of the file.
+    """Return whether a column's numbers can order each question's rows as rounds, in another order than the file's.
 
-    They do if all questions have the same ones, or if no two of a question are near to each other: totals are apart by what each row
-    adds, unlike independent numbers, of which every fifth pair of neighbours is nearer than `_NEAR` of the mean distance.
+    They can if all questions have the same numbers, or if the numbers of a question are spread out, as running totals are.
+    Independent numbers are not: a fifth of neighbouring pairs are closer than `_NEAR` times the mean distance.
     """
     plain, values = last_name(name), table.numbers(name)
     is_factor = plain in _TOLD_APART or _SETTING.fullmatch(plain) or _COUNTS_DOWN.search(plain)
     if is_factor or values is None or len(values) != len(table.rows):
         return False
     asked = [[values[place] for place in rows] for rows in several]
-    orders = Counter(  # questions of any length that rise in the order of the file have one order
+    orders = Counter(  # all questions that rise in file order count as one order
         () if own == sorted(own) else tuple(sorted(range(len(own)), key=own.__getitem__)) for own in asked
     )
     falls = max(map(len, asked)) > _PAIR and all(own[::-1] == sorted(own) for own in asked)
@@ -285,7 +285,7 @@ def _rises_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
 def _of_loops(
     table: TableColumns, several: _Several, free: Sequence[str], counting: Collection[str], *, are_items: bool
 ) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield the columns of labels and settings that every question has in the same number, with their values, and if all are as many."""
+    """Yield columns of labels or settings with the same values in nearly every question, the values, and if they are equally frequent."""
     for name in free:
         values: list[Any] = table.column(name)
         is_number = all(isinstance(value, str | int | float) and _NUMBER.fullmatch(str(value)) for value in values)
@@ -307,6 +307,6 @@ def _of_loops(
 
 
 def _grows_evenly(values: Sequence[Any], several: _Several) -> bool:
-    """Return whether numbers grow by the same step from each row of a question to the next: they count what a loop did."""
+    """Return whether numbers grow by a constant step from row to row of each question, as counters of a loop do."""
     steps = {float(values[after]) - float(values[before]) for rows in several for before, after in pairwise(rows)}
     return len(steps) == 1 and min(steps) > 0

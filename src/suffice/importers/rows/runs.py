@@ -1,6 +1,6 @@
 """Distinguish several runs of a question, and number the rows of each run as rounds.
 
-Another file, model, prompt, temperature or system means another run, and not another round, unless the log counts its
+A different file, model, prompt, temperature or system means a different run, not another round, unless the log numbers its
 rounds, its files or lists of records are named after rounds, or the user declares a panel of samples.
 """
 
@@ -34,7 +34,7 @@ RUN_NUMBER = "run_number"
 
 
 def declared_runs(columns: Mapping[str, str], names: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that tell runs apart, as the user says: one of the table, or several, separated by commas.
+    """Return the columns that distinguish runs according to the user: one of the table, or several, separated by commas.
 
     >>> declared_runs({"run": "lang, seed"}, ["lang", "seed"]), declared_runs({"run": "a,b"}, ["a,b"])
     (('lang', 'seed'), ('a,b',))
@@ -53,10 +53,10 @@ Run = tuple[str, tuple[str, ...]]
 
 
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that distinguish runs of a question, for rows whose rounds are not counted.
+    """Return the columns that distinguish runs of a question, for rows without round numbers.
 
     A column of models always does; another column, such as a system or a seed, does if its values repeat, so that it is
-    not a text or the row's id.  The model named in replies is used if no other column names it.
+    neither a text nor the row's id.  The model named in replies is used if no other column names it.
     """
     names = [
         name
@@ -83,13 +83,13 @@ class RowOrder:
 
     Attributes:
         key: The column of the question's id.
-        column: The column that gets the numbers of the rounds.
-        runs: Columns that distinguish runs: each value has its own rounds; `FILE` stands for the file's name.
-        head: The beginning of all file names, before the number of a round; "" if rows are counted.
+        column: The column for the round numbers.
+        runs: Columns that distinguish runs, each with its own rounds; `FILE` stands for the file's name.
+        head: The common beginning of all file names before the round number; "" if rows are counted.
         time: The column of times that orders the rows of a run; "" for the order of the file.
-        asks: Whether a doubtful order is asked about.
-        trusted: What the user trusts where times and the order of the file differ: `file`, `time`, or "" if that is not known.
-        is_counted: True if the file numbers the rows of all runs of a question together.
+        asks: Whether to ask if the order is doubtful.
+        trusted: Takes precedence if times and file order differ: `file`, `time`, or "" if the user has not chosen.
+        is_counted: True if the file numbers the rows of all runs of a question consecutively.
     """
 
     key: str
@@ -106,7 +106,7 @@ class RowOrder:
 
         Raises:
             ValueError: A file has no number.
-            UnsettledError: A column of times orders the rows, but it can be read in two ways, or in none.
+            UnsettledError: A column of times orders the rows, but can be read in two ways, or not at all.
         """
         if self.head:
             return with_column(rows, self.column, [_number_of_file(row.file, self.head) for row in rows]), ""
@@ -144,11 +144,11 @@ def row_order(
     Args:
         rows: All rows, or a sample of them.
         plan: The meaning of the columns.
-        is_ordered: Whether the form of the file is one of rounds: a list of attempts or numbered columns, for instance.
+        is_ordered: Whether the form of the file implies rounds, such as a list of attempts or numbered columns.
         ignored: Names that the user declared to have no column.
         samples: Whether the user says that rows are samples, or answers of a panel.
-        declared: The columns that tell runs apart, as the user says.
-        trusted: What orders the rows of a question in doubt; see `RowOrder`.
+        declared: The columns that distinguish runs according to the user.
+        trusted: Takes precedence if the order of a question's rows is in doubt; see `RowOrder`.
     """
     key = plan.columns.get("question_id")
     if key is None:
@@ -175,7 +175,7 @@ def row_order(
 
 
 def ordered_files(files: Sequence[str]) -> tuple[str, str]:
-    """Return the common beginning of file names that differ only in a round's number, and its word for a round.
+    """Return the common beginning of file names that differ only in a round number, and the word that they use for a round.
 
     >>> ordered_files(["round_1", "round_10", "round_2"]), ordered_files(["gpt-3", "gpt-4"])
     (('round', 'round'), ('', ''))
@@ -192,7 +192,7 @@ def _number_of_file(name: str, head: str) -> int:
 
 
 class RunColumns:
-    """Finds the columns that distinguish several runs of a question: the file, others, or the record's number."""
+    """Finds the columns that distinguish several runs of a question: the file, other columns, or the record's number."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class RunColumns:
         ]
 
     def choice(self) -> Run | None:
-        """Return `file`, `columns` or `number`, with names of columns; None if there is one run, or runs cannot be told apart."""
+        """Return `file`, `columns` or `number`, with column names; None if there is one run, or runs cannot be distinguished."""
         if self._declared:
             if self._number in self._declared:
                 return "restart", (*(name for name in self._declared if name != self._number), RUN)
@@ -246,7 +246,7 @@ class RunColumns:
 
 
 def _begins_late(pairs: Sequence[tuple[str, str]], runs: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether some run of a question lacks its first round, as where a round was attempted again."""
+    """Return whether some run lacks its question's first round, as where a single round was attempted again."""
     lowest: dict[tuple[str, ...], float] = {}
     for (question, number), run in zip(pairs, runs, strict=True):
         for own in ((question,), (question, *run)):
@@ -255,7 +255,7 @@ def _begins_late(pairs: Sequence[tuple[str, str]], runs: Sequence[tuple[str, ...
 
 
 def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[Record], dict[str, str]]:
-    """Give each run of some questions its own id; return the rows, and the question of each id."""
+    """Give each run of the questions its own id; return the rows, and the question of each id."""
     key = plan.columns["question_id"]
     kind, names = run
     questions = [str(row.values.get(key)) for row in rows]
@@ -279,7 +279,7 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
             n = own.setdefault(row.number, len(own) + 1)
             runs.append(str(n) if n > 1 else "")
     clusters, result = {}, []
-    are_repeats = all(row.values.get(RUN) == row.file for row in rows)  # as --file-is run says
+    are_repeats = all(row.values.get(RUN) == row.file for row in rows)  # as with --file-is run
     says_file = (
         FILE in names and not are_repeats and not any(last_name(name) in LOOP_NAMES for name in column_names(rows))
     )
@@ -293,7 +293,7 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
 
 
 def _restarts(rows: Sequence[Record], questions: Sequence[Hashable], number: str) -> list[str]:
-    """Return the run of each row, "" for the first, if a question's numbers of rounds begin again in each of its runs."""
+    """Return the run of each row, "" for the first one, if a question's round numbers begin again in each of its runs."""
     last: dict[Hashable, tuple[float, int]] = {}
     result = []
     for row, question in zip(rows, questions, strict=True):
@@ -306,14 +306,14 @@ def _restarts(rows: Sequence[Record], questions: Sequence[Hashable], number: str
 
 
 class Passes:
-    """Numbers the runs of questions whose rows begin again: those after the rows of another question are a further run."""
+    """Numbers the runs of each question: its rows after those of another question are a further run."""
 
     def __init__(self, key: str) -> None:
         self._key, self._last = key, ""
         self._runs: Counter[str] = Counter()
 
     def numbered(self, rows: Iterable[Record]) -> Iterator[Record]:
-        """Add the number of its run to each row; rows must come in the order of the file."""
+        """Add the run's number to each row; rows must be in file order."""
         for row in rows:
             own = str(row.values.get(self._key))
             self._runs[own] += own != self._last
@@ -323,7 +323,7 @@ class Passes:
 
 def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) -> list[str]:
     """Return notes on questions with several runs, and on options that would read them differently."""
-    if not several:  # as the user says, and each is asked in one
+    if not several:  # runs were declared, but each question has one
         return []
     said = (
         f"{counted(several, 'question')} with several runs: each run has the id {plan.columns['question_id']}@{'@'.join(run[1])}, "

@@ -1,4 +1,4 @@
-"""Scores under names of their own: of each round, known only once of a question, or said of a whole run."""
+"""Scores with unusual names: of each round, known once per question, or of a whole run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROWS = 5
 
 
 def refuse_parts_of_scores(metrics: Mapping[str, str], shape: Shape) -> None:
-    """Raise if a column that the user names as a metric is that of a single round, which is read together with those of others."""
+    """Raise if the user names the column of a single round as a metric: it is read together with those of other rounds."""
     for ours, theirs in metrics.items():
         for name, shown in shape.columns.items():
             if theirs in shown.split(" ... ") and theirs != name:
@@ -40,7 +40,7 @@ def refuse_parts_of_scores(metrics: Mapping[str, str], shape: Shape) -> None:
 
 
 def refuse_single_score(theirs: str) -> NoReturn:
-    """Raise since a metric that the user names has one value for a question, which would be the score of all of its answers."""
+    """Raise since a metric that the user names has one value per question, which would be the score of all of its answers."""
     raise DataError(
         f"{theirs!r} {ONCE}: as a metric it would be the score of every answer, and no earlier stop would ever lose anything. Name a "
         "score of each round; or give it as the outcome of each run, in a file (--outcomes FILE); or leave --metric-column out"
@@ -48,7 +48,7 @@ def refuse_single_score(theirs: str) -> NoReturn:
 
 
 def refuse_unscaled(table: TableColumns, name: str) -> None:
-    """Raise if a column with the name of one of this library's metrics has values outside [0, 1], or words: the user knows their scale."""
+    """Raise if a column named like one of this library's metrics has values outside [0, 1], or words: the user must give their scale."""
     values, numbers = {str(value) for value in table.column(name) if value is not None}, table.numbers(name)
     known = [number for number in numbers or [] if number]
     outside = [number for number in known if not 0 <= number <= 1]
@@ -69,7 +69,7 @@ def refuse_unscaled(table: TableColumns, name: str) -> None:
 
 
 def are_marks(values: Sequence[Any]) -> bool:
-    """Return whether values are numbers, or texts of which a few repeat, such as thumbs up and down, and no critique."""
+    """Return whether values are grades: numbers, or a few repeated texts such as thumbs up and down, but not critiques."""
     texts = [value for value in values if value is not None]
     are_numbers = bool(texts) and all(isinstance(value, int | float) for value in texts)
     return are_numbers or len({*map(str, texts)}) <= _MARKS < len(texts) / 2
@@ -83,13 +83,13 @@ _CHANGING, _GOOD = 10, 5
 
 
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:
-    """Return whether a score is the same in all rows of each question although answers change, of good runs, too, or never do.
+    """Return whether a score belongs to whole runs: it is constant in each question, although answers change or the run's result is copied.
 
     Args:
         table: The columns.
         name: The column of the score.
         ids: The question of each row.
-        answer: The column of answers; "" if there is none, so that every question of several rows counts.
+        answer: The column of answers; "" if there is none, so that every question with several rows counts as changing.
     """
     key_of = normalizer_of(DEFAULT_NORMALIZER)
     said: dict[str, set[object]] = {}
@@ -112,12 +112,12 @@ def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) 
     several = [own for own in scores if n_known[own] > 1]
     is_silent = bool(answer and several) and all(
         None in said[own] for own in several
-    )  # a row that says nothing has no score
+    )  # a row without an answer has no score
     if is_silent or (len(changing) >= _CHANGING and good >= _GOOD):
         return True
     if not answer or len(several) < _CHANGING or any(len(said[own]) > 1 for own in several):
         return False
-    # an answer that never changes, where another text does, is the result of the run, copied to its rows, and so is the score
+    # if the answer never changes but another text does, the answer and the score are the run's result, copied to its rows
     return any(varies(table, own, ids, len(several)) for own in table.names if own not in (answer, name))
 
 
@@ -125,7 +125,7 @@ def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:
     """Make scores of whole runs unknown in all rounds but the last.
 
     Raises:
-        UnsettledError: One differs between the rounds of a question, so that it is not said of a run.
+        UnsettledError: A score differs between the rounds of a question, so that it does not belong to a run.
     """
     is_last = np.zeros(len(columns), dtype=bool)
     is_last[columns.starts + columns.lengths - 1] = True

@@ -1,4 +1,4 @@
-"""Tell who speaks in rows: a user and several agents in turn, agents of one loop such as a writer and a critic, or agents that each have a loop."""
+"""Detect speakers of rows: a user and agents in turn, agents of one loop such as a writer and a critic, or agents with separate loops."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _SOME = 0.05
 
 
 def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collection[str]) -> None:
-    """Raise if rows are said by a user or critic and others, and `where` does not choose whose texts are the rounds.
+    """Raise if rows come from several speakers, such as a user or critic and an agent, and `where` does not choose whose are rounds.
 
-    A column in `runs` tells runs apart, as the user says.
+    Columns in `runs` distinguish runs according to the user.
     """
     chosen = [row for row in shape.rows if all(str(row.values.get(name)) == own for name, own in where.items())]
     for name in sorted(_speakers(shape) - where.keys() - {*runs}):
@@ -59,7 +59,7 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
 
 
 def speaker_choices(table: TableColumns, names: Collection[str]) -> Choices:
-    """Return the options that read the rows of one speaker, for columns of those who do a part of a loop's work."""
+    """Return the options that keep the rows of one speaker, for columns that name agents by their part in a loop's work."""
     result: Choices = {}
     for name in [name for name in names if last_name(name) in SPEAKERS]:
         said = Counter(value for value in table.column(name) if isinstance(value, str))
@@ -70,10 +70,10 @@ def speaker_choices(table: TableColumns, names: Collection[str]) -> Choices:
 
 
 def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collection[str]) -> None:
-    """Raise if the first or last rows of questions are by others than most of the rest, as in a chat of people and a bot.
+    """Raise if the first or last rows of questions have other speakers than most other rows, as in a chat of people and a bot.
 
     Args:
-        table: The rows, which nothing counts but their order.
+        table: The rows; nothing but their order numbers them.
         ids: The question of each row.
         used: Columns whose meaning is known.
     """
@@ -97,7 +97,7 @@ def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collect
 
 
 def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
-    """Number the rounds of each record anew, if `where` has chosen some of a list's items: those of one speaker or kind of step."""
+    """Renumber the rounds of each record if `where` selects some items of its list, such as one speaker's."""
     if not shape.how or where.keys() <= shape.outer:
         return shape
     places: Counter[tuple[str, int]] = Counter()
@@ -109,7 +109,7 @@ def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
 
 
 def _speakers(shape: Shape) -> set[str]:
-    """Return the columns that may name speakers: those of items without an answer of their own, or with a critic who has one, too."""
+    """Return the columns that may name speakers, if list items have no answer field, a critic has answers, too, or people speak."""
     names = {*column_names(shape.rows)} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):
         return {name for name in names if last_name(name) in _SPEAKERS}
@@ -118,7 +118,7 @@ def _speakers(shape: Shape) -> set[str]:
 
 
 def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
-    """Yield the columns that name people in some rows of many questions, and others in other rows of these questions."""
+    """Yield the columns that name a person in some rows and not in others, in many questions."""
     table = TableColumns(shape.rows)
     ids = [name for name in table.names if last_name(name).endswith("_id") and last_name(name) not in PEOPLE]
     usual = next((name for name in ids if names and table.repeats(name)), "")
@@ -133,7 +133,7 @@ def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
 
 
 def _critics_answer(shape: Shape, name: str) -> bool:
-    """Return whether a column names critics and others, and the former fill all columns of texts that the latter do, or else all."""
+    """Return whether a column names critics and others, and critics' rows fill all answer columns of the others, or all columns if none."""
     filled: dict[bool, set[str]] = {}
     for row in shape.rows:
         filled.setdefault(is_critic(str(row.values.get(name))), set()).update(
@@ -159,10 +159,10 @@ _MOSTLY = 0.5
 
 
 def are_turns(rows: Sequence[Record], name: str, questions: Sequence[Hashable]) -> bool:
-    """Return whether a column of agents names those who take turns in one loop, and not loops of their own.
+    """Return whether a column names agents that take turns in one loop, instead of agents with loops of their own.
 
-    People and those who check answers always do.  Others do if their rows alternate within a question, and their names are
-    those of a kind of work, or a column is filled by some of them alone.
+    People and checkers of answers always take turns.  Others do if their rows alternate within a question, and their names
+    describe a kind of work, or some column is filled by only some of them.
 
     Args:
         rows: The rows, in the order of the file.
@@ -188,7 +188,7 @@ def _within(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
 
 
 def _alternate(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
-    """Return whether an agent speaks again after another one in at least half of the questions with three rows or more of several."""
+    """Return whether agents alternate (A, B, A) in at least half of the questions with three or more rows of several agents."""
     said: dict[Hashable, list[object]] = {}
     for value, own in zip(values, questions, strict=True):
         turns = said.setdefault(own, [])
@@ -199,7 +199,7 @@ def _alternate(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
 
 
 def _fill_others(rows: Sequence[Record], name: str) -> bool:
-    """Return whether a column has a value in most rows of one agent and in none of another's."""
+    """Return whether any column is filled in most rows of one agent, and in no row of another agent."""
     agents = places_of(str(row.values.get(name)) for row in rows).values()
     for other in column_names(rows):
         shares = [sum(rows[place].values.get(other) not in (None, "") for place in own) / len(own) for own in agents]

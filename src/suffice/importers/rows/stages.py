@@ -1,4 +1,4 @@
-"""Columns that tell the rows of a question apart by words, such as draft and final, or by numbers in ids, and their order."""
+"""Order rows by words, such as draft and final, or by the numbers in their ids."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _LONGEST, _LONG = 24, 60
 
 
 def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
-    """Number the rows by a column of words if the user gives their order, as in ``round=stage:draft,final``.
+    """Number the rows by a column of words whose order the user gives, as in ``round=stage:draft,final``.
 
-    After ``round=time:day-first``, the times of the column can be ordered.  The column of rounds in `columns` becomes that of the numbers.
+    `columns["round"]` is set to the column of these numbers.  ``round=time:day-first`` instead makes a column's times sortable.
 
     Raises:
-        DataError: A row has another word, or none.
+        DataError: A row has no word, or one that is not in the order.
         UnsettledError: The user names a column of words without an order.
     """
     theirs = columns.get("round", "")
@@ -73,16 +73,16 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
 
 
 def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
-    """Return rows with a column's times in a form that can be ordered, and leave out the column of rounds."""
+    """Make the times of a column sortable, and remove the round column from `columns`."""
     del columns["round"]
     own = f"{name}.time" if how == ASCENDING and last_name(name) not in TIMES else name  # the numbers may be costs, too
     return changed_by(shape, lambda rows: with_column(rows, own, times_as_said(rows, name, how)))
 
 
 def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[str]]:
-    """Return rows whose ids name questions, and a column with the numbers that were in them; and a note on it.
+    """Split row ids into the question's id and a column with the number from the id; also return a note.
 
-    Rows are unchanged if a column counts rounds, or the user names the columns of ids or rounds.
+    Rows are unchanged if a column numbers rounds, or the user names the columns of ids or rounds.
     """
     table = TableColumns(shape.rows)
     counts = any(is_round_name(last_name(name)) and table.counts(name) for name in table.names)
@@ -105,14 +105,14 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
 
 
 def _are_told(table: TableColumns, numbers: Sequence[int]) -> bool:
-    """Return whether a column says what the numbers at the ends of ids stand for, such as prompts or models."""
+    """Return whether a column explains the numbers at the ends of ids, as one with prompts or models does."""
     n = len({*numbers})
     texts = ([*map(str, table.column(name))] for name in table.names)
     return any(len({*own}) == len({*zip(own, numbers, strict=True)}) == n for own in texts)
 
 
 def _said(table: TableColumns) -> Sequence[Any]:
-    """Return what was said in each row, for ids that end in a number without a word; nothing if it is not known, or another column names questions."""
+    """Return the answers of rows, for ids that end in a bare number; empty if unknown, or if another column identifies questions."""
     asked = [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
     names = [name for name in table.by_name((*ANSWERS, *WEAK_REPLIES)) if table.is_text(name)]
     is_named = any(len({*map(str, table.column(name))}) > 1 for name in asked)
@@ -130,10 +130,10 @@ def _ask_for_an_order(shape: Shape, name: str) -> None:
 def doubtful_stages(
     table: TableColumns, name: str, several: Sequence[Sequence[int]], *, is_timed: bool
 ) -> tuple[str, Choices, bool] | None:
-    """Return a doubt about the order of rows that a column of few words tells apart, the readings that settle it, and if words tell it.
+    """Return a question about the order of rows with a word each, options that settle it, and whether the words suggest an order.
 
     Returns:
-        None if the words do not tell the rows of nearly every question apart, or rows that other words order are in this order.
+        None if the words do not distinguish the rows of nearly every question, or the order is known.
     """
     words = [*map(_word, table.column(name))]
     orders = Counter(tuple(words[place] for place in rows) for rows in several)
@@ -183,7 +183,7 @@ def _orders(name: str, words: Sequence[str]) -> Choices:
 
 
 def _natural(words: Sequence[str]) -> list[str]:
-    """Return words in their usual order: by their numbers, or words of a beginning first and words of an end last.
+    """Sort words in their usual order: by numbers in them, or words for a beginning first and words for an end last.
 
     >>> _natural(["final", "initial", "revised"]), _natural(["pass 2", "pass 10", "pass 1"])
     (['initial', 'revised', 'final'], ['pass 1', 'pass 2', 'pass 10'])
@@ -197,7 +197,7 @@ def _natural(words: Sequence[str]) -> list[str]:
 
 
 def _is_told(words: Iterable[str]) -> bool:
-    """Return whether words say which of them comes first or last."""
+    """Return whether words suggest which of them comes first or last."""
     return any(pattern.search(word.lower()) for word in words for pattern in (_BEGINS, _ENDS, re.compile(r"\d")))
 
 

@@ -1,4 +1,4 @@
-"""Reasons for the end of a loop in usual words, such as converged or max_iterations."""
+"""Usual words for the reason why a loop ended, such as converged or max_iterations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _ENDS = {word: end for end, words in _WORDS.items() for word in words.split()}
 
 
 def is_stop_name(name: str) -> bool:
-    """Return whether a column's name says that it has reasons for the end of a loop.
+    """Return whether a column's name suggests reasons for the end of a loop.
 
     >>> [is_stop_name(name) for name in ("stop_reason", "run.terminatedBy", "exit", "reason", "exit_code")]
     [True, True, True, False, False]
@@ -73,7 +73,7 @@ def is_stop_name(name: str) -> bool:
 
 
 def end_in_words(value: Any, *, at_cap: bool = False) -> str | None:
-    """Return our name of a reason; None if its word is unknown.
+    """Convert a word to this library's name of an end reason; None if the word is unknown.
 
     >>> end_in_words("Converged"), end_in_words("at the limit"), end_in_words("tired")
     ('rule', 'max_rounds', None)
@@ -87,7 +87,7 @@ def end_in_words(value: Any, *, at_cap: bool = False) -> str | None:
 
 
 def is_not_stopped(word: str) -> bool:
-    """Return whether a flag says that a loop did not stop by itself: in as many rounds as the cap, it reached it.
+    """Return whether a flag is false: the loop did not stop by itself, and reached its cap if it has that many rounds.
 
     >>> is_not_stopped("False"), is_not_stopped("failed")
     (True, False)
@@ -96,23 +96,23 @@ def is_not_stopped(word: str) -> bool:
 
 
 def _end_of_row(row: Record, name: str) -> str | None:
-    """Return our name of the reason in a column of a row."""
+    """Return this library's name of the end reason in a row's column."""
     return end_in_words(row.values.get(name))
 
 
 def _end_of_flag(row: Record, name: str) -> str | None:
-    """Return our name of the end of a loop that stopped by itself, if a row's flag says so."""
+    """Return `rule`, the end reason of loops that stopped by themselves, if a row's flag is true; else None."""
     return "rule" if _is_true(row.values.get(name)) else None
 
 
 def _is_true(value: Any) -> bool | None:
-    """Return what a flag says; None if it is none, or unknown."""
+    """Return the value of a flag; None if it is unknown or not a flag."""
     text = str(value).strip().lower()
     return True if text in _TRUE else False if text in _FALSE else None
 
 
 def _flags(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield columns that are true only where a loop stopped by itself, and whether they are so of each that has fewer rounds than others."""
+    """Yield flags that are true only where a loop stopped by itself; also whether every shorter loop has a true flag."""
     names = [name for name in unread if _FLAG.fullmatch(last_name(name))]
     loops = _in_order(table, ids, rounds) if names else []
     for name in names:
@@ -126,7 +126,7 @@ def _flags(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequenc
 
 
 def _in_order(table: TableColumns, ids: Sequence[Any], rounds: str) -> list[list[int]]:
-    """Return the places of each question's rows, in the order of their rounds if a column counts them."""
+    """Return the places of each question's rows, sorted by round if a column numbers them."""
     loops: dict[str, list[int]] = {}
     for place, own in enumerate(map(str, ids)):
         loops.setdefault(own, []).append(place)
@@ -139,7 +139,7 @@ def _in_order(table: TableColumns, ids: Sequence[Any], rounds: str) -> list[list
 def told_ends(
     table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]
 ) -> Iterator[tuple[str, str, Callable[[Record], str | None]]]:
-    """Yield the column that tells why loops ended, its meaning, and what reads a row: flags, or usual words that are known of each question."""
+    """Yield the column with the end reasons, its meaning, and a function that reads a row: for flags, or usual words in every question."""
     for name in [name for name, is_known in _flags(table, ids, rounds, unread) if is_known][:1]:
         yield name, f"{name} (true = rule)", partial(_end_of_flag, name=name)
         return
@@ -159,9 +159,9 @@ def told_ends(
 
 
 def may_end(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> str:
-    """Return the column that may say why loops ended, by its name and its few words or its flags; "" without one.
+    """Return the column that may have end reasons, by its name and its few words or flags; "" if there is none.
 
-    Its words are one for each question, or those of last rounds are others than those of the rounds before.
+    It has one word in each question, or last rounds have words that no earlier round has.
     """
     names = [name for name in unread if is_stop_name(name) or _OUTCOME.fullmatch(last_name(name))]
     words = {name: {*map(str, table.column(name))} - {"None", ""} for name in names}
@@ -173,7 +173,7 @@ def may_end(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequen
 
 
 def _are_others_at_ends(table: TableColumns, ids: Sequence[Any], rounds: str, name: str) -> bool:
-    """Return whether each last row of a question has a text that no row before a last one has."""
+    """Return whether the last row of each question has a text that no earlier row has."""
     values, loops = table.column(name), _in_order(table, ids, rounds)
     last = {values[places[-1]] for places in loops}
     before = {values[place] for places in loops for place in places[:-1]}
@@ -183,13 +183,13 @@ def _are_others_at_ends(table: TableColumns, ids: Sequence[Any], rounds: str, na
 def ends_beside(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Any], said: str = ""
 ) -> Iterator[str]:
-    """Yield the columns that only rows which are left out have, and that say, in a word for each question, why its loop ended.
+    """Yield the columns that are filled only in left-out rows, and have one word for each question: the reason why its loop ended.
 
     Args:
         rows: All rows.
-        kept: Whether each stays.
-        questions: What tells the questions of rows apart.
-        said: The column that the user names as the reason, perhaps with meanings of its words.
+        kept: Whether each row is kept.
+        questions: A key of each row's question.
+        said: The column that the user names as the end reason, perhaps with meanings of its words.
     """
     names = column_names([row for row, is_kept in zip(rows, kept, strict=True) if not is_kept])
     there = {
@@ -208,7 +208,7 @@ def ends_beside(
 
 
 def _is_one_word_each(values: Sequence[Any], ids: Sequence[Any]) -> bool:
-    """Return whether each question has one word, in all of its rows or in some."""
+    """Return whether each question has only one word, in some or all of its rows."""
     words: dict[Any, set[str]] = {own: set() for own in ids}
     for own, value in zip(ids, values, strict=True):
         if not isinstance(value, str | None):
@@ -218,10 +218,10 @@ def _is_one_word_each(values: Sequence[Any], ids: Sequence[Any]) -> bool:
 
 
 def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
-    """Return rows with the ends that the user gives for the words of a column, as in ``end=outcome:submitted=rule``.
+    """Map the words of a column to the end reasons that the user gives, as in ``end=outcome:submitted=rule``.
 
-    The column of ends in `columns` becomes that of these ends.  Words that the user does not give keep their usual meaning.  A flag that does
-    not say that a loop stopped says of one at its cap that it reached it.
+    `columns["end"]` is set to the new column.  Words that the user does not map keep their usual meaning.  If the column is
+    a flag and false, a loop with all rounds has reached its cap, whatever the user gives.
     """
     theirs, names = columns.get("end", ""), column_names(shape.rows)
     name, _, pairs = theirs.rpartition(":")
@@ -243,10 +243,10 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
 
 
 def unknown_end(where: str, column: str, values: Iterable[Any], at_cap: Collection[str]) -> DataError:
-    """Return the error about words that are no usual reasons for the end of a loop, with the options that say what the first one means.
+    """Return the error about unknown end reasons, with the options that give the meaning of the first one.
 
-    The next word is asked about where the first one's meaning is known: different words seldom mean the same.  Loops that reached their cap, with
-    words `at_cap`, did not fail as those with the same word before it may have done.
+    The next word is asked about once the first one is mapped: different words seldom mean the same.  Words in `at_cap` also occur
+    in loops at their cap, which did not fail, although shorter loops with the same word may have failed.
     """
     unknown = [
         *dict.fromkeys(

@@ -1,4 +1,4 @@
-"""Answers that are handed in by a call of a tool, such as `submit_decision`: which tool it is, and its arguments as the answers."""
+"""Answers that are arguments of a tool call, such as `submit_decision`: find the tool, and read its arguments."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _HALF, _OFTEN, _FEW, _OFFERED = 0.5, 0.3, 0.1, 3
 
 
 def with_tool_answers(shape: Shape, columns: dict[str, str], position: AnswerPosition | None) -> tuple[Shape, str]:
-    """Return rows with the arguments of a tool's calls in a column of answers, and its name; "" if the user names no tool.
+    """Copy the arguments of a tool's calls to a column of answers; return rows and the column's name, "" if the user names no tool.
 
-    The user names it as in ``answer=tool_calls:submit``, or a field that the calls of one tool alone have, as in
+    The user names the tool as in ``answer=tool_calls:submit``, or by a field that only its calls have, as in
     ``--answer-position tool:decision``.
 
     Raises:
@@ -77,12 +77,12 @@ def with_tool_answers(shape: Shape, columns: dict[str, str], position: AnswerPos
 
 
 def refuse_calls_alone(shape: Shape, columns: Mapping[str, str], where: Mapping[str, str]) -> None:
-    """Raise if the answers are in the calls of a tool: the model says nothing in most questions, or never what the gold answer is.
+    """Raise if tool calls may be the answers: the model only calls tools in most questions, or its texts never contain the gold answer.
 
     Raises:
-        UnsettledError: They are, and neither the answer nor, where the model says something, its rows are named.
+        UnsettledError: Tool calls may be the answers, and the user selects neither the answer nor, if there are texts, their rows.
     """
-    is_any = columns.get("answer") == CALLED  # of whichever tool
+    is_any = columns.get("answer") == CALLED  # of any tool
     if ("answer" in columns and not is_any) or REPLY_TYPE in where or not any(map(_calls, shape.rows)):
         return
     made = _Made.of(shape, columns)
@@ -103,12 +103,12 @@ def refuse_calls_alone(shape: Shape, columns: Mapping[str, str], where: Mapping[
 
 
 def tool_choices(shape: Shape, columns: Mapping[str, str]) -> Choices:
-    """Return the options that read the calls of a tool as the answers, if its name says so, or its arguments have gold answers."""
+    """Return the options that read a tool's calls as answers, if its name suggests it, or its arguments contain gold answers."""
     return _Made.of(shape, columns).choices(is_told=True)
 
 
 def _by_texts(shape: Shape) -> Choices:
-    """Return the option that reads what is said, and no calls."""
+    """Return the option that reads texts as answers, and not tool calls."""
     if any(TOOL_CALLS in row.values for row in shape.rows):
         return of_rows(REPLY_TYPE, "answer", "answers are messages without a tool call")
     names = [name for name in column_names(shape.rows) if last_name(name) in _ROLES]
@@ -119,7 +119,7 @@ def _by_texts(shape: Shape) -> Choices:
 
 @dataclass(slots=True)
 class _Made:
-    """The calls of tools that were made for each question, what was said, and its gold answers."""
+    """The tool calls, texts and gold answers of each question."""
 
     calls: dict[Hashable, list[tuple[str, Any]]] = field(default_factory=dict)
     said: dict[Hashable, list[str]] = field(default_factory=dict)
@@ -140,21 +140,21 @@ class _Made:
         return made
 
     def said_golds(self) -> int:
-        """Return the number of questions in which a gold answer is said."""
+        """Return the number of questions in which a text contains a gold answer."""
         return sum(
             any(f" {gold} " in f" {normalize_answer(text)} " for text in self.said.get(own, ()) for gold in golds)
             for own, golds in self.golds.items()
         )
 
     def choices(self, *, by_golds: bool = False, is_told: bool = False) -> Choices:
-        """Return the options that read the calls of a tool as the answers, the likeliest first.
+        """Return the options that read a tool's calls as the answers, the likeliest first.
 
-        Tools are likely whose arguments have what a column called like gold answers has, whose names say that they take an answer,
-        or which are called last in most questions.
+        Likely tools have arguments that equal gold answers, a name that suggests answers, or the last call in most
+        questions.
 
         Args:
-            by_golds: Whether only the first are offered.
-            is_told: Whether only the first two are.
+            by_golds: Whether to offer only tools whose arguments equal gold answers.
+            is_told: Whether to leave out tools that only have the last call.
         """
         ranked = []
         for tool in dict.fromkeys(name for made in self.calls.values() for name, _ in made):
@@ -184,7 +184,7 @@ class _Made:
 
 
 def _field_of(arguments: Mapping[Any, Any], golds: Mapping[Any, set[str]]) -> tuple[str, float]:
-    """Return the field of a tool's arguments that has the answer, and the share of questions in which it is a gold answer; "" for all fields."""
+    """Return the argument with the answer, and the share of questions in which it is a gold answer; "" for all arguments."""
     fields = Counter(name for own in arguments.values() if isinstance(own, dict) for name in own)
     if not fields:
         return "", 0.0
@@ -209,7 +209,7 @@ def _calls(row: Record) -> Sequence[ToolCall]:
 
 
 def _handed_in(row: Record, tool: str) -> str | None:
-    """Return the arguments of the last call of a tool in a row, an object as JSON; None if the row does not call it."""
+    """Return the arguments of a row's last call of a tool, objects as JSON; None if the row does not call it."""
     own = [_object(call) for call in _calls(row) if call.name == tool]
     if not own or own[-1] in (None, "", {}):
         return None
@@ -217,7 +217,7 @@ def _handed_in(row: Record, tool: str) -> str | None:
 
 
 def _object(call: ToolCall) -> Any:
-    """Return the arguments of a call as an object, if they are one in a text."""
+    """Return a call's arguments; a text with an object is parsed."""
     if not isinstance(call.arguments, str):
         return call.arguments
     try:
@@ -227,7 +227,7 @@ def _object(call: ToolCall) -> Any:
 
 
 def _said(row: Record) -> str:
-    """Return what the model says in a row; "" if it says nothing."""
+    """Return the model's text in a row; "" if there is none."""
     roles = {str(value).lower() for name, value in row.values.items() if last_name(name) in _ROLES}
     texts = (value for name, value in row.values.items() if last_name(name) in ("content", *ANSWERS))
     return (

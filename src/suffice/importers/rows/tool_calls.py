@@ -1,4 +1,4 @@
-"""Messages of an assistant that call tools: calls of the loop, which are charged to its next answer."""
+"""Assistant messages that call tools: they are calls of the loop, and its next answer is charged for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OFTEN, _SHOWN = 0.2, 60
 
 
 def with_reply_types(shape: Shape) -> Shape:
-    """Say of each message whether it is an answer, says something beside a tool call, or only calls tools (None), if some call tools."""
+    """Mark messages as answers, texts beside a tool call, or tool calls alone (None), if any message calls a tool."""
     if not any(TOOL_CALLS in row.values for row in shape.rows):
         return shape
     rows = []
@@ -34,10 +34,10 @@ def with_reply_types(shape: Shape) -> Shape:
 def answers_alone(
     shape: Shape, where: Mapping[str, str], by_tools: Callable[[], Choices]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the filter that leaves out messages with tool calls, and a note on it; empty if there are none, or `where` says which.
+    """Return the filter that leaves out messages with tool calls, and a note; both empty without such messages or if `where` selects them.
 
     Raises:
-        UnsettledError: What is said beside tool calls may be answers, which `by_tools` reads otherwise: they often have that word, or are the last reply of some conversation.
+        UnsettledError: Texts beside tool calls may be answers, since many contain that word or equal a last reply; see `by_tools`.
     """
     kinds = [row.values.get(REPLY_TYPE, _ANSWER) for row in shape.rows]
     beside = kinds.count(_BESIDE)
@@ -76,7 +76,7 @@ def _refuse_answers(shape: Shape, by_tools: Callable[[], Choices], *, has_others
 
 
 def _answer_beside(said: list[Mapping[str, Any]], finals: Collection[str]) -> str:
-    """Return a text beside a tool call that may be an answer, as it says so or is a last reply of some conversation; "" if there is none."""
+    """Return a text beside a tool call that may be an answer: it has that word, or equals some conversation's last reply; "" if none."""
     for row in said[:-1] if said[-1][REPLY_TYPE] == _ANSWER else said:
         own = normalize_answer(str(row["answer"]))
         if row[REPLY_TYPE] == _BESIDE and (_ANSWER in own.split() or own in finals):

@@ -1,1 +1,1 @@
-"""From records to rows: nested fields, dialogues, calls of an interface, chains of thought and columns that are numbered."""
+"""Convert records to rows: nested fields, dialogues, API calls, chains of thought and numbered columns."""

@@ -1,4 +1,4 @@
-"""Read raw calls of a model's API as rows: what was asked, by which system prompt, and what was replied."""
+"""Read raw calls of a model API as rows: the question, the system prompt and the reply."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FIELD = re.compile(
 
 
 def call_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """If an object is a logged call, return it with its question and system prompt, and with bodies parsed that are JSON texts.
+    """If an object is a logged call, add its question and system prompt, and parse bodies that are JSON text; else return it unchanged.
 
     >>> call = {"trace": 1, "request": '{"messages": [{"role": "user", "content": "Where?"}]}', "response": '{"id": "resp_1"}'}
     >>> call_fields(call)
@@ -44,7 +44,7 @@ def call_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def history_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    r"""If an object is a call in a history of DSPy, return it with its question and its output; other objects unchanged.
+    r"""If an object is a call in a DSPy history, return its question and output; return other objects unchanged.
 
     >>> asked = [{"role": "user", "content": "[[ ## question ## ]]\nWhere?\n\nRespond with the corresponding output fields."}]
     >>> history_fields({"messages": asked, "kwargs": {}, "outputs": [{"text": "Oslo"}], "response": "...", "uuid": "u1"})
@@ -61,13 +61,13 @@ def history_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _asked_in(text: str) -> str:
-    """Return the question in a user's message, which may have fields under headers."""
+    """Return the question in a user message, which may have fields under headers."""
     fields = {plain_name(match[1]): match[2].strip() for match in _FIELD.finditer(text)}
     return next((fields[name] for name in QUESTIONS if name in fields), text)
 
 
 def _body(value: Any) -> dict[str, Any] | None:
-    """Return the body of a request or reply, which may be JSON text, or within an object of HTTP; None if it is something else."""
+    """Return the body of a request or reply, which may be JSON text or inside an HTTP object; None for anything else."""
     value = unwrapped(value) if isinstance(value, str) else value
     if isinstance(value, dict) and "body" in value:
         return _body(value["body"])

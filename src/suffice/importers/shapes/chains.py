@@ -1,4 +1,4 @@
-"""Read finished chains of thought from logs: what was asked, what the model thought, and what it then answered."""
+"""Read finished chains of thought from logs: the question, the chain and the answer after it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read_chains(path: str | Path, golds: str | Path | None = None) -> tuple[list
 
 
 def _with_unique_ids(chains: list[FinishedChain]) -> list[FinishedChain]:
-    """Number the chains of a question that has several."""
+    """Number the chains of questions with several chains."""
     several = {name for name, n in Counter(chain.chain_id for chain in chains).items() if n > 1}
     seen = Counter[str]()
     result = []
@@ -112,19 +112,19 @@ def _of_rows(path: Path, lacks: Counter[str]) -> Iterator[FinishedChain]:
 
 
 def _goes_on(messages: Sequence[LoggedMessage]) -> bool:
-    """Return whether a model had replied before, so that its chain answers more than one question."""
+    """Return whether the model had replied before, so that its chain answers more than one question."""
     return any(message.role == "assistant" for message in messages)
 
 
 def _reply_of(values: Mapping[str, Any]) -> tuple[LoggedReply, str]:
-    """Return the reply of a row, and the name of its field; what was thought may be in a field beside it."""
+    """Return the reply of a row, and the name of its field; its chain may be in a field beside it."""
     name = next((name for name in (*_REPLIES, *PARSED_ANSWERS) if values.get(name) not in _EMPTY), "")
     reply = logged_reply(values if name == "choices" else values.get(name))
     return (reply if reply.reasoning else replace(reply, reasoning=reasoning_of(values))), name
 
 
 def _golds_of(record: Record, values: Mapping[str, Any], reply: str) -> tuple[str, ...]:
-    """Return the gold answers of a row; `answer` is one only beside a reply."""
+    """Return the gold answers of a row; `answer` is one only if another field has the reply."""
     named = next(
         (name for name in (*GOLDS, "answers", "answer") if name != reply and values.get(name) not in _EMPTY), None
     )
@@ -134,7 +134,7 @@ def _golds_of(record: Record, values: Mapping[str, Any], reply: str) -> tuple[st
 
 
 def _chains(asked: FinishedChain, reply: LoggedReply, lacks: Counter[str]) -> Iterator[FinishedChain]:
-    """Yield a question with the chain of its reply, if it has one; count what it lacks otherwise."""
+    """Yield the question with its reply's chain; if there is none, count the reason in `lacks`."""
     thinking, rest = (reply.reasoning, reply.text or None) if reply.reasoning else split_thinking(reply.text)
     if not asked.question.strip() or not thinking.strip():
         lacks["without a chain" if asked.question.strip() else "without a question"] += 1

@@ -1,4 +1,4 @@
-"""Lists of messages: what the assistant said is the rounds, what the user asked first is the question."""
+"""Lists of messages: the assistant's messages are rounds, the user's first message is the question."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ _Messages = Sequence[Any]
 
 
 def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
-    """Return whether lists are of messages, each with its role."""
+    """Return whether lists contain messages with a role each."""
     first = next((message for messages in conversations for message in messages), None)
     return isinstance(first, dict) and ("role" in first or (_field(first, _ROLES) != "" != _field(first, _CONTENTS)))
 
 
 def has_replies(conversations: Iterable[_Messages]) -> bool:
-    """Return whether some message is a model's by its role; else the roles are those of a loop, such as a writer and a critic."""
+    """Return whether any message is a model's by its role; if not, the roles are those of a loop, such as a writer and a critic."""
     return any(role in _SAID for messages in conversations for role, _, _ in _texts(messages))
 
 
 def are_prompts(conversations: Iterable[_Messages]) -> bool:
-    """Return whether lists are of messages of which none is a model's: they are what it was asked."""
+    """Return whether lists contain messages, none of them a model's: they are the prompt."""
     said = [role for messages in conversations if is_dialogue_list([messages]) for role, _, _ in _texts(messages)]
     return bool(said) and all(is_person(role) or role in ("system", "developer") for role in said)
 
 
 def without_examples(conversations: Sequence[_Messages], opening: Sequence[str]) -> list[_Messages]:
-    """Return conversations without the messages of an opening that `shared_opening` found, where they begin with it."""
+    """Remove the messages of an opening (see `shared_opening`) from the conversations that begin with it."""
     result: list[_Messages] = []
     for messages in conversations:
         own = [*_texts(messages)][: len(opening)]
@@ -59,9 +59,9 @@ def without_examples(conversations: Sequence[_Messages], opening: Sequence[str])
 
 
 def shared_opening(conversations: Sequence[_Messages]) -> list[str]:
-    """Return the texts with which nearly all conversations begin before their question: instructions, and examples with replies.
+    """Return the texts with which nearly all conversations begin before their question: instructions and example replies.
 
-    The question is what a user says next.
+    The question is the user's next message.
     """
     spoken = [[(role, text) for role, text, _ in _texts(messages)] for messages in conversations if messages]
     if len(spoken) < _FEW or not is_dialogue_list(conversations):
@@ -76,12 +76,12 @@ def shared_opening(conversations: Sequence[_Messages]) -> list[str]:
         opening.append(said)
     follows = Counter(own[len(opening)][0] for own in spoken if len(own) > len(opening))
     while opening and (not follows or not is_person(follows.most_common(1)[0][0])):
-        follows = Counter([opening.pop()[0]])  # what the model answers is the question: it is no part of an example
+        follows = Counter([opening.pop()[0]])  # what the model answers is the question, not an example
     return [text for _, text in opening] if any(role != "system" for role, _ in opening) else []
 
 
 def refuse_several_questions(conversations: Sequence[_Messages], name: str, option: str) -> None:
-    """Raise if users mostly ask something else after their first question, as its words show."""
+    """Raise if users mostly ask different questions after their first one, judged by the opening words."""
     if not is_dialogue_list(conversations):
         return
     asked = [
@@ -105,7 +105,7 @@ def _opening(text: str, n: int) -> str:
 
 
 def has_grades(conversations: Iterable[_Messages]) -> bool:
-    """Return whether replies in some conversations are answers, and later ones are only grades of them."""
+    """Return whether replies in some conversations are answers that later replies only grade."""
     said = ([is_grade(reply["answer"] or "") for reply in said_in(messages)[0]] for messages in conversations)
     return any(any(grades) and not grades[0] for grades in said)
 
@@ -113,8 +113,8 @@ def has_grades(conversations: Iterable[_Messages]) -> bool:
 def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[dict[str, Any]], str]:
     """Return the assistant's messages, and the user's first message.
 
-    In graded conversations a field `reply_type` says whether a message is an answer or a grade; `called_tools` has the tools that a
-    message calls, whose answer is None if it says nothing.
+    In graded conversations, the field `reply_type` marks each message as an answer or a grade.  `called_tools` lists the tools
+    that a message calls; the answer of a message without text is None.
     """
     replies, question = [], ""
     for role, text, message in _texts(messages, calling=True):
@@ -143,9 +143,9 @@ def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[
 
 
 def _texts(messages: Iterable[Any], *, calling: bool = False) -> Iterable[tuple[str, str, dict[str, Any]]]:
-    """Yield the role, the text and the message itself, of each that has a text; who began asks, whatever its role.
+    """Yield role, text and message for each message with text; the first speaker is the user if roles are relative to that agent.
 
-    If `calling`, messages without a text that call tools are among them.
+    With `calling`, also yield messages without text that call tools.
     """
     spoken = [
         (str(message.get(_field(message, _ROLES), "")).lower(), text, message)
@@ -166,7 +166,7 @@ def _texts(messages: Iterable[Any], *, calling: bool = False) -> Iterable[tuple[
 
 
 def _tool_calls(message: dict[str, Any]) -> int:
-    """Return how many tools a message calls: beside its text, or as parts of its content."""
+    """Return the number of tools that a message calls, beside its text or as parts of its content."""
     calls = next((message[name] for name in TOOL_FIELDS if message.get(name)), ())
     parts = message.get(_field(message, _CONTENTS))
     inside = (
@@ -178,21 +178,21 @@ def _tool_calls(message: dict[str, Any]) -> int:
 
 
 def _field(message: dict[str, Any], usual: Sequence[str]) -> str:
-    """Return the first usual name that a message has; "" if it has none."""
+    """Return the first of some usual field names that a message has; "" if it has none."""
     return next((name for name in usual if name in message), "")
 
 
 def other_roles(conversations: Iterable[_Messages]) -> list[str]:
-    """Return who speaks in some conversations beside a model and users, such as an agent who takes over, without system and tools."""
+    """Return the other speakers beside models and users in some conversations, such as an agent who takes over; no system or tools."""
     said = dict.fromkeys(role for messages in conversations for role, _, _ in _texts(messages))
     known = (*_SAID, "system", "developer", "tool", "function", "")
     return [role for role in said if role not in known and not is_person(role)]
 
 
 def _asker(said: Sequence[tuple[str, Any]]) -> Any:
-    """Return the name of who began, if the log is written from that agent's view: what it sent is the assistant's, what it got the user's.
+    """Return the name of the first speaker, if roles are relative to this agent: it is the assistant, and others are users.
 
-    AutoGen's `chat_history` is written so.  None if the roles are as usual: a user by its name got a greeting, or names are missing.
+    AutoGen writes `chat_history` in this way.  None if roles are as usual: a user by name got a greeting, or names are missing.
     """
     if not said or said[0][0] not in _SAID or not all(isinstance(name, str) and name for _, name in said):
         return None

@@ -1,4 +1,4 @@
-"""Unfold the fields of a record: nested objects, replies of a model's interface, lists written as text, and lists of lists."""
+"""Unfold the fields of a record: nested objects, API replies, lists written as text, and lists of lists."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def flat(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
 
 
 def _by_key(value: Any) -> Any:
-    """Return a list of keys with values, such as the parameters of an event in BigQuery, as one object; anything else as it is.
+    """Convert a list of keys with values, such as BigQuery event parameters, to one object; return anything else unchanged.
 
     >>> _by_key([{"key": "answer", "value": {"string_value": "Oslo", "int_value": None}}, {"key": "round", "value": 2}])
     {'answer': 'Oslo', 'round': 2}
@@ -89,7 +89,7 @@ def _by_key(value: Any) -> Any:
 
 
 def _typed(value: Any) -> Any:
-    """Return the value of an object that has one under the name of its type, such as `string_value`."""
+    """Return the value that an object has under the name of its type, such as `string_value`."""
     if isinstance(value, dict) and value and all(name.lower().endswith("value") for name in value):
         return next((own for own in value.values() if own is not None), None)
     return value
@@ -123,7 +123,7 @@ def one_run_each(records: Iterable[Record], first: int = 1, lists: Collection[st
 
 
 def _straight(values: Mapping[str, Any], depth: int = _DEPTH) -> Mapping[str, Any]:
-    """Return an object with its rounds as plain lists: objects keyed by the numbers of rounds, and lists of single-item lists.
+    """Convert an object's rounds to plain lists, from objects keyed by round numbers and from lists of single-item lists.
 
     >>> _straight({"rounds": {"round_1": {"answer": "Lima"}, "round_2": {"answer": "Oslo"}}, "drafts": [["a"], ["b"]]})
     {'rounds': [{'answer': 'Lima'}, {'answer': 'Oslo'}], 'drafts': ['a', 'b']}
@@ -171,10 +171,10 @@ def _are_lists(value: Any) -> bool:
 
 
 def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
-    """Return the fields of rounds whose values are all lists written as text, in JSON or Python syntax.
+    """Return the fields that may contain rounds and whose values are all lists written as text, in JSON or Python syntax.
 
-    A single answer in brackets among others counts as plain text.  If ids repeat, each row is a round, and all answers
-    in brackets are text.
+    A single answer in brackets among others is plain text.  If ids repeat, each row is a round, and answers in brackets are
+    text.
     """
     listed: set[str] = set()
     others: set[str] = set()
@@ -194,10 +194,10 @@ def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
 
 
 def _objects_as_text(records: Sequence[Record]) -> set[str]:
-    """Return the fields whose values are all JSON objects written as text; those of questions and replies only if a model's API wrote them.
+    """Return the fields whose values are all JSON objects written as text; for questions and replies, only API objects.
 
-    Lines of a log count, too, if most of them end with an object that has the question and what was said.  Objects with the fields of a
-    gold answer are answers as a whole, and stay texts.
+    Log lines are included if most of them end with an object that has the question and the reply.  Objects with the fields of a
+    gold answer are whole answers and stay text.
     """
     lines = {
         name
@@ -218,7 +218,7 @@ def _objects_as_text(records: Sequence[Record]) -> set[str]:
 
 
 def _fields_of(records: Sequence[Record], name: str) -> frozenset[str] | None:
-    """Return the fields of the objects in a column, by some records; None of other values."""
+    """Return the field names of the objects in a column, from some records; None if it has other values."""
     said = [value for item in records[:_HEAD] if (value := item.values.get(name)) not in (None, "")]
     read = [literal(value) if isinstance(value, str) and value[:1] == "{" else value for value in said]
     objects = [value for value in read if isinstance(value, dict)]
@@ -239,7 +239,7 @@ def _is_said(name: str) -> bool:
 
 
 def _object_at_end(text: str) -> dict[str, Any] | None:
-    """Return the JSON object at the end of a text, such as a line of a log with the time before it.
+    """Return the JSON object at the end of a text, such as a log line that begins with a time; None without one.
 
     >>> _object_at_end('08:00 INFO {"id": 1}'), _object_at_end("08:00 healthy")
     ({'id': 1}, None)
@@ -262,7 +262,7 @@ def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[st
 
 
 def _with_gold_text(value: Any) -> Any:
-    """Return a parsed value; in an object, a gold answer that is an object stays one text."""
+    """Return a parsed value; if it is an object, a gold answer in it that is an object stays JSON text."""
     if not isinstance(value, dict):
         return value
     return {
@@ -290,7 +290,7 @@ def names_rounds(name: str) -> bool:
 
 
 def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the answer and usage of an object that is a reply, as for traces; return other objects unchanged.
+    """Reduce an object that is a model API's reply to its answer and usage, as for traces; return other objects unchanged.
 
     >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
     {'answer': 'Oslo', 'finish_reason': 'stop'}
@@ -337,9 +337,9 @@ _MOST_DEPTH = 100
 
 
 def tree_nodes(value: Any) -> list[dict[str, Any]]:
-    """Return the nodes of a search tree as a list, each with its place and that of its parent; none if a value is no tree.
+    """Return the nodes of a search tree as a list, each with its id and its parent's id; empty if the value is no tree.
 
-    A tree is an object keyed by places, such as 0.1.2, or has its nodes in nested lists called `children`.
+    A tree is an object whose keys are paths, such as 0.1.2, or has its nodes in nested lists called `children`.
 
     >>> tree_nodes({"0": {"text": ""}, "0.1": {"text": "x"}})
     [{'text': '', 'node_id': '0', 'parent_id': None}, {'text': 'x', 'node_id': '0.1', 'parent_id': '0'}]
@@ -362,7 +362,7 @@ def _node(fields: Mapping[str, Any], place: str, parent: str | None) -> dict[str
 
 
 def _nested(fields: Mapping[str, Any], place: str, parent: str | None, depth: int) -> Iterator[dict[str, Any]]:
-    """Yield a node, and those below it, each before its own."""
+    """Yield a node and the nodes below it, each parent before its children."""
     yield _node(fields, place, parent)
     below = fields.get(_CHILDREN)
     for number, child in enumerate(below if isinstance(below, list) and depth else (), start=1):

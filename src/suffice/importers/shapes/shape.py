@@ -1,4 +1,4 @@
-"""The form in which a file contains rounds, and the rows of rounds that are made of its records."""
+"""The form in which a file contains rounds, and the rows that are made of its records."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Shape:
     """Rows of rounds, and the form in which the file contains them.
 
     Attributes:
-        rows: One row for each question and round, or the records themselves.
-        how: The form in words; "" for a long table.
-        columns: The sources of a row's columns in words, by the name in the row.
+        rows: One row for each question and round, or the records unchanged.
+        how: A description of the form; "" for a long table.
+        columns: A description of each column's source, by the column's name in the rows.
         outer: Columns about the question, which are the same in all of its rows.
         is_ordered: True if the file counts the rounds, or its form implies their order.
-        is_alone: True if the names of columns say that round 0 is the model alone.
+        is_alone: True if column names imply that round 0 is the model without retrieval.
         read: Reads further records in the same way; returns their rows, and the number of records without any round.
     """
 
@@ -39,7 +39,7 @@ class Shape:
 
 
 def flat_record(item: Record) -> Record:
-    """Return a record whose nested objects are fields with dotted names."""
+    """Flatten a record: fields of nested objects get dotted names."""
     values = flat(item.values)
     return item if values is item.values else replace(item, values=values)
 
@@ -47,7 +47,7 @@ def flat_record(item: Record) -> Record:
 def changed_by(
     shape: Shape, change: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str] | None = None
 ) -> Shape:
-    """Return a shape whose rows are changed by a function, those of further records as well, with further columns in words."""
+    """Apply a function to the rows of a shape, including further records; `columns` describes the columns that it adds."""
 
     def further(records: Sequence[Record]) -> tuple[list[Record], int]:
         rows, skipped = shape.read(records)
@@ -57,15 +57,15 @@ def changed_by(
 
 
 def with_derived(shape: Shape, name: str, own: str, cell: Callable[[Record], Any], shown: str = "") -> Shape:
-    """Return a shape with a column `own` that is computed from each row; it is about the question if the column `name` is."""
+    """Add a column `own` that is computed from each row; it counts as a fact about the question if the column `name` does."""
     result = changed_by(shape, lambda rows: with_column(rows, own, map(cell, rows)), {own: shown} if shown else None)
     return replace(result, outer=shape.outer | ({own} if name in shape.outer else set()))
 
 
 def round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str, counter: str = "round") -> list[Record]:
-    """Return a row for each round: its own fields, then its record's, renamed where the names are equal.
+    """Return a row for each round: its own fields, then its record's, which are renamed if a round's field has the same name.
 
-    Its place in the list is `round`, unless a field of its own is the `counter`.
+    The position in the list becomes `round`, unless another field is the `counter`.
     """
     rows = []
     for item, outer, inner in pairs:
@@ -92,7 +92,7 @@ Pair = tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 
 def counter_of(pairs: Sequence[Pair]) -> str:
-    """Return the field of the items that counts rounds in another order than that of the lists; "" if there is none."""
+    """Return the item field that numbers the rounds in another order than the list; "" if there is none."""
     names = dict.fromkeys(
         name for _, _, inner in pairs for values in inner for name in values if is_round_name(last_name(name))
     )
@@ -104,7 +104,7 @@ def counter_of(pairs: Sequence[Pair]) -> str:
 
 
 def counter_from_0(pairs: Sequence[Pair]) -> str:
-    """Return the field called like rounds that counts the items of each list from 0 on, which may be the model alone; "" if none does."""
+    """Return the item field, named like a round, that numbers each list from 0, which may be the model alone; "" if there is none."""
     names = dict.fromkeys(name for _, _, inner in pairs for values in inner for name in values)
     several = any(len(inner) > 1 for _, _, inner in pairs)
     for name in names if several and "round" not in names else ():
@@ -116,13 +116,13 @@ def counter_from_0(pairs: Sequence[Pair]) -> str:
 
 
 def _numbers_in(inner: Sequence[Mapping[str, Any]], name: str) -> list[int] | None:
-    """Return the numbers by which a field counts the items of a list; None if it does not count them."""
+    """Return the numbers that a field gives to the items of a list; None if they are not consecutive."""
     numbers = round_numbers(str(values.get(name)) for values in inner)
     return numbers if numbers is not None and len({*numbers}) == len(numbers) else None
 
 
 def in_counted_order(pairs: Sequence[Pair], counter: str) -> list[Pair]:
-    """Sort each record's rounds by the field that counts them, if one does; a list that it does not count stays as it is."""
+    """Sort each record's rounds by the field `counter`; lists that it does not number stay unchanged."""
     ordered: list[Pair] = []
     for item, outer, inner in pairs:
         numbers = _numbers_in(inner, counter) if counter else None

@@ -1,4 +1,4 @@
-"""Read records of TruLens with their feedback results, as `get_records_and_feedback` returns them, as rows."""
+"""Read TruLens records with their feedback results as rows, as returned by `get_records_and_feedback`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _SAID_TWICE = frozenset(
 
 
 def record_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """If an object is a record of TruLens, return what a row has: its question, output, system, costs and feedback; others unchanged.
+    """Convert a TruLens record to a row with question, output, system, costs and feedback; return other objects unchanged.
 
-    A record has an id of its own, so its input names the question.  The version of the app is a system, and agreement with a
-    ground truth the correctness of the output.  Of `record_json`, only the user's `meta` is kept.
+    A record has an id of its own, so its input identifies the question.  The app's version becomes the system, and agreement
+    with a ground truth the correctness of the output.  Of `record_json`, only the user's `meta` is kept.
 
     >>> record = dict.fromkeys(_OF_RECORDS, "") | {"app_id": "rag", "input": '"Where?"', "output": '"Oslo"', "Ground Truth": 1.0}
     >>> row = record_fields(record)

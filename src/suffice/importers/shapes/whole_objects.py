@@ -1,4 +1,4 @@
-"""Answers that are objects, such as a booking with its room and its nights: the fields of one object as one text."""
+"""Answers that are objects, such as a booking with room and nights: the fields of an object become one JSON text."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _HEAD = 200
 
 
 def with_whole_objects(shape: Shape, columns: Mapping[str, str]) -> Shape:
-    """Return rows with a column for each object that the user names as the answer or gold answer, and those with the fields of an answer.
+    """Add a column for each object that the user names as answer or gold answer, or that has the same fields as the answers.
 
     Args:
-        shape: The rows, in which objects are columns with dotted names.
-        columns: The user's columns.
+        shape: The rows; fields of objects are columns with dotted names.
+        columns: The user's columns, by this library's names.
     """
     names = column_names(shape.rows)
     objects = fields_in(names)
@@ -40,7 +40,7 @@ def with_whole_objects(shape: Shape, columns: Mapping[str, str]) -> Shape:
 
 
 def _fields_of_texts(rows: Collection[Record], name: str) -> frozenset[str]:
-    """Return the fields of the objects that are the texts of a column; empty if they are other texts."""
+    """Return the field names of the JSON objects in a text column; empty if it has other texts."""
     texts = (
         [text for row in [*rows][:_HEAD] if isinstance(text := row.values.get(name), str) and text.strip()]
         if name

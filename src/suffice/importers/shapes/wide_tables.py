@@ -1,4 +1,4 @@
-"""Columns of rounds, such as ``answer_1`` and ``answer_2``: their groups, and a row for each question and round that is made of them."""
+"""Columns of rounds, such as ``answer_1`` and ``answer_2``: group them, and make a row for each question and round."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _END = re.compile(r"[_\-. @=(#]*(?:[rtkvRTKV]|version|ver)?[_\-. @=(#]*\d+\)?")
 
 
 def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Group columns whose names differ only in a number, by the rest of the name, then by the number, from 0 or 1.
+    """Group columns whose names differ only in a number from 0 or 1: by the rest of the name, then by number.
 
     >>> numbered_families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
     {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
@@ -63,14 +63,14 @@ def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
 
 
 def _spelled(stem: str, family: Mapping[int, str]) -> str:
-    """Return the common part of names as the log spells it if that is one word, such as rougeL; else in lower case."""
+    """Return the common part of names in the log's spelling if it is one word, such as rougeL; else in lower case."""
     own = {_END.sub("", name) for name in family.values()}
     name = next(iter(own))
     return name if len(own) == 1 and name.isidentifier() and plain_name(name) == stem != name.lower() else stem
 
 
 def families_beside(answers: Sequence[str], names: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Group columns by rounds whose answers are in some columns: those that differ from one another as the answers do.
+    """Group columns by round, given the columns of answers: names in a group differ in the same way as those of the answers.
 
     >>> families_beside(["sql_0", "sql_1"], ["db", "sql_0", "sql_1", "acc_0", "acc_1"])
     {'answer': {1: 'sql_0', 2: 'sql_1'}, 'acc': {1: 'acc_0', 2: 'acc_1'}}
@@ -119,14 +119,14 @@ _OFFERED, _LONGEST_OPTION = 4, 120
 
 
 def widened(records: list[Record], *, samples: bool = False) -> Shape | None:
-    """Return a row for each number of the columns ``answer_1``, ``answer_2``, ...; None for other tables.
+    """Return a row for each number in columns such as ``answer_1``, ``answer_2``; None for other tables.
 
     Args:
         records: The file's records.
         samples: Whether the columns are independent samples.
 
     Raises:
-        UnsettledError: Columns of another name may have the answers.
+        UnsettledError: Columns with unusual names may have the answers.
     """
     names = column_names(records)
     families = numbered_families(names)
@@ -145,12 +145,12 @@ def widened(records: list[Record], *, samples: bool = False) -> Shape | None:
 
 
 def rows_of_answers(records: list[Record], answers: Sequence[str], *, samples: bool = False) -> Shape:
-    """Return a row for each of the columns of answers, in this order, with the columns beside them; that of the model alone is round 0.
+    """Return a row for each column of answers, in the given order, with its other columns; round 0 is an answer without retrieval.
 
     Args:
         records: The file's records.
         answers: The columns of answers.
-        samples: Whether they are independent samples.
+        samples: Whether the answers are independent samples.
     """
     records = _as_texts(records, answers)
     names = column_names(map(flat_record, records))
@@ -162,7 +162,7 @@ def rows_of_answers(records: list[Record], answers: Sequence[str], *, samples: b
 
 
 def _as_texts(records: Iterable[Record], answers: Sequence[str]) -> list[Record]:
-    """Return records in which answers that are objects are their JSON texts."""
+    """Convert answers that are objects to JSON text."""
     result = []
     for item in records:
         own = {name: value for name in answers if isinstance(value := item.values.get(name), dict)}
@@ -172,9 +172,9 @@ def _as_texts(records: Iterable[Record], answers: Sequence[str]) -> list[Record]
 
 
 def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
-    """Raise if numbered columns have texts of some words that differ within most records: they may be the answers of successive rounds.
+    """Raise if numbered columns have texts of several words that differ within most records: they may be answers of successive rounds.
 
-    Where no column is called like an answer, any texts that differ within some records may be.
+    If no column is named like an answer, any texts that differ within some records count.
     """
     choices: Choices = {}
     table = TableColumns(records)
@@ -206,7 +206,7 @@ def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int
 
 
 def _may_be_said(stem: str, rows: Iterable[Sequence[Any]]) -> bool:
-    """Return whether the values of some columns may be answers, and no marks or measurements."""
+    """Return whether the values of some columns may be answers, rather than grades or measurements."""
     values = {str(value).strip().lower() for row in rows for value in row if value is not None} - {""}
     is_called = stem in WEAK_REPLIES or may_be_parsed_name(stem)
     return not values <= _MARKS and (is_called or not any(map(_DECIMAL.fullmatch, values)))
@@ -215,10 +215,10 @@ def _may_be_said(stem: str, rows: Iterable[Sequence[Any]]) -> bool:
 def rows_of_families(
     records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool, samples: bool
 ) -> Shape:
-    """Return a row for each number of the columns of the family `lead`, with those of the other families.
+    """Return a row for each number in the columns of the family `lead`, with the columns of the other families.
 
-    Empty cells at the end of a record are rounds that were not run.  Among samples they are samples without an answer if an
-    empty cell before a filled one shows that this is what cells are left empty for.
+    Empty cells at the end of a record are rounds that were not run.  With `samples`, they are samples without an answer if
+    some record has an empty cell before a filled one, which shows the same.
     """
     numbers = list(families[lead])
     moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}
@@ -269,7 +269,7 @@ def rows_of_families(
 
 
 def _has_gap(cells: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a cell is empty and a later one is not."""
+    """Return whether an empty cell comes before a filled one."""
     there = [*map(has_run, cells)]
     return sorted(there, reverse=True) != there
 

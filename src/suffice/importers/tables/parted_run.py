@@ -44,25 +44,25 @@ class PartedRun:
     """A run as parts of a recording, in memory or on disk.
 
     Args:
-        source: The format.
-        golds: A file of gold answers, which are joined to each part.
-        outcomes: A file of outcomes of runs, which are joined to each part.
-        named: The columns that the user names, by our names, perhaps of that file; None if the format takes none.
+        source: The format's name.
+        golds: A file of gold answers to join to each part.
+        outcomes: A file of outcomes of runs to join to each part.
+        named: The columns that the user names, by this library's names, perhaps for that file; None if the format takes none.
         embedder: Embeds the answers.
         folder: The folder to which parts are written; None = they stay in memory.
 
     Attributes:
-        columns: The columns of a table's rows that are read, by our names, without computed ones.
+        columns: The columns that are read from a table's rows, by this library's names, without computed ones.
         depends: The configuration on which signals depend.
         ends: Number of trajectories by the reason for their end.
-        longest: The most rounds of one trajectory.
+        longest: The largest number of rounds of a trajectory.
         list_answers: Whether the answers are lists.
-        expected: Alarms that are right for every file of the format.
-        doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
+        expected: Alarms to accept for every file of the format: what they doubt is correct.
+        doubt: A question about the cost of rows that a filter leaves out; "" for none.
         currency: The currency of the signal `spend`.
-        form: The form in which answers are read, one of `ANSWER_FORMS`; "" if they are read as they are.
-        run_columns: The columns that tell runs apart, as the user says or their names in another language do; else none.
-        shown: One question as it was understood, and means by round, once all parts were reviewed.
+        form: The form in which answers are read, one of `ANSWER_FORMS`; "" if they are read unchanged.
+        run_columns: The columns that distinguish runs according to the user or to names in another language; empty otherwise.
+        shown: The preview of one question and the means by round; set once all parts were reviewed.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class PartedRun:
         self._clusters.append(np.array([*map(hash, {*columns.clusters})], dtype=np.int64))
         self.longest = max(self.longest, int(columns.lengths.max()))
         self._kinds |= columns.kinds
-        # The type of a column without any value is a guess: other parts may know it.
+        # The type of a column without values is a guess: other parts may know it.
         self._schemas.append(
             pa.schema([field for field in table.schema if table.column(field.name).null_count < len(table)])
         )
@@ -136,7 +136,7 @@ class PartedRun:
     def describe(
         self, notes: Sequence[str], readings: Sequence[ColumnReading], depends: Mapping[str, Any]
     ) -> PartedRun:
-        """Add caveats and readings once all parts are there; return the run."""
+        """Add caveats and readings after all parts were added; return the run."""
         self.notes = [*notes, *(joined.note() for joined in (self._answers, self._outcomes) if joined is not None)]
         self.readings = readings
         self.depends = dict(depends) if self._embedder is None else {**depends, EMBEDDER: identity(self._embedder)}
@@ -155,7 +155,7 @@ class PartedRun:
         return len(np.unique(np.concatenate(self._clusters)))
 
     def tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield some columns, part by part, of the parts that have them."""
+        """Yield tables of some columns, one for each part that has them."""
         return (_table_of(part, [*columns]) for part in self._parts if {*columns} <= {*_names_of(part)})
 
     def texts(self, name: Literal["answer", "golds"]) -> PartTexts:
@@ -163,9 +163,9 @@ class PartedRun:
         return PartTexts(self._parts, name)
 
     def pairs(self, most: int) -> list[tuple[str, str]]:
-        """Return pairs of texts that are compared: the first answers, each with its gold answers and the answer before it.
+        """Return pairs of texts to compare: the first answers, each with its gold answers and with the answer before it.
 
-        Of several gold answers, one that is the answer as it is written settles that it is right.
+        If one of several gold answers literally equals the answer, only that pair is returned.
         """
         return [*islice(self._pairs(), most)]
 
@@ -187,11 +187,11 @@ class PartedRun:
                     before = row["question_id"], answer
 
     def review(self, comparison: Comparison, whole: str = "") -> Reading:
-        """Read all parts once more, and add the metric `match` if there are gold answers and the normalizer is not the default.
+        """Read all parts again to count them; add the metric `match` if there are gold answers and the normalizer is not the default.
 
         Args:
             comparison: How answers are compared.
-            whole: The reason why an answer is right as a whole or not at all; "" without one.
+            whole: The reason why an answer is either entirely right or wrong, without partial credit; "" if there is none.
         """
         normalizer = comparison.normalizer
         reading = Reading(normalizer, comparison.why, whole)
@@ -225,7 +225,7 @@ class PartedRun:
 
 
 def _with_match(table: pa.Table, normalizer: str) -> pa.Table:
-    """Return a part with the metric `match` of a normalizer."""
+    """Add the metric `match` of a normalizer to a part."""
     table = table.drop_columns([MATCH]) if MATCH in table.column_names else table
     rows = table.select([name for name in ("answer", "golds", "em") if name in table.column_names]).to_pylist()
     values = [match_of_row(row, normalizer) for row in rows]
@@ -233,7 +233,7 @@ def _with_match(table: pa.Table, normalizer: str) -> pa.Table:
 
 
 def _complete(part: Path | pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a part with all columns of a recording."""
+    """Add the recording's missing columns to a part."""
     table = _table_of(part)
     own = {*table.column_names}
     columns = [table[item.name] if item.name in own else pa.nulls(len(table), item.type) for item in schema]
@@ -284,7 +284,7 @@ def run_of_table(
 ) -> PartedRun:
     """Read a table as a run; a large table part by part, with its columns guessed from the first rows.
 
-    `folder` creates an empty folder for the parts, and `announce` is called before a table is read as a whole.
+    `folder` creates an empty folder for the parts; `announce` is called before a table is read as a whole.
     """
     named = options.columns
     if golds is not None:
@@ -322,7 +322,7 @@ def run_of_table(
 
 
 def _foreign_loops(run: Run | None) -> tuple[str, ...]:
-    """Return the column that tells runs apart if its name is that of a model or the like in another language; else none."""
+    """Return the column that distinguishes runs if its name means a model or the like in another language; else empty."""
     names = [name for name in (run[1] if run else ()) if last_name(name) in LOOP_NAMES]
     return tuple(name for name in names if name.rpartition(".")[2].lower() not in LOOP_NAMES)[:1]
 
@@ -333,7 +333,7 @@ def run_of_trajectories(
     outcomes: str | Path | None = None,
     embedder: Embedder | None = None,
 ) -> PartedRun:
-    """Convert trajectories to a run of one part, with gold answers and outcomes joined from files and embedded answers."""
+    """Convert trajectories to a run of one part; join gold answers and outcomes from files, and embed the answers."""
     run = PartedRun(imported.source, golds=golds, outcomes=outcomes, embedder=embedder)
     run.expected = imported.expected
     run.add(columns_of(imported.trajectories))
@@ -349,9 +349,9 @@ _NUMBER = re.compile(r"[\d.\s_-]+")
 
 
 def mark_loops(schema: pa.Schema, name: str, tables: Iterable[pa.Table]) -> pa.Schema:
-    """Return a recording's schema that says that a column of runs tells loops apart, if each has a few names that questions share.
+    """Mark a column of runs as distinguishing loops in a recording's schema, if it has few values and each question has several.
 
-    Names that differ in a number alone, such as seeds, are repeats of one loop, unless the column is not called like runs.
+    Values that differ only in a number, such as seeds, are repeats of one loop, unless the column is named like models or systems.
 
     Args:
         schema: The schema.

@@ -78,22 +78,22 @@ def announce_size(path: Path, kind: str) -> None:
 
 
 def is_large(path: Path) -> bool:
-    """Return whether a table is read in parts: it is large, and any large JSON document in it is an array."""
+    """Return whether a table is read in parts: it is large, and its large JSON documents, if any, are arrays."""
     files = data_files(path)
     return sum(map(unpacked_size, files)) >= LARGE and not any(in_one_piece(head_of(file)) for file in files)
 
 
 class UnevenError(Exception):
-    """The records of a table differ too much in shape to be read in parts."""
+    """Raised if the records of a table differ too much in shape to be read in parts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scan:
-    """Facts about all parts of a table together.
+    """Facts that only all parts of a table together show.
 
     Attributes:
-        codes: For each part, the hashes of its questions' ids.
-        blocks: The hashes of the questions and runs of consecutive rows.
+        codes: The hashes of question ids, for each part.
+        blocks: The hashes of question and run, for each group of consecutive rows.
         longest: The largest number of rounds of a trajectory.
         runs: Facts that distinguish several runs of a question.
         repeated: Hashes of the texts that several questions share.
@@ -111,9 +111,9 @@ class _Scan:
 class PartedTable(TableSource):
     """A table that is read part by part, several times.
 
-    Columns are guessed from a sample: the first rows, and each later row with a new column, number of a round or form of
-    answers.  If the records differ so much that a sample does not show their shape, an `UnevenError` is raised.  An empty folder
-    is used to gather the rows of questions that are not contiguous.
+    Columns are guessed from a sample: the first rows, and each later row with a new column, round number or form of answers.
+    If the records differ so much that a sample does not show their shape, an `UnevenError` is raised.  An empty folder is used
+    to collect the rows of questions that are not contiguous.
     """
 
     def __init__(self, path: Path, folder: Path, options: TableOptions) -> None:
@@ -173,7 +173,7 @@ class PartedTable(TableSource):
     def _without_copies(
         columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str], least: int = 1
     ) -> tuple[RoundColumns, Grid]:
-        """Raise if some rounds seem to be copies after the end of loops: only all rounds show whether they are."""
+        """Raise if some rounds seem to be copies after the end of loops, since only all rounds together can show it."""
         with suppress(UnsettledError):
             if without_copies(columns, grid, plan, said, least)[0] is columns:
                 return columns, grid
@@ -245,7 +245,7 @@ class PartedTable(TableSource):
         return plain_text(row.values.get(self._key))
 
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
-        """Record the columns and values of rows that the sample lacks."""
+        """Note columns and values that the sample lacks."""
         answer = self.plan.columns.get("answer", "")
         self._files.update(item.file for item in records)
         self._with_rounds.update(row.file for row in rows)
@@ -317,7 +317,7 @@ class PartedTable(TableSource):
             yield normalize_answer(cell_text(first.values.get(name), "question", first.where) or ""), own
 
     def _shared_names(self, repeated: frozenset[int]) -> dict[str, str]:
-        """Return the clusters of questions that share their text, by the questions' names."""
+        """Return the common cluster of questions with the same text, by question name."""
         names, texts = [], []
         for rows, questions in self.parts() if repeated else ():
             for text, own in self._texts(self._by_id(rows)):
@@ -364,6 +364,6 @@ def _codes(texts: Iterable[Hashable]) -> npt.NDArray[np.int64]:
 
 
 def _lowest(rows: Iterable[Record], number: str) -> float:
-    """Return the lowest number of a round; infinite if there is none."""
+    """Return the lowest round number; infinite if there is none."""
     texts = {str(row.values.get(number)) for row in rows}
     return min((value for value in map(whole_number, texts) if value is not None), default=math.inf)

@@ -73,18 +73,18 @@ def read_rows(
         grid: Settings for reading them.
         where: The file, for messages.
         formulas: Columns that are computed from others, by name.
-        differing: Called with a message for each question whose gold answers differ between its rows, and are then left
-            out; None = raise an error.
+        differing: Called with a message for each question whose rows have different gold answers, which are then removed; None =
+        raise an error.
 
     Raises:
-        DataError: A value cannot be used, or a question's rounds have a gap or a copy; the message names file and row.
-        UnsettledError: Rounds count from 0, or one id names several questions.
+        DataError: A value is invalid, or a question's rounds have a gap or a copy; the message names file and row.
+        UnsettledError: Rounds are numbered from 0, or one id belongs to several questions.
     """
     return _Rows(rows, grid, where, formulas or {}).rounds(differing)
 
 
 class _Rows:
-    """The columns of some rows; every list and array has one item for each row, unless said otherwise."""
+    """The columns of some rows; every list and array has one item for each row, unless stated otherwise."""
 
     def __init__(
         self, rows: Sequence[Record], grid: Grid, where: str, formulas: Mapping[str, Callable[[Record], Any]]
@@ -154,7 +154,7 @@ class _Rows:
             TypeError,
             ValueError,
             OverflowError,
-        ):  # some cell is a word: read cell by cell, which is slower but names the place of a bad one
+        ):  # some cell is a word: read cell by cell, which is slower but locates a bad one
             pairs = zip(cells, self._rows, strict=True)
             return np.array([read(value, ours, row.where) for value, row in pairs], dtype=np.float64)
 
@@ -178,7 +178,7 @@ class _Rows:
         return [str(name) for name in places], codes, numbers
 
     def _refuse_copies(self, codes: Positions, numbers: Floats, order: Positions) -> None:
-        """Raise if a question has a round twice; the error says whether the two rows have different question texts."""
+        """Raise if a question has a round twice; the error says if the two rows have different question texts."""
         copies = np.flatnonzero((np.diff(codes) == 0) & (np.diff(numbers) == 0))
         if not len(copies):
             return
@@ -224,7 +224,7 @@ class _Rows:
                 runs |= of_counted_runs(own, number, rows)
         key, table = columns["question_id"], TableColumns(self._rows)
         parts = {} if runs or is_text else compound_choices(table, columns.values(), key, number)
-        is_ordered = number.endswith(NUMBERED)  # its numbers are no column that could name runs
+        is_ordered = number.endswith(NUMBERED)  # its numbers are not from a column that could name runs
         again = not runs or begins_again(codes[place].tolist(), numbers[place].tolist())
         if not is_ordered and again and len({*numbers.tolist()}) > 1:
             meaning = f"another run of the question begins where {number!r} begins again"
@@ -239,7 +239,7 @@ class _Rows:
         raise UnsettledError(doubt, "options", choices, sure) if choices else DataError(doubt)
 
     def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:
-        """Return whether a column has one value for the rows of a question each, and other ones where its text is asked again."""
+        """Return whether a column separates the questions that share an id: one value for each, and unique for each round number."""
         numbers = [*map(str, self._cells(self._grid.columns["round"]))]
         owners = {*zip(cells, codes.tolist(), strict=True)}
         is_unique = len({*zip(cells, numbers, strict=True)}) == len(cells)
@@ -272,7 +272,7 @@ class _Rows:
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:
-        """Return the error about a question without a row of a word, where the user gives the order of words."""
+        """Return the error about a question that lacks the row of a word in the order that the user gives."""
         column = number.removesuffix(NUMBERED)
         words = {int(row.values[number]): row.values.get(column) for row in self._rows}
         place = next(place for place in range(1, max(places) + 1) if place not in places)
@@ -289,7 +289,7 @@ class _Rows:
         return [values[start] for start in starts]
 
     def _ends(self, starts: Sequence[int], lengths: Sequence[int]) -> list[End | None]:
-        """Return the reason why each question has no further round, which its last row with one gives; None if no row does."""
+        """Return the reason why each question has no further round, from its last row with a reason; None if no row has one."""
         values = self._texts("end")
         own = (range(start, start + n) for start, n in zip(starts, lengths, strict=True))
         last = [next((place for place in reversed(places) if values[place]), None) for places in own]
@@ -340,7 +340,7 @@ class _Rows:
     def _signal(self, name: str, theirs: str) -> Floats:
         """Return a signal's values; raise if one is out of range.
 
-        Otherwise it would be undefined, and a rule that reads it would never fire.
+        If it were set to undefined instead, a rule that reads it would never fire.
         """
         strict = self._grid.strict
 
@@ -354,7 +354,7 @@ class _Rows:
             for i in extremes:
                 read(float(values[i]), name, "")
         except DataError:
-            for i in finite.tolist():  # the error must name the first bad row
+            for i in finite.tolist():  # so that the error names the first bad row
                 read(float(values[i]), name, self._rows[i].where)
         return values
 
@@ -397,7 +397,7 @@ class _Rows:
 
 
 def _in_words(name: str, ids: Collection[str]) -> str:
-    """Return what an id names, which for a further run of a question has the run after an @.
+    """Describe an id in words; a further run of a question has the id of the question, @ and the run.
 
     >>> _in_words("q1@2", ["q1", "q1@2"]), _in_words("me@home", ["me@home", "q1"])
     ("run '2' of question 'q1'", "question 'me@home'")

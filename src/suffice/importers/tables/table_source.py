@@ -91,13 +91,13 @@ class TableSource(ABC):
 
     Attributes:
         shape: The form in which the file contains the rows.
-        run: The columns that distinguish runs of a question, as `RunColumns.choice` returns them.
+        run: The columns that distinguish runs of a question, as returned by `RunColumns.choice`.
         skipped: Number of records without any round.
-        repeated: Number of rows without an answer, or with a copy, that another row of the same round repeats.
-        texts: Columns with any value that is not a number, if not all rows are read at once.
-        doubt: What is doubtful about the cost of rows that a filter leaves out; "" if nothing is.
-        calls_tools: Whether messages of an assistant call tools.
-        lacks_rows: Whether a filter, or rows around the loop, leave rows out.
+        repeated: Number of rows that were left out because another row of their round has an answer or is equal.
+        texts: Columns with at least one value that is not a number; only if not all rows are read at once.
+        doubt: A question about the cost of rows that a filter leaves out; "" for none.
+        calls_tools: Whether assistant messages call tools.
+        lacks_rows: Whether rows are left out by a filter, or as they are outside the loop.
         tally: Counts over the trajectories; complete once all rounds are read.
         position: The position of the answers in replies, with their form; None if the log has answers.
     """
@@ -133,7 +133,7 @@ class TableSource(ABC):
         return Passes(self._again).numbered(records) if self._again else records
 
     def _unfolded(self, records: Sequence[Record]) -> Shape:
-        """Return the rows of some or all records, and determine the form in which the records contain them."""
+        """Return the rows of some or all records, and determine how the records contain them."""
         columns = self._options.columns
         refuse_second_header(records)
         if self._options.file_is == "round":
@@ -151,7 +151,7 @@ class TableSource(ABC):
         return unfold(records, columns.get(ROUNDS), is_long=is_table, samples=self._options.samples)
 
     def _handed_in(self, shape: Shape, columns: dict[str, str]) -> tuple[Shape, dict[str, str]]:
-        """Return rows with the answers that calls of a tool hand in, and the filter that keeps them; else ask whose texts are the rounds."""
+        """Read tool calls as answers if the user says so, and return the filter for their rows; else ask whose texts are rounds."""
         options = self._options
         shape, answer = with_tool_answers(shape, columns, options.answer_position)
         if answer:
@@ -220,7 +220,7 @@ class TableSource(ABC):
         self._settle_rows(shape, of_costs)
 
     def _settle_rows(self, shape: Shape, of_costs: Sequence[str]) -> None:
-        """Take the rows that are rounds, once they are in order; guess again if some are calls of the round of an answer."""
+        """Select the rows that are rounds, once they are in order; guess again if some rows are steps of an answer's round."""
         options = self._options
         if kinds := self._kinds(self._rows):
             self._answering, doubt = kinds.where, self.doubt
@@ -237,7 +237,7 @@ class TableSource(ABC):
             self.grid = replace(self.grid, first_round=0 if self.shape.is_alone else 1)  # samples have no first one
 
     def _read_options(self) -> None:
-        """Read gold answers that are numbers, letters or texts of options in the form of the answers."""
+        """Convert gold answers that are option numbers, letters or texts to the form of the answers."""
         readings = {item.ours: item for item in self.plan.readings}
         if "golds" in readings and "answer" in self.plan.columns:
             theirs, own = self.plan.columns["golds"], readings["golds"]
@@ -263,13 +263,13 @@ class TableSource(ABC):
         return self._order is None and not (self.shape.how or self.declared_runs)
 
     def _kinds(self, rows: Sequence[Record]) -> AnsweringRows | None:
-        """Return the rows that answer, if others are calls of their rounds, and neither the user nor a guess has said so."""
+        """Return the rows that are answers, if other rows are steps of their rounds, unless the user or a guess selected rows before."""
         if not self._is_plain or self._answering or self._options.repeated:
             return None
         return answering_rows(rows, self.plan.columns, self._options.where)
 
     def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
-        """Leave out rows of calls that failed and were repeated, or were logged twice, if the table counts its rounds."""
+        """Leave out rows of failed calls that were repeated, or that were logged twice, if the table numbers its rounds."""
         kept = without_repeated_calls(rows, self.plan.columns, self._options.repeated) if self._is_plain else rows
         if len(kept) == len(rows):
             return rows
@@ -279,7 +279,7 @@ class TableSource(ABC):
         return scored
 
     def _ask_about_order(self) -> None:
-        """Ask about columns that may order or divide the rows of a question, if nothing else does."""
+        """Ask about columns that may order or divide a question's rows, if nothing else orders them."""
         columns, plan = self._options.columns, self.plan
         read = {*plan.columns.values(), *plan.metrics.values(), *columns.values(), *self._options.where}
         has_replies = self._options.answer_position is not None
@@ -297,7 +297,7 @@ class TableSource(ABC):
             if "answer" in plan.columns and not order:
                 refuse_models_in_turn(table, self._key, said)
                 head, _ = ordered_files([*dict.fromkeys(row.file for row in table.rows)])
-                if not head:  # else a failed call is that of its file
+                if not head:  # otherwise, a failed call is that of its file
                     refuse_failed_calls(table, plan.columns["answer"], [*used])
                 refuse_first_speakers(table, [*map(str, table.column(self._key))], used)
             numbers = [theirs for ours, theirs in plan.columns.items() if is_cost(ours) or ours in SIGNALS]
@@ -306,7 +306,7 @@ class TableSource(ABC):
             )
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
-        """Raise if questions begin again in a file whose rows nothing counts; see `refuse_passes`."""
+        """Raise if questions begin again in a file without round numbers; see `refuse_passes`."""
         is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
         if not (is_said or self._order is None or self._order.head or self._order.is_counted):
             table, own = TableColumns(self.shape.rows), self.plan.columns
@@ -321,7 +321,7 @@ class TableSource(ABC):
 
     @property
     def declared_runs(self) -> tuple[str, ...]:
-        """The columns that tell runs of a question apart, as the user says; none = found by `RunColumns`."""
+        """The columns that distinguish runs of a question according to the user; empty = found by `RunColumns`."""
         said, file_is = declared_runs(self._options.columns, column_names(self.shape.rows)), self._options.file_is
         said += (file_is,) if said and file_is in ("run", "model") and file_is not in said else ()
         return tuple(RUN_NUMBER if name == self._again else name for name in said)
@@ -336,7 +336,7 @@ class TableSource(ABC):
 
     @abstractmethod
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
-        """Return the cluster of each question, by its name and text; questions with the same text form one."""
+        """Return the cluster of each question; questions with the same text form one."""
 
     @property
     def _dollars(self) -> str:
@@ -344,7 +344,7 @@ class TableSource(ABC):
         return next((item.theirs for item in self.plan.readings if item.how == OF_CALLS), "")
 
     def rounds(self) -> Iterator[RoundColumns]:
-        """Yield the rounds of whole questions; finally raise if the column of gold answers holds something else."""
+        """Yield the rounds of whole questions; after the last one, raise if the column of gold answers holds something else."""
         formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
         for rows, questions in self.parts():
             columns = read_rows(rows, self.grid, str(self._path), formulas=formulas, differing=self.tally.add_differing)
@@ -373,13 +373,13 @@ class TableSource(ABC):
             self.tally.refuse_copied_golds(self.plan.columns)
 
     def _other_ids(self) -> Choices:
-        """Return the options that read another column as the id of a question, or the column of questions as a part of it."""
+        """Return the options that read another column as the question's id, or several columns together."""
         counter = "" if self._order is not None else self.plan.columns["round"]
         ids = id_choices(TableColumns(self.shape.rows), self.plan, golds_differ=True)
         return ids | compound_choices(TableColumns(self._rows), self.plan.columns.values(), self._key, counter)
 
     def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
-        """Return the texts of the question with their numbers of rows, for each id that has several, all of several rows."""
+        """Return the question texts, with their numbers of rows, of each id that has several texts with several rows each."""
         name, key = self.grid.columns.get("question", ""), self._key
         texts: dict[str, Counter[str]] = {}
         for row in rows if name and name != key else ():
@@ -389,7 +389,7 @@ class TableSource(ABC):
 
     @property
     def _hint(self) -> str:
-        """The remedy for runs of one round each; "" if there are none."""
+        """A hint on how to read runs of one round each; "" if there are none."""
         if not self._several or self.run is None:
             return ""
         table = TableColumns(with_ids(self.shape.rows, self.plan))

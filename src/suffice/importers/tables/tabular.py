@@ -1,7 +1,7 @@
 """Read tables of rounds in any shape; columns are guessed, or mapped from this library's names to the table's.
 
-One row for each question and round, in any order; or one record for each question, with its rounds in a list or in numbered
-columns::
+A table has one row for each question and round, in any order; or one record for each question, with its rounds in a list or
+in numbered columns::
 
     read_tabular("runs.csv", {"question_id": "qid", "round": "step", "answer": "ans", "golds": "gold", "p_correct": "conf"})
 """
@@ -51,10 +51,10 @@ def read_tabular(
 
     Args:
         path: The table, or the folder.
-        columns: The column for each of this library's names, if it has another one; an empty column ignores such a name.
+        columns: The table's column for each of this library's names, where they differ; an empty column ignores the name.
         metrics: Further metrics, in [0, 1], by name.
-        labels: Texts that are the same in all rounds of a question, by name.  A `model` or `prompt_id` that is the same
-            everywhere becomes what policies fitted on the run depend on.
+        labels: Texts that are the same in all rounds of a question, by name.  Policies fitted on the run depend on a `model` or
+        `prompt_id` that is the same in all rows.
         log_golds: `keep` gold answers that equal the last answers, or `drop` them; None = keep them, but raise if they do.
         first_round: The number of the lowest round, 0 (closed book) or 1 (the first evidence or draft); None = as in the table.
         ended: The reason why trajectories are shorter than the longest one, if the table has no `end`: `rule` (the loop
@@ -63,17 +63,17 @@ def read_tabular(
         samples: Whether rows of a question are samples or answers of a panel, which need no order.  Another model, system or file
             is then another sample; otherwise it is another run of the question, unless the table counts rounds.
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
-        file_is: For a folder: what the name of a file is, a `round`, a `model`, a `run` or a `question`; None = by the names.
-        answer_position: The position of the answer in a reply: in the column `text` if there is one, else in that of the answers.
-        normalizer: The comparison of answers, where it is known: under `unordered`, a list of gold answers is one answer.
+        file_is: For a folder: the meaning of file names, a `round`, a `model`, a `run` or a `question`; None = guessed from the names.
+        answer_position: The position of the answer in a reply, which is the column `text` if there is one, else that of the answers.
+        normalizer: The comparison of answers, if known: under `unordered`, a list of gold answers is one answer.
         trial_cost: For prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
-        repeated: Which row counts if a question has a round several times, the `first` or the `last` one with an answer; None = ask.
+        repeated: The row that counts if a question has a round several times, the `first` or the `last` one with an answer; None = ask.
 
     Raises:
         NotFoundError: No row has a value of `where`.
-        UnsettledError: The table can be read in several ways: several columns may be the answer or the rounds, rounds count from
-            0, or gold answers equal the last answers.
-        DataError: A value cannot be used, or is out of its signal's range; the message names file and row.
+        UnsettledError: The table can be read in several ways: several columns may be the answer or the rounds, rounds are numbered
+        from 0, or gold answers equal the last answers.
+        DataError: A value is invalid, or outside its signal's range; the message names file and row.
         SchemaError: The file is of another kind, or lacks a column.
     """
     given = {name: value for name, value in locals().items() if name != "path" and value is not None}

@@ -1,4 +1,4 @@
-"""Facts about all of a table's trajectories, added up part by part, for an import's notes and metadata."""
+"""Facts about all trajectories of a table, added up part by part for an import's notes and metadata."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Tally:
         self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
 
     def add(self, columns: RoundColumns) -> None:
-        """Count further trajectories, before gold answers from elsewhere are joined; costs below 0 become unknown."""
+        """Count further trajectories, before gold answers from other files are joined; negative costs become unknown."""
         for name, costs in columns.costs.items():
             if (negative := costs < 0).any():
                 self._negative[name] += int(negative.sum())
@@ -104,16 +104,16 @@ class Tally:
             self._example = self._example or (next(iter(golds)), answers[-1])
 
     def add_money(self, amounts: Sequence[Any], name: str) -> None:
-        """Note the currencies of amounts of money in a column."""
+        """Note the currencies of a column's amounts of money."""
         self._money = name
         self._signs.update(dict.fromkeys(currencies(amounts)))
 
     @property
     def currency(self) -> str:
-        """The currency of the money, once all amounts were added: theirs, else that in the name of their column, else dollars.
+        """The currency of all amounts: from the amounts, otherwise from the name of their column, otherwise dollars.
 
         Raises:
-            DataError: There are several.
+            DataError: There are several currencies.
         """
         codes = currency_codes(self._signs) or currency_codes(currencies((), self._money))
         if len(codes) > 1:
@@ -129,7 +129,7 @@ class Tally:
         self._first_differing = self._first_differing or message
 
     def add_names(self, names: Sequence[str], columns: RoundColumns, within: Mapping[str, Collection[str]]) -> None:
-        """Count ids of several texts, by run or `within` one, and runs of one id with other gold answers, which are left out."""
+        """Count ids with several texts (those `within` one run, too), and runs of one id with different gold answers, which are removed."""
         texts: dict[str, dict[str, str]] = {}
         golds: dict[str, tuple[str, ...]] = {}
         for q, (name, own_id) in enumerate(zip(names, columns.question_ids, strict=True)):
@@ -151,7 +151,7 @@ class Tally:
         self._first_mixed = self._first_mixed or next(iter(mixed), None)
 
     def _add_texts(self, texts: Mapping[str, Mapping[str, str]], golds: Mapping[str, tuple[str, ...]]) -> None:
-        """Count the ids that have the text of another one, and those of them that have other gold answers."""
+        """Count the questions that share their text with an earlier id, and those of them with other gold answers."""
         for name, own in texts.items():
             key = hash(next(iter(own), name))
             first, right = self._by_text.setdefault(key, (hash(name), frozenset(golds[name])))
@@ -160,7 +160,7 @@ class Tally:
                 self._apart += bool(right) and right.isdisjoint(golds[name]) and bool(golds[name])
 
     def refuse_several_questions(self, columns: Mapping[str, str]) -> None:
-        """Raise if ids name several questions, as where two data sets are in one log."""
+        """Raise if ids belong to several questions, as where a log contains two data sets."""
         if self._first_mixed is not None and self._mixed > max(1, FEW * self._named):
             key, text, (name, (first, second)) = columns["question_id"], columns["question"], self._first_mixed
             by_text = of_columns({"question_id": text}, f"{text!r} tells the questions apart")
@@ -174,19 +174,19 @@ class Tally:
             )
 
     def refuse_differing_golds(self, where: str, grid: Grid, ways: Callable[[], Choices]) -> None:
-        """Raise if gold answers differ between the rows of many questions: the column holds something else, or the id names several.
+        """Raise if gold answers differ between rows in many questions: the column holds something else, or ids belong to several questions.
 
-        `ways` returns the options that read an id of several columns.
+        `ways` returns the options that combine several columns into an id.
         """
         if self._differing > FEW * self.lengths.total():
             message = f"{where}: {differing_golds(self._first_differing, grid)}"
             raise UnsettledError(message, "options", own) if (own := ways()) else DataError(message)
 
     def refuse_copied_golds(self, columns: Mapping[str, str]) -> None:
-        """Raise if the gold answers are probably the model's own answers, as `answer` and `output` are in a log.
+        """Raise if the gold answers are probably the model's own answers, as in a log with `answer` and `output`.
 
-        A column whose name says that it is the gold answer may equal the last answer, where a log has only loops that succeeded
-        in the end; it is doubtful only if earlier answers equal it, too.
+        A column named as the gold answer may equal the last answer, if a log has only loops that succeeded in the end; it is
+        doubtful only if it equals earlier answers as well.
         """
         gold, answer = columns.get("golds", "golds"), columns.get("answer", "answer")
         last = self._equal >= _COPIED_LAST * self._scored and not _SAYS_GOLD.search(plain_name(gold))
@@ -207,7 +207,7 @@ class Tally:
         )
 
     def notes(self, plan: ColumnMap, grid: Grid, hint: str = "") -> list[str]:
-        """Return the notes on rounds, ends, columns and labels; `hint` says what to do if each run has one round."""
+        """Return the notes on rounds, ends, columns and labels; `hint` is the advice for runs of one round each."""
         notes = []
         if self._first == 0:
             notes.append(
@@ -250,7 +250,7 @@ class Tally:
         return notes
 
     def _missing_notes(self, plan: ColumnMap) -> list[str]:
-        """Return notes on answers and gold answers that are missing, or are placeholders for missing ones."""
+        """Return notes on missing answers and gold answers, and on placeholders for them."""
         notes = []
         if "answer" in plan.columns and self._silent:
             notes.append(
@@ -290,7 +290,7 @@ class Tally:
         return notes
 
     def _end_note(self, reason: str, said: str, hint: str) -> str:
-        """Return a note on the assumed ends of trajectories whose log does not give one."""
+        """Return a note on trajectories whose end is assumed, since the log gives none."""
         longest, n = max(self.lengths), self.lengths.total()
         if longest == 1:
             usual = "if several rows are the rounds of one question, --column question_id=COLUMN names it. Else log the answer of every round"

@@ -1,4 +1,4 @@
-"""Group spans by question, sort them, and choose the ones that are rounds."""
+"""Group spans by question, sort them, and decide which ones are rounds."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ WHOLE = AnswerPosition("whole")
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """A span, with the decision whether it is a round.
+    """A span, and whether it is a round.
 
     Attributes:
         answer: The answer of the round; None if the span is not a round.
         counts: True if its cost is charged to the next round.
-        cut: True if the answer was cut: a round without an answer.
-        other: True if it is a call of another kind than the answers, as the user says.
+        cut: True if the answer was truncated: a round without an answer.
+        other: True if it is a call of a kind that the user did not choose as answers.
     """
 
     span: TraceSpan
@@ -56,13 +56,13 @@ class TraceStep:
 
     @property
     def is_round(self) -> bool:
-        """True if the span is a round of its own."""
+        """True if the span is a round."""
         return self.answer is not None or self.cut
 
 
 @dataclass(slots=True, kw_only=True)
 class Conversation:
-    """All spans of one question in order of start, each with its decision; `by_tool`: a tool call submits answers."""
+    """All spans of one question, sorted by start, each with its decision; with `by_tool`, answers are submitted by a tool call."""
 
     key: str
     traces: tuple[str, ...]
@@ -74,12 +74,12 @@ class Conversation:
 
     @property
     def calls(self) -> list[TraceStep]:
-        """The calls of a model whose cost counts."""
+        """The model calls whose cost counts."""
         return [step for step in self.steps if step.counts or step.answer is not None]
 
     @property
     def rounds(self) -> list[TraceSpan]:
-        """The spans that are rounds of their own."""
+        """The spans that are rounds."""
         return [step.span for step in self.steps if step.is_round]
 
 
@@ -87,7 +87,7 @@ def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Loca
     """Locate the answers in the replies of a conversation's rounds; None = each whole reply is the answer.
 
     Raises:
-        DataError: Its answers are what a tool call submits.
+        DataError: The answers are submitted by a tool, so that they have no position in a reply.
     """
     if position is not None and item.by_tool:
         raise DataError(
@@ -99,7 +99,7 @@ def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Loca
 
 
 def conversations_of(log: Log, key: str | None, where: Mapping[str, str] | None = None) -> list[Conversation]:
-    """Group a log by question, and decide for each span whether it is a round; see `run_of`."""
+    """Group a log by question, and decide for each span if it is a round; see `run_of`."""
     spans, copies = _without_copies(log.spans)
     others = not_chosen([span for span in spans if span.kind == CHAT], where) if where else set[int]()
     keys = _question_keys(spans, key)
@@ -121,7 +121,7 @@ def _without_copies(spans: Sequence[TraceSpan]) -> tuple[list[TraceSpan], int]:
 
 
 def _question_keys(spans: Sequence[TraceSpan], key: str | None) -> list[str]:
-    """Return the question's id for each span: its own, an enclosing span's, or the trace's."""
+    """Return the question's id of each span: its own, an enclosing span's, or the trace's."""
     if key == TRACE_ID:
         return [span.trace for span in spans]
     if key is not None and _SECRET.search(key):
@@ -200,7 +200,7 @@ def _conversation(
 
 
 def _golds_of_ids(spans: Sequence[TraceSpan]) -> tuple[str, ...]:
-    """Return the gold answer that attributes or metadata such as `expected_output` hold, if all spans that have one have the same."""
+    """Return the gold answer in attributes or metadata such as `expected_output`, if all spans that have one agree; else none."""
     values = {value for span in spans for name, value in span.ids.items() if last_name(name) in _GOLDS}
     return tuple(values) if len(values) == 1 else ()
 
@@ -237,12 +237,12 @@ def _user_texts(span: TraceSpan) -> list[str]:
 
 
 def _question_text(chats: Sequence[TraceSpan]) -> str:
-    """Return the last user message of the first call; earlier ones are examples, or an earlier question."""
+    """Return the last user message of the first call; earlier ones are examples, or a previous question."""
     return next((texts[-1] for texts in map(_user_texts, chats) if texts), "")
 
 
 def _asked_of_the_loop(spans: Sequence[TraceSpan], read: Sequence[TraceSpan]) -> str:
-    """Return the input of the outermost spans, if the first call repeats it within a longer prompt."""
+    """Return the input of the outermost spans, if the first call contains it within a longer prompt; else ""."""
     asked = {span.asked for span in spans if span.asked and not span.parent and span.kind != CHAT}
     texts = _user_texts(read[0]) if len(asked) == 1 and read else []
     return next((text for text in asked if any(text in own and text != own for own in texts)), "")
@@ -306,7 +306,7 @@ def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
 
 
 def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
-    """Return why a model call repeats the one inside or around it, by `id`, for calls that were logged twice."""
+    """Return the reason why a model call repeats the one inside or around it, by `id` of the span, for calls that were logged twice."""
     by_id = {(span.trace, span.span): span for span in spans if span.span}
     repeats: dict[int, str] = {}
     inner: dict[int, list[TraceSpan]] = {}
@@ -326,7 +326,7 @@ def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
 
 
 def _submitted(span: TraceSpan) -> str | None:
-    """Return the answer that a tool call submits; None if no call does."""
+    """Return the answer that a tool call submits; None if no tool call submits one."""
     for call in span.reply.tools:
         if call.name not in ANSWER_TOOLS:
             continue

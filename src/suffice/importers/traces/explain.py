@@ -1,4 +1,4 @@
-"""Explain how traces are read: the sources of columns, and which spans of one trace are rounds."""
+"""Explain how traces are read: the sources of columns, and the spans of one trace that are rounds."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def explain_trace(
     Args:
         path: A file, or a folder.
         kind: The format, one of the trace formats.
-        key: As for the import: the attribute that names the question.
+        key: As for the import: the attribute that identifies the question.
         answer_position: As for the import: the position of the answer in a reply.
         where: As for the import: the calls that are answers.
 
     Raises:
-        DataError: The format is not a trace format, the file cannot be read, it has no spans, or its answers have no position.
+        DataError: The format is not one of traces, the file cannot be read or has no spans, or its answers have no position.
     """
     log_of = log_reader(kind)
     if log_of is None:
@@ -100,7 +100,7 @@ def _step_cells(step: TraceStep, index: int, first: int, said: str) -> tuple[str
 def trace_readings(
     conversations: Sequence[Conversation], key: str | None, metrics: Mapping[str, str], number: str = ""
 ) -> list[ColumnReading]:
-    """Return the sources of ids, rounds, answers, questions, gold answers, costs and metrics; `number` counts the rounds."""
+    """Return the sources of ids, rounds, answers, questions, gold answers, costs and metrics; `number` is the word for a round in ids."""
     by_tool = any(item.by_tool for item in conversations)
     stated = sum(bool(item.about.question) for item in conversations)
     golds = sum(bool(item.about.golds) for item in conversations)
@@ -131,7 +131,7 @@ def trace_readings(
 
 
 def _id_source(item: Conversation) -> str:
-    """Return the attribute whose value is the id of a conversation."""
+    """Return the name of the attribute whose value is the conversation's id."""
     if item.key in item.traces:
         return _OF_TRACE
     ids = (step.span.ids for step in item.steps)

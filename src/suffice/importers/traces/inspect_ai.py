@@ -77,13 +77,13 @@ def read_inspect(
     samples: bool = False,
     expected: Collection[str] = (),
 ) -> ImportedRun:
-    """Read an Inspect log: every call of a model with an answer is a round, the sample's target the gold answer.
+    """Read an Inspect log: each model call with an answer is a round, and the sample's target is the gold answer.
 
     If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
-    one question; with `samples`, which epochs of one call each need, they are the independent samples of one trajectory.
+    one question; with `samples`, which is required if each epoch is one call, they are independent samples of one trajectory.
 
-    Where samples work with tools (`bash`, `python`, `text_editor`, ...) and none gives several answers, they are read as runs of
-    agents: every call of a model is a step, and the answer of a round is the state of the files.
+    If samples use tools (`bash`, `python`, `text_editor`, ...) and none gives several answers, they are read as runs of
+    agents: each model call is a step, and a round's answer is the state of the files.
 
     Args:
         path: An `.eval` or `.json` log, or a folder of them.
@@ -91,7 +91,7 @@ def read_inspect(
         answer_position: The position of the answer in a reply; None = the whole reply.
         where: The calls that are answers, as for other traces; None = all.
         samples: Whether the answers to a question are independent samples.
-        expected: Alarms that are right; `other-calls` = calls of several kinds are answers.
+        expected: Alarms to accept; `other-calls` = calls of several kinds are answers.
 
     Raises:
         DataError: The log cannot be read, or has no answers.
@@ -128,7 +128,7 @@ def _run_of_steps(path: str | Path) -> ImportedRun:
 
 
 def _join_epochs(log: Log) -> None:
-    """Join the epochs of each question to one trace, each with its own score."""
+    """Join the epochs of each question into one trace; each keeps its score."""
     for place, span in enumerate(log.spans):
         about = log.about[span.trace]
         span.trace, span.scores = about.cluster, {**span.scores, **about.scores}

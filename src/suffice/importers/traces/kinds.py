@@ -1,4 +1,4 @@
-"""Tell the calls of a log apart by their kind: node, span, system prompt, beginning of the prompt, or a verdict as the reply."""
+"""Distinguish the kinds of calls in a log: by node, span, system prompt, beginning of the prompt, or a verdict as reply."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SHARE, _OFTEN, _SHOWN, _SEVERAL, _EXAMPLE = 0.05, 0.5, 4, 3, 40
 
 
 def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[TraceSpan]]) -> None:
-    """Raise if the rounds of most conversations are calls of several kinds that come again and again."""
+    """Raise if the rounds of most conversations are calls of several recurring kinds."""
     long = [own for own in rounds if len(own) >= _SEVERAL]
     for name, labels in _columns(calls).items():
         told = [[labels[id(span)] for span in own] for own in long]
@@ -58,7 +58,7 @@ def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[T
 
 
 def not_chosen(calls: Sequence[TraceSpan], where: Mapping[str, str]) -> set[int]:
-    """Return the calls, by `id`, that are not of the chosen kind."""
+    """Return the calls, by `id`, that are not of the kind that the user chose."""
     known, left = _columns(calls), set[int]()
     for name, value in where.items():
         labels = known.get(name) or {id(span): span.ids.get(name, "") for span in calls}
@@ -78,7 +78,7 @@ def not_chosen(calls: Sequence[TraceSpan], where: Mapping[str, str]) -> set[int]
 
 
 def _columns(calls: Sequence[TraceSpan]) -> dict[str, dict[int, str]]:
-    """Return the kinds of calls by `id`, for each way to tell them apart that all calls allow; the most telling first."""
+    """Return the kind of each call, by `id`, for each way to distinguish kinds in this log; the most informative way first."""
     calls = [span for span in calls if span.kind == CHAT]
     nodes = dict.fromkeys(name for span in calls for name in span.ids if _is_node(name))
     result = {name: {id(span): span.ids.get(name, "") for span in calls} for name in nodes}
@@ -112,7 +112,7 @@ def _head(span: TraceSpan) -> str:
 
 
 def _frequent(calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], lengths: Sequence[int]) -> dict[int, str]:
-    """Return a text for each call, by `id`: one that many calls share, or else the longest beginning that they share."""
+    """Return a text for each call, by `id`: its text if many calls share it, or else the longest shared beginning."""
     result = {id(span): of(span) for span in calls}
     least = max(2, _SHARE * len(calls))
     for length in lengths:
@@ -130,7 +130,7 @@ def _alternates(labels: Sequence[str]) -> bool:
 
 
 def _shown(value: str, values: Collection[str]) -> str:
-    """Return the shortest beginning that tells a text from the others."""
+    """Return the shortest beginning that distinguishes a text from the others."""
     return next(
         (
             value[:length]
@@ -142,7 +142,7 @@ def _shown(value: str, values: Collection[str]) -> str:
 
 
 def _examples(labels: Mapping[int, str], rounds: Sequence[Sequence[TraceSpan]]) -> dict[str, str]:
-    """Return for each kind of call what such calls reply, by an example."""
+    """Return an example of a reply for each kind of call."""
     first: dict[str, str] = {}
     for span in chain.from_iterable(rounds):
         first.setdefault(labels[id(span)], " ".join(span.reply.text.split()))

@@ -26,7 +26,7 @@ _PRINTED_NULLS = ("None", "null")
 def langfuse_log(path: str | Path) -> Log:
     """Return Langfuse's observations as spans, from a download, `GET /api/public/traces/ID`, or an export.
 
-    The question is named by a field or metadata; without `key` by the session, else the trace.
+    A field or metadata identifies the question; without `key`, the session does, otherwise the trace.
     """
     log, printed = Log(), 0
     for where, document in documents(path):
@@ -51,7 +51,7 @@ def langfuse_log(path: str | Path) -> Log:
 
 
 def _is_langfuse(head: Head) -> bool:
-    """Return whether a file has observations of Langfuse, from an export or within their trace."""
+    """Return whether a file has Langfuse observations, from an export or inside a trace."""
     first = next(iter(objects_in(head.record.get("observations"))), head.item)
     own = {"parentObservationId", "parent_observation_id", "usageDetails", "usage_details"} & first.keys()
     is_typed = first.get("type") in _TYPES and _of(first, "startTime") is not None
@@ -62,7 +62,7 @@ read_langfuse = trace_importer("langfuse", langfuse_log, _is_langfuse)
 
 
 def _of(item: Mapping[str, Any], name: str) -> Any:
-    """Return a field, by its name in the API (`traceId`) or in exports (`trace_id`)."""
+    """Return a field under its API name (`traceId`) or its export name (`trace_id`)."""
     value = item.get(name)
     return item.get(_UPPER.sub("_", name).lower()) if value is None else value
 

@@ -22,7 +22,7 @@ _EXPECTED = ("expected_response", "expected_answer", *(name for name in GOLD_FIE
 def mlflow_log(path: str | Path) -> Log:
     """Return the spans of MLflow's traces; expected answers among the assessments are gold answers.
 
-    The question is named by metadata, a tag or an attribute; without `key` by `mlflow.trace.session`, else the trace.
+    Metadata, a tag or an attribute identifies the question; without `key`, `mlflow.trace.session` does, otherwise the trace.
     """
     log = Log()
     for where, document in documents(path):
@@ -94,7 +94,7 @@ def _mlflow_span(item: Mapping[str, Any], trace: str, ids: Mapping[str, str], wh
 
 
 def _about(assessments: Any) -> About | None:
-    """Return the expected answers and the marks of a trace, if it has any."""
+    """Return the expected answers and grades of a trace; None if it has none."""
     if not isinstance(assessments, list) or not assessments:
         return None
     about = About()

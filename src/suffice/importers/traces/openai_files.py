@@ -20,11 +20,11 @@ _OBJECTS = ("chat.completion", "response", "text_completion")
 
 
 def openai_log(path: str | Path) -> Log:
-    """Return the replies to one `custom_id` in several batches, or of one conversation, as spans in order of time.
+    """Return the replies to one `custom_id` in several batches, or of one conversation, as spans sorted by time.
 
-    Batch input files in the same folder bring the questions.  A question is named by a field or metadata
-    (`metadata.question_id`), or by `custom_id.question`, the id without the number at its end; without `key` by the conversation, the
-    `custom_id`, or the first response of a chain.
+    Batch input files in the same folder provide the questions.  A field or metadata (`metadata.question_id`) identifies a
+    question, or `custom_id.question`, the id without the number at its end; without `key`, the conversation, the `custom_id`, or
+    the first response of a chain does.
     """
     log, prompts, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
     for where, document in documents(path):
@@ -32,7 +32,7 @@ def openai_log(path: str | Path) -> Log:
             if isinstance(item, dict) and isinstance(item.get("body"), dict) and "custom_id" in item:
                 messages, name = _request_messages(item["body"]), str(item["custom_id"])
                 if name not in prompts or len(messages) < len(prompts[name]):
-                    prompts[name] = messages  # the request of the first round contains the question
+                    prompts[name] = messages  # the first round's request contains the question
                 requests += 1
             else:
                 log.spans.append(_reply_span(item, where))
@@ -59,7 +59,7 @@ read_openai = trace_importer("openai", openai_log, _is_openai)
 
 
 def _read_numbers(log: Log) -> None:
-    """Read the questions and rounds that the ids of requests hold; a request that failed may have been sent again."""
+    """Split the ids of requests into questions and rounds; a request that failed may have been sent again."""
     calls = [span for span in log.spans if not span.failed]
     numbers = numbered_ids(
         [span.ids.get(_ID, "") for span in calls], [span.reply and span.reply.text for span in calls]
@@ -109,7 +109,7 @@ def _reply_span(item: Any, where: str) -> TraceSpan:
     start = nanoseconds(first(body, ("created", "created_at")), where)
     if line and (parts := number_at_end(ids[_ID])) is not None:
         ids[f"{_ID}.question"], number = parts
-        start = None if start is None else start + number  # orders calls of the same second
+        start = None if start is None else start + number  # to order calls in the same second
     return TraceSpan(
         trace=str(item["custom_id"]) if line else own,
         span=own,

@@ -109,7 +109,7 @@ def _record_event(record: Mapping[str, Any]) -> Event:
 
 
 def openinference_log(path: str | Path) -> Log:
-    """Return the spans of Phoenix's export, or as OpenTelemetry's console exporter prints them."""
+    """Return the spans of a Phoenix export, or those printed by OpenTelemetry's console exporter."""
     log = Log()
     for where, document in documents(path):
         listed = first(document, ("data", "spans"))
@@ -133,7 +133,7 @@ _WORSE = re.compile(r"hallucinat|toxic|harm|bias|error|violation", re.IGNORECASE
 
 
 def _annotations(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores that were annotated to a span of Phoenix, by name."""
+    """Return the scores in the annotations of a Phoenix span, by name."""
     found = {match["name"]: value for name, value in fields.items() if (match := _ANNOTATION.fullmatch(name))}
     known = {name: value for name, value in found.items() if value not in (None, "") and not _WORSE.search(name)}
     return {name: cell_number(value, name, "annotation") for name, value in known.items()}

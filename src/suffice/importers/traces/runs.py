@@ -58,12 +58,12 @@ def trace_importer(
 
         Args:
             path: A file, or a folder.
-            key: The attribute, field or metadata that names the question; `trace_id` = each trace is one question.
-                None = the id of the conversation, session or thread, else the trace.
+            key: The attribute, field or metadata that identifies the question; `trace_id` = each trace is one question.
+            None = the id of the conversation, session or thread, otherwise the trace.
             ended: The reason why trajectories are shorter than the longest one; None = the loop's own rule.
             answer_position: The position of the answer in a reply; None = the whole reply.
             where: The calls that are answers: by `span_name`, `system`, `prompt`, `reply` or an attribute; None = all.
-            expected: Alarms that are right; `other-calls` = calls of several kinds are answers.
+            expected: Alarms to accept; `other-calls` = calls of several kinds are answers.
 
         Raises:
             DataError: The file cannot be read, or has no answers.
@@ -92,17 +92,17 @@ def run_of(
     Args:
         log: The result of a reader of traces.
         source: The format.
-        key: The attribute whose value names the question that a trace belongs to; `trace_id` = each trace is one
-            question.  None = the id of the conversation or session if there is one, else the trace.
+        key: The attribute whose value identifies a trace's question; `trace_id` = each trace is one question.  None = the id of
+        the conversation or session if there is one, otherwise the trace.
         ended: The reason why trajectories are shorter than the longest one, if the file has none; None = `rule`.
         answer_position: The position of the answer in a reply; None = the whole reply.
-        where: The calls that are answers, by what tells them apart; the cost of the others counts to the next answer.  None = all.
-        expected: Alarms that are right; `other-calls` = calls of several kinds are answers.
+        where: The calls that are answers, by attribute; the cost of the other calls is charged to the next answer.  None = all.
+        expected: Alarms to accept; `other-calls` = calls of several kinds are answers.
 
     Raises:
         DataError: There are no rounds, spans cannot be ordered, no span has the attribute `key`, or no reply has an answer at
             the position.
-        UnsettledError: One id names conversations about different questions, or calls of several kinds may be rounds.
+        UnsettledError: Conversations with one id have different questions, or calls of several kinds may be rounds.
     """
     conversations = conversations_of(log, key, where)
     notes = Counter[str]()
@@ -168,9 +168,9 @@ def _trajectories(
 
 
 def _rounds_of(item: Conversation, position: AnswerPosition | None) -> list[Round]:
-    """Return the rounds; calls without an answer are charged to the next round, or form a round at the end.
+    """Return the rounds; calls without an answer are charged to the next round, or form a last round of their own.
 
-    Calls of another kind than the answers are charged to the round before if the conversation ends with one, as with a grade.
+    If a conversation ends with calls that are not answers, such as a grade, these are charged to the round before.
     """
     located = iter(answers_at(item, position))
     rounds: list[Round] = []
@@ -231,7 +231,7 @@ def _assumes_end(item: Conversation, n_rounds: int, longest: int, ended: End | N
 
 
 def _unit_mark(value: Any) -> float | None:
-    """Return a mark if it is a number in [0, 1], else None."""
+    """Return a grade if it is a number in [0, 1]; else None."""
     if isinstance(value, bool):
         return float(value)
     if isinstance(value, int | float) and 0 <= value <= 1:
@@ -247,7 +247,7 @@ def _metric_name(name: str) -> str:
 
 
 def _metric_names(items: Sequence[Conversation]) -> tuple[dict[str, str], list[str]]:
-    """Map the scores that are metrics to their names here; also return notes about scores."""
+    """Map the names of scores that are metrics to this library's names; also return notes about scores."""
     values: dict[str, list[Any]] = {}
     at_the_end: set[str] = set()
     for item in items:
@@ -285,7 +285,7 @@ def _round_metrics(
 def _mark_disagreements(
     trajectories: Sequence[ImportedTrajectory], items: Sequence[Conversation], names: Mapping[str, str]
 ) -> list[str]:
-    """Note where the log's marks differ from exact match, since answers may contain more than the gold answer."""
+    """Return notes on scores that often differ from exact match, since answers may contain more than the gold answer."""
     notes = []
     for theirs, ours in names.items():
         pairs = [
@@ -304,7 +304,7 @@ def _mark_disagreements(
 
 
 def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) -> list[list[str]]:
-    """Return the names of each conversation's rounds; none unless a few names tell rounds after the first apart."""
+    """Return the names of each conversation's rounds; empty unless a few names distinguish rounds after the first one."""
     names = [[span.name for span in item.rounds] for item in items]
     differ = any(len({*own[1:]}) > 1 for own in names) and len({*chain(*names)}) <= MOST_SPEAKERS
     fits = all(len(own) == len(listed) for own, listed in zip(names, rounds, strict=True))
@@ -312,7 +312,7 @@ def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) ->
 
 
 def _model(item: Conversation) -> str | None:
-    """Return the models that replied; a call that failed may name an alias, or the model that it was tried with before."""
+    """Return the models that replied; a failed call is ignored, since it may name an alias or the model that was tried before."""
     calls = [step for step in item.calls if not step.span.failed] or item.calls
     names = list(dict.fromkeys(step.span.reply.model for step in calls if step.span.reply.model))
     return ", ".join(names) or None

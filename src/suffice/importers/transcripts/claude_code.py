@@ -25,7 +25,7 @@ _SILENT = frozenset(
 
 @dataclass(slots=True)
 class _Session:
-    """A session as far as it is known from all files that belong to it: its run, and the replies of it and of subagents by id."""
+    """A session as read from all of its files so far: the run, and the replies by id, including those of subagents."""
 
     run: AgentRun
     main: dict[str, Step] = field(default_factory=dict)
@@ -42,7 +42,7 @@ def _is_claude_code(head: Head) -> bool:
 
 def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
     sessions: dict[str, _Session] = {}
-    owners: dict[str, str] = {}  # a session that goes on with another one repeats its messages
+    owners: dict[str, str] = {}  # a continued session repeats the messages of the first one
     for file in files:
         records, cut, skipped = objects_of(file)
         ids = {str(fields_of(record.get("message")).get("id") or "") for record in records} - {""}
@@ -56,7 +56,7 @@ def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
             _read(session, record)
     for session in sessions.values():
         main, side = [*session.main.values()], [*session.side.values()]
-        session.run.steps = main or side  # a subagent's file alone is a run of its own
+        session.run.steps = main or side  # a subagent's file by itself is a separate run
         charge_subagent(session.run.steps, side if main else [])
         session.run.files.stays = True
         session.run.close()
@@ -85,7 +85,7 @@ def _read(session: _Session, record: Mapping[str, Any]) -> None:
 
 
 def _read_reply(session: _Session, record: Mapping[str, Any], message: Mapping[str, Any]) -> None:
-    """Read a line of a reply; the lines of one reply share its id, and each repeats its usage."""
+    """Read a line of a reply; the lines of a reply share its id, and each repeats its usage."""
     if record.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
         session.run.end = "failed"
         return
@@ -96,7 +96,7 @@ def _read_reply(session: _Session, record: Mapping[str, Any], message: Mapping[s
         session.run.model = session.run.model or message.get("model")
     step = steps.setdefault(key, Step(time=time_of(record.get("timestamp"))))
     usage = usage_in(message.get("usage"), apart=True)
-    if not step.usage.output >= usage.output:  # the last line has what was generated up to the end
+    if not step.usage.output >= usage.output:  # the last line has all generated tokens
         step.usage = usage
     step.dollars = price_of(record.get("costUSD")) if record.get("costUSD") is not None else step.dollars
     for part in objects_in(message.get("content")):

@@ -38,7 +38,7 @@ _SETTINGS = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<pe
 
 @dataclass(slots=True)
 class _Session:
-    """A rollout so far; `counts` = where its counts of tokens stand: before or after the items of their call."""
+    """A rollout read so far; `counts` is the position of token counts: before or after the items of their call."""
 
     run: AgentRun
     counts: Literal["before", "after", "nowhere"]
@@ -49,7 +49,7 @@ class _Session:
     owed: list[Usage] = field(default_factory=list)
 
     def step(self, time: int | None) -> Step:
-        """Return the step to which an item belongs; a new one after the count of tokens, or the result, of the last one."""
+        """Return the step of an item: a new one if a token count or a tool result has ended the last step."""
         if not self.is_open:
             self.run.steps.append(Step(time=time))
             self.is_open = True
@@ -57,7 +57,7 @@ class _Session:
         return self.run.steps[-1]
 
     def charge(self) -> None:
-        """Charge calls to the last step: its own, and those that left nothing else, such as that of a summary."""
+        """Charge the pending calls to the last step: its own call, and calls without items, such as one for a summary."""
         for usage in self.owed:
             step = self.run.steps[-1]
             if math.isnan(step.usage.output):
@@ -67,7 +67,7 @@ class _Session:
         self.owed.clear()
 
     def count(self, usage: Usage) -> None:
-        """Note the tokens of a call."""
+        """Add the tokens of a call to the pending ones."""
         self.owed.append(usage)
         self.is_open = False
         if self.counts == "after" and self.run.steps:
@@ -113,7 +113,7 @@ def _session(file: Path) -> _Session:
 
 
 def _order(part: Mapping[str, Any]) -> str:
-    """Return whether a line is a count of tokens or an item of a call; "" if neither."""
+    """Classify a line: "count" for a token count, "item" for an item of a call, or ""."""
     if part.get("type") == "token_count" and fields_of(part.get("info")):
         return "count"
     return "item" if part.get("type") in _CALLS or part.get("role") == "assistant" else ""
@@ -129,7 +129,7 @@ def _read(session: _Session, line: str, part: Mapping[str, Any], time: int | Non
     elif kind == "token_count":
         info = fields_of(part.get("info"))
         total = fields_of(info.get("total_token_usage"))
-        if total and total != session.total:  # the same counts come again with every change of the rate limits
+        if total and total != session.total:  # the same count is repeated at each change of the rate limits
             session.count(_usage(info.get("last_token_usage") or _difference(total, session.total)))
             session.total = total
     elif kind in _CALLS:
@@ -165,7 +165,7 @@ def _message(session: _Session, part: Mapping[str, Any], time: int | None) -> No
 
 
 def use_of(kind: str, part: Mapping[str, Any]) -> ToolUse:
-    """Return the tool that an item of a response calls, of the given type."""
+    """Return the tool call in a response item of the given type."""
     if kind == "local_shell_call":
         arguments: Any = fields_of(part.get("action"))
         name = "local_shell"

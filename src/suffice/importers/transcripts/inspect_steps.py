@@ -1,4 +1,4 @@
-"""Read the samples of Inspect logs that call tools and give no answers on the way: each call of the model is a step."""
+"""Read samples of Inspect logs that call tools and give no answers before the last: each model call is a step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SILENT = frozenset(
 
 
 def has_steps_alone(log: Log, answer_tools: Collection[str]) -> bool:
-    """Return whether samples work with tools, and none of them gives several answers."""
+    """Return whether samples use tools, and none of them gives several answers."""
     answers = dict.fromkeys(log.about, 0)
     works = False
     for span in log.spans:
@@ -38,10 +38,10 @@ def run_of_sample(sample: Mapping[str, Any], name: str, end: End | None, grades:
     """Return a sample as a run of an agent.
 
     Args:
-        sample: The sample, with its attachments in their places.
-        name: Its id; its epochs have the same one.
-        end: The reason for its end; None = the agent's own.
-        grades: The marks of its scorers by name, of which the first number in [0, 1] is the run's.
+        sample: The sample, with attachments inserted.
+        name: Its id, which all of its epochs share.
+        end: The reason for its end; None = the agent ended it.
+        grades: The scorers' grades by name; the first number in [0, 1] is the run's grade.
     """
     run = AgentRun(name=name, end=end or "exhausted")
     question = sample.get("input")
@@ -61,7 +61,7 @@ def run_of_sample(sample: Mapping[str, Any], name: str, end: End | None, grades:
             run.steps.append(_step(event, output, uses))
         elif kind == "tool":
             use = uses.get(str(event.get("id")))
-            if use is not None:  # a shell's result does not say how it ended
+            if use is not None:  # a shell's result does not include its exit status
                 use.failed = True if event.get("error") else None if use.script is not None else False
         elif kind not in _SILENT:
             run.skipped[kind] += 1

@@ -31,7 +31,7 @@ def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
             name = str(document.get("instance_id") or file.name.split(".")[0])
             status = str(fields_of(document.get("info")).get("exit_status"))
             run = AgentRun(name=name, end=_ENDS.get(status, "failed"), cut=cut and document is documents[-1])
-            messages = objects_in(document.get("messages"))[: -1 if run.cut else None]  # the last one may be a part
+            messages = objects_in(document.get("messages"))[: -1 if run.cut else None]  # the last one may be incomplete
             run.task = next((text_of(item.get("content")) for item in messages if item.get("role") == "user"), "")
             for place, item in enumerate(messages):
                 if item.get("role") == "assistant":
@@ -50,7 +50,7 @@ def _add(run: AgentRun, message: Mapping[str, Any], replies: Iterable[Mapping[st
 
 
 def _uses(message: Mapping[str, Any], replies: Iterable[Mapping[str, Any]]) -> Iterator[ToolUse]:
-    """Yield the commands of a message: the one in its text, or those in the calls of tools of later versions."""
+    """Yield the commands of a message: the one in its text, or those in the tool calls of later versions."""
     actions = objects_in(fields_of(message.get("extra")).get("actions"))
     commands = [str(action["command"]) for action in actions if action.get("command")]
     if not commands:
@@ -62,7 +62,7 @@ def _uses(message: Mapping[str, Any], replies: Iterable[Mapping[str, Any]]) -> I
 
 
 def _failed(reply: Mapping[str, Any]) -> bool | None:
-    """Return whether a command failed, by the return code in the message after it."""
+    """Return whether a command failed, from the return code in the message after it."""
     code = fields_of(reply.get("extra")).get("returncode")
     if not isinstance(code, int):
         found = _RETURN_CODE.search(text_of(reply.get("content")))

@@ -50,7 +50,7 @@ def _is_openhands(head: Head) -> bool:
 
 
 def _runs(files: Sequence[Path]) -> Iterator[AgentRun]:
-    apart: dict[Path, list[Mapping[str, Any]]] = {}  # a folder with a file for each event
+    apart: dict[Path, list[Mapping[str, Any]]] = {}  # folders with a file for each event
     for file in files:
         records, cut, skipped = objects_of(file)
         if not any(map(_is_event, records)):
@@ -116,7 +116,7 @@ def _task(events: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _steps(events: Sequence[Mapping[str, Any]], run: AgentRun) -> dict[str, Step]:
-    """Return the calls of the model by the id of their response, or by that of their event."""
+    """Return the model calls by the id of their response, or of their event."""
     steps: dict[str, Step] = {}
     uses: dict[str, ToolUse] = {}
     spent = 0.0
@@ -176,7 +176,7 @@ def _answer(uses: Mapping[str, ToolUse], event: Mapping[str, Any]) -> None:
 
 
 def _charge(steps: Mapping[str, Step], metrics: Mapping[str, Any], run: AgentRun) -> None:
-    """Charge the calls in the metrics to their steps; those of summaries, which have no event, to the next step."""
+    """Charge the calls in the metrics to their steps; calls for summaries, which have no event, are charged to the next step."""
     usages, costs = objects_in(metrics.get("token_usages")), objects_in(metrics.get("costs"))
     prices = [price_of(cost.get("cost")) for cost in costs] if len(costs) == len(usages) else [math.nan] * len(usages)
     owed: list[Step] = []
@@ -194,7 +194,7 @@ def _charge(steps: Mapping[str, Step], metrics: Mapping[str, Any], run: AgentRun
 
 
 def _settle(step: Step, owed: list[Step], *, fresh: bool) -> None:
-    """Charge calls to a step; `fresh` = they replace what its event says of its own call."""
+    """Charge pending calls to a step; if `fresh`, the last one replaces the usage that the step's event gives."""
     if fresh:
         own = owed.pop()
         step.usage, step.dollars = own.usage, step.dollars if math.isnan(own.dollars) else own.dollars

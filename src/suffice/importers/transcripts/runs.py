@@ -1,8 +1,8 @@
 """Runs of agents as trajectories: each step is a round, and its answer is the state of the files so far.
 
-A run whose result was graded brings `resolved`.  At a step whose state is the final one it is the run's own; at any other step
-nobody graded the state, and it counts as not resolved: a run that failed can lose nothing, and one that succeeded loses at
-most itself.
+A graded run has the metric `resolved`.  A step whose state is the final one gets the run's grade.  The states of other steps
+were not graded and count as not resolved, so that the loss by stopping is 0 for a failed run, and for a successful one at
+most its whole grade.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _ON_DEMAND = ("since_change", "checks_green_since_change", "context_tokens")
 
 @dataclass(slots=True, kw_only=True)
 class AgentRun:
-    """A run of an agent, to which a reader adds its steps in order.
+    """A run of an agent; a reader adds its steps in order.
 
     Attributes:
-        name: The id of the task, or of the session where there is none.
+        name: The id of the task, otherwise of the session.
         task: The task's text; "" if unknown.
-        end: The reason for the end; `exhausted` is the agent's own.
+        end: The reason for the end; `exhausted` means that the agent ended the run.
         resolved: The run's grade in [0, 1]; None if the transcript has none.
         model: The model's name; None if unknown.
-        total: The price of the whole run, USD, where the transcript does not say what each step cost; NaN if it does.
-        cut: Whether the transcript lacks its end.
-        files: The files as they were before the first step.
+        total: The price of the whole run, USD, if the transcript has no prices of steps; NaN if it has.
+        cut: Whether the transcript is truncated.
+        files: The state of the files before the first step.
         steps: The steps so far.
         skipped: Number of events by kind that the reader does not know.
     """
@@ -61,7 +61,7 @@ class AgentRun:
         self.end = "failed" if self.cut else self.end
 
     def close(self) -> None:
-        """Note whether the run waits for a tool; a run that does, or whose transcript is cut, failed before its own end."""
+        """Set the end reason: a run that waits for a tool, or whose transcript is truncated, failed before its own end."""
         self.cut |= bool(self.steps) and any(not use.answered for use in self.steps[-1].uses)
         self.end = "failed" if self.cut else self.end
 
@@ -74,10 +74,10 @@ class AgentRun:
 
 
 class StepRounds:
-    """Turns an agent's steps into rounds, one after another, live as in an import.
+    """Converts an agent's steps to rounds one by one, live or in an import.
 
     Args:
-        files: The files as they are before the first step.
+        files: The state of the files before the first step.
 
     Attributes:
         rounds: The rounds so far.
@@ -88,7 +88,7 @@ class StepRounds:
         self._files, self._measured = files, StepSignals()
 
     def add(self, step: Step) -> Round:
-        """Return the round of the next step, whose tools have run."""
+        """Return the round of the next step, after its tools have run."""
         for use in step.uses:
             use.note(self._files)
         signals = self._measured.add(
@@ -104,7 +104,7 @@ class StepRounds:
 def transcript_importer(
     source: str, runs_of: Callable[[Sequence[Path]], Iterable[AgentRun]], recognises: Callable[[Head], bool]
 ) -> Callable[..., ImportedRun]:
-    """Return the importer of a format of transcripts.
+    """Return the importer of a transcript format.
 
     Args:
         source: The name of the format.
@@ -118,11 +118,11 @@ def transcript_importer(
 
         Args:
             path: A file, or a folder.
-            outcomes: A file that says which runs succeeded, see `read_outcomes`; None = the reports of SWE-bench in the folder,
-                or else the transcripts' own.
+            outcomes: A file with the outcomes of runs, see `read_outcomes`; None = the SWE-bench reports in the folder, or else the
+            transcripts' own outcomes.
 
         Raises:
-            DataError: The transcripts have no steps, or the outcomes are those of other runs.
+            DataError: The transcripts have no steps, or none of their runs has an outcome in the file.
         """
         heads, unread = heads_of(file for file in data_files(path) if file.stat().st_size or file == Path(path))
         if not heads:
@@ -131,7 +131,7 @@ def transcript_importer(
         others = [head for head in heads if head.path not in own and not head.cut]
         cut = [
             head.path for head in heads if head.path not in own and head.cut
-        ]  # what tells the format may be in the rest
+        ]  # the signs of the format may be in the rest
         beginnings = {file: [item for item in runs_of([file]) if item.steps] for file in cut}
         missing = [*unread, *(file for file, begun in beginnings.items() if not begun)]
         grades: dict[str, float] = {}
@@ -166,7 +166,7 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
         outcomes: Grades by id, which replace those of the transcripts.
 
     Raises:
-        DataError: No run has a step, or outcomes are given and none is that of a run.
+        DataError: No run has a step, or no run has one of the given outcomes.
     """
     own = [run for run in runs if run.steps]
     if not own:
@@ -200,7 +200,7 @@ def run_of_agents(source: str, runs: Sequence[AgentRun], outcomes: Mapping[str, 
 
 
 def _note_on_shared(tasks: Collection[str]) -> Iterator[str]:
-    """Yield a note on the tasks whose one outcome grades several runs."""
+    """Yield a note on tasks with several runs that share one outcome."""
     if tasks:
         first = min(tasks)
         yield (
@@ -223,7 +223,7 @@ def _trajectory(run: AgentRun, name: str, grade: float) -> ImportedTrajectory:
 
 
 def step_grades(rounds: Sequence[Round], grade: float) -> list[float]:
-    """Return the grade of stopping at each round: the run's own where its answer is the final one, else 0.
+    """Return the grade of stopping at each round: the run's grade if the state is the final one, else 0.
 
     >>> step_grades([Round(index=i, answer=state) for i, state in enumerate(["a1", "b2", "b2"], start=1)], 1.0)
     [0.0, 1.0, 1.0]
@@ -263,7 +263,7 @@ def _notes(runs: Sequence[AgentRun], trajectories: Sequence[ImportedTrajectory],
 
 
 def _is_report(head: Head) -> bool:
-    """Return whether a file is a report of SWE-bench, which says what succeeded."""
+    """Return whether a file is a SWE-bench report, which has outcomes."""
     values = [value for value in head.record.values() if isinstance(value, dict)]
     return head.form == "json" and (
         any(isinstance(head.record.get(name), list) for name in LISTS)

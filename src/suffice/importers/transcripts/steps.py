@@ -1,4 +1,4 @@
-"""A step of an agent as its transcript shows it: one call of a model, and the tools that it called."""
+"""A step of an agent in a transcript: one model call, and the tools that it called."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ToolUse:
         arguments: Its arguments by name.
         failed: Whether it failed; None if unknown.
         answered: Whether the transcript has its result.
-        folder: The folder in which it runs; "" if the transcript does not say.
+        folder: The folder in which it runs; "" if unknown.
     """
 
     name: str
@@ -61,7 +61,7 @@ class ToolUse:
 
     @property
     def kind(self) -> str:
-        """The tool's name as it is usually written: `mcp__files__Write` is `write`."""
+        """The tool's name in its usual form: `mcp__files__Write` is `write`."""
         return re.split(r"__|\.|/", self.name)[-1].lower()
 
     @property
@@ -82,14 +82,14 @@ class ToolUse:
 
     @property
     def text(self) -> str:
-        """The call as text, by which repeated calls and checks are known."""
+        """The call as text, for recognising repeated calls and checks."""
         script = self.script
         return (
             script if script is not None else f"{self.name} {json.dumps(self.arguments, sort_keys=True, default=str)}"
         )
 
     def note(self, files: VisibleFiles) -> None:
-        """Note which files the call changes; one that failed changes none, unless it is a program."""
+        """Apply the call's changes to the files; a failed call changes none, unless it is a program."""
         script, text = self.script, str(first(self.arguments, ("input", "patch", *_SCRIPTS)) or "")
         if script is not None:
             files.run(script, self.folder)
@@ -111,16 +111,16 @@ class ToolUse:
 
 @dataclass(slots=True, kw_only=True)
 class Step:
-    """One call of a model with the tools that it called.
+    """One model call with the tools that it called.
 
     Attributes:
         uses: The tools, in the order of the calls.
         usage: The tokens of the call.
         dollars: Its price, USD; NaN if unknown.
-        calls: Number of calls, with those of subagents and of summaries that were charged to it.
+        calls: Number of calls, including those of subagents and for summaries that were charged to it.
         seconds: Duration of the calls, seconds; NaN if unknown.
-        time: When it was called, nanoseconds since 1970; None if unknown.
-        answer: What the reply says, which counts where the run has changed no file so far; None if that is no answer.
+        time: The start of the call, nanoseconds since 1970; None if unknown.
+        answer: The reply's text, which is the answer while the run has changed no files; None if it is no answer.
     """
 
     uses: list[ToolUse] = field(default_factory=list)
@@ -137,7 +137,7 @@ class Step:
         return Cost(calls=self.calls, seconds=self.seconds, **self.usage.costs)
 
     def charge(self, other: Step) -> None:
-        """Add another call to this step, such as a subagent's: its cost, and the tools that it called."""
+        """Charge another call to this step, such as a subagent's: its cost, and the tools that it called."""
         self.uses += other.uses
         self.usage += other.usage
         self.dollars += other.dollars
@@ -146,7 +146,7 @@ class Step:
 
 
 def charge_subagent(steps: Sequence[Step], others: Iterable[Step]) -> None:
-    """Charge each step of a subagent to the step of the main agent during which it ran: the last one that began before."""
+    """Charge each step of a subagent to the main agent's last step that began before it."""
     for other in others:
         before = [step for step in steps if other.time is None or step.time is None or step.time <= other.time]
         (before[-1] if before else steps[0]).charge(other)
@@ -159,14 +159,14 @@ def price_of(value: Any) -> float:
 
 
 def time_of(value: Any) -> int | None:
-    """Return a time in nanoseconds since 1970; None if there is none that can be read."""
+    """Return a time in nanoseconds since 1970; None if it is missing or cannot be parsed."""
     with suppress(DataError):
         return nanoseconds(value, "")
     return None
 
 
 def objects_of(file: Path) -> tuple[list[dict[str, Any]], bool, Counter[str]]:
-    """Return the objects of a JSON document or of JSON lines, whether the end is missing, and what else there is, by kind.
+    """Return the objects in a JSON document or JSON lines, whether the file is truncated, and counts of anything else by kind.
 
     Raises:
         DataError: The file has no object.

@@ -1,4 +1,4 @@
-"""The files of a working folder, as far as a transcript shows how they change."""
+"""The files of a working folder, as far as a transcript shows their changes."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ _PATCHED = re.compile(
 
 
 class VisibleFiles:
-    r"""The changes of files that a transcript shows, in the order in which they were made.
+    r"""The changes of files that a transcript shows, in order.
 
-    Two moments of a run have one digest if every file was changed by the same commands.  A file that the run wrote first and
-    then removed counts as never there, and so does a change that git takes back.  What a program writes without saying so is
-    not seen, files for passing use (``/tmp``) do not count, and a formatter that finds nothing to change counts as a change.
+    Two states have the same digest if every file was changed by the same commands.  A file that the run created and then
+    removed does not count, nor does a change that git reverts.  Files that a program writes without naming them are not seen,
+    temporary files (``/tmp``) are ignored, and a formatter run counts as a change even if nothing changed.
 
     >>> files = VisibleFiles()
     >>> files.run("grep -n name src/a.py"), files.digest
@@ -64,8 +64,8 @@ class VisibleFiles:
     (True, False)
 
     Args:
-        root: The working folder, which absolute names may begin with; "" = the first one that a command goes to.
-        stays: Whether a command begins in the folder in which the one before ended, as in a shell that goes on.
+        root: The working folder, with which absolute paths may begin; "" = the first folder that a command changes to.
+        stays: Whether a command starts in the folder where the previous one ended, as in a persistent shell.
     """
 
     def __init__(self, root: str = "", *, stays: bool = False) -> None:
@@ -79,23 +79,23 @@ class VisibleFiles:
 
     @property
     def digest(self) -> str | None:
-        """A short text that stands for the state; None before the first change."""
+        """A short text that identifies the state; None before the first change."""
         if not self._changes:
             return None
         return _hash(repr(sorted(self._changes.values())))[:12]
 
     @property
     def changed(self) -> frozenset[str]:
-        """The files that are not as they were at first; `*` stands for those that a command changes without naming them."""
+        """The files that differ from their first state; `*` stands for files that a command changes without naming them."""
         return frozenset(self._changes)
 
     def edit(self, path: str, change: str, *, makes: bool = False) -> None:
-        """Note that a tool changed a file.
+        """Record that a tool changed a file.
 
         Args:
             path: The file.
             change: All that determines the change: the tool's arguments.
-            makes: Whether the change does not depend on what the file held before.
+            makes: Whether the result is independent of the previous content.
         """
         name = self._name(path)
         if name.startswith(_NOT_OURS):
@@ -105,7 +105,7 @@ class VisibleFiles:
         self._changes[name] = _hash(posixpath.basename(name), "" if makes else self._changes.get(name, ""), change)
 
     def remove(self, path: str) -> None:
-        """Note that a file, or a folder with all in it, was removed."""
+        """Record that a file, or a folder with its content, was removed."""
         name = self._name(path)
         made = {own for own in self._made if own == name or own.startswith(f"{name}/")}
         for own in made:
@@ -115,7 +115,7 @@ class VisibleFiles:
             self._changes[name] = _hash("removed", name)
 
     def patch(self, text: str) -> None:
-        """Note the files that a patch changes, in the form of `apply_patch` or of `diff`."""
+        """Record the changes of a patch in the form of `apply_patch` or `diff`."""
         places = [*_PATCHED.finditer(text)]
         for place, match in enumerate(places):
             end = places[place + 1].start() if match is not places[-1] else len(text)
@@ -133,11 +133,11 @@ class VisibleFiles:
             self.edit(_ELSEWHERE, text)
 
     def run(self, command: str, folder: str = "") -> bool:
-        """Note what a command of a shell changes, as far as its text shows; return whether it changes anything.
+        """Record the changes of a shell command, as far as its text shows them; return whether it changes anything.
 
         Args:
-            command: One command, or several of a script.
-            folder: The folder in which it runs; "" = the working folder, or where the command before ended.
+            command: A command, or a script of several commands.
+            folder: The folder in which it runs; "" = the working folder, or the one where the previous command ended.
         """
         before = dict(self._changes)
         self._folder = folder or (self._folder if self.stays else "")
@@ -145,7 +145,7 @@ class VisibleFiles:
         return self._changes != before
 
     def code(self, text: str) -> bool:
-        """Note what a program's text changes, such as a cell of a notebook; return whether it changes anything."""
+        """Record the changes of a program text, such as a notebook cell; return whether it changes anything."""
         before = dict(self._changes)
         for match in _IN_CODE.finditer(text):
             literal = _LITERAL.fullmatch((match["opened"] or match["path"] or match["written"] or "").strip())
@@ -153,7 +153,7 @@ class VisibleFiles:
         return self._changes != before
 
     def _name(self, path: str) -> str:
-        """Return the name of a file below the working folder, however the path is written."""
+        """Return the path of a file relative to the working folder, in whatever way the path is written."""
         if path == _ELSEWHERE:
             return path
         if path.startswith("~"):
@@ -237,7 +237,7 @@ class VisibleFiles:
                 self.edit(path, own, makes=program == "tee" and "-a" not in words)
 
     def _copy(self, source: str, target: str) -> None:
-        """Note that a file holds what another one holds; a copy of what git has is known again when it comes back."""
+        """Record that a file has the content of another one; a copy of the original content undoes earlier changes."""
         held = self._changes.get(self._name(source), _hash("as before", self._name(source)))
         name = self._name(target)
         if target.endswith("/") or name in (".", ".."):
@@ -254,7 +254,7 @@ class VisibleFiles:
         self.remove(source)
 
     def _edit_named(self, program: str, words: list[str], own: str) -> None:
-        """Note an edit in place of the files that are named after the script, or of unnamed ones."""
+        """Record an in-place edit of the files that a command names after its script, or of unnamed files."""
         scripts = _SCRIPTS_OF.get(program, ())
         skipped = {place + 1 for place, word in enumerate(words) if word in scripts}
         named = [word for place, word in enumerate(words) if place not in skipped and not word.startswith("-")]

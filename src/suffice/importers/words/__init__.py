@@ -1,4 +1,4 @@
-"""Words and forms that logs use: usual names of columns, forms of numbers and ids, marks of an answer, scales of ratings.
+"""Words and forms in logs: usual names of columns, forms of numbers and ids, marks of an answer, scales of ratings.
 
-Nothing here knows a log; `choices` holds the values of options that settle how one is read.
+Nothing here depends on a particular log; `choices` has the values of options that determine how one is read.
 """

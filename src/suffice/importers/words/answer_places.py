@@ -1,4 +1,4 @@
-"""Positions in replies at which answers may be: marks that models are usually told to write, and what is around gold answers."""
+"""Possible positions of answers in replies: marks that models are usually told to write, and the text around gold answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HEAD = re.compile(r"^\[\[ ## (\w+) ## \]\]$", re.MULTILINE)
 
 _IN_HEADS = r"\[\[ ## "
 _ANYWHERE = "(?s:.*)"
-_TO_THE_LAST = f"^{_ANYWHERE}"  # without the ^, a text without the mark would take a time that grows with its square
+_TO_THE_LAST = f"^{_ANYWHERE}"  # without the ^, a text without the mark takes quadratic time
 _TAG = re.compile(r"<(\w{1,30})>(?s:.*?)</\1>")
 
 _ANSWERS = frozenset((*PARSED_ANSWERS, "result", "output", "conclusion", "solution", "verdict", "value"))
@@ -40,7 +40,7 @@ _AROUND = 12
 
 
 def marks_in(texts: Sequence[str]) -> list[AnswerPosition]:
-    """Return the marks of answers that half of the replies may have, whatever is right: tags, heads of fields, boxes and labels."""
+    """Return marks of answers in at least half of the replies, without using gold answers: tags, field headers, boxes and labels."""
     own = [strip_thinking(text)[1] for text in texts]
     labels = [
         AnswerPosition("marker", f"{name}:") for name in _often(map(_LABEL.findall, own)) if "answer" in name.lower()
@@ -49,13 +49,13 @@ def marks_in(texts: Sequence[str]) -> list[AnswerPosition]:
 
 
 def is_mark(position: AnswerPosition) -> bool:
-    """Return whether a position is a mark that a model writes to say where its answer is."""
+    """Return whether a position is a mark that a model writes to indicate its answer."""
     is_usual = position.kind in ("marker", "json", "boxed", "letter") or position == FIRST_LETTER
     return is_usual or position.text.startswith(("<", _TO_THE_LAST, _IN_HEADS))
 
 
 def is_answer_field(position: AnswerPosition) -> bool:
-    r"""Return whether a position is a tag or the head of a field that is called the answer.
+    r"""Return whether a position is a tag or field header that is named like the answer.
 
     >>> tag, head, other = r"<answer>\s*((?s:.*?))\s*</answer>", r"\[\[ ## answer ## \]\]\s*(.+)", r"<value>\s*((?s:.*?))\s*</value>"
     >>> [is_answer_field(AnswerPosition("regex", text)) for text in (tag, head, other)]
@@ -84,7 +84,7 @@ def candidates(replies: Sequence[tuple[str, Sequence[str]]], *, has_golds: bool)
     sides = [_around(text, own) for text, own in zip(texts, golds, strict=True)]
     before, after = (max(_often(side), key=len, default="") for side in zip(*sides, strict=True))
     if len(before) == _AROUND and " " in before.strip():
-        before = before.partition(" ")[2]  # else it begins within a word
+        before = before.partition(" ")[2]  # otherwise, it begins within a word
     expression = f"{re.escape(before)}(.+?){re.escape(after)}".replace("\\ ", " ")
     between = [AnswerPosition("regex", expression)] if before and after else []
     if before.strip() and all(is_number_alone(text) for own in golds for text in own):
@@ -104,12 +104,12 @@ def last_of(marker: AnswerPosition) -> AnswerPosition:
 
 
 def is_continued(text: str, earlier: str) -> bool:
-    """Return whether a text begins with an earlier one and says more, as a transcript does that has all rounds so far."""
+    """Return whether a text begins with an earlier one and is longer, like a transcript of all rounds so far."""
     return len(text) > len(earlier) > 0 and text.startswith(earlier)
 
 
 def _are_transcripts(texts: Sequence[str]) -> bool:
-    """Return whether most texts, of which the first one of each question cannot, begin with the text before."""
+    """Return whether most texts begin with the text before; the first text of each question cannot."""
     return sum(starmap(is_continued, zip(texts[1:], texts, strict=False))) > _CONTINUED * len(texts)
 
 
@@ -124,23 +124,23 @@ def _is_usual(name: str) -> bool:
 
 
 def _between_marks(texts: Sequence[str]) -> list[AnswerPosition]:
-    """Return the positions between tags, and after heads of fields, that are called like answers."""
+    """Return the positions between tags, and after field headers, that are named like answers."""
     tags, heads = (
         [name for name in _often(map(own.findall, texts))[:_MOST] if _is_usual(name)] for own in (_TAG, _HEAD)
     )
-    several = {name for name in tags for text in texts if text.count(f"<{name}>") > 1}  # then the last one is meant
+    several = {name for name in tags for text in texts if text.count(f"<{name}>") > 1}  # the last one counts
     lead = dict.fromkeys(several, _TO_THE_LAST)
     between = [AnswerPosition("regex", rf"{lead.get(name, '')}<{name}>\s*((?s:.*?))\s*</{name}>") for name in tags]
     return [*between, *(AnswerPosition("regex", rf"{_IN_HEADS}{name} ## \]\]\s*(.+)") for name in heads)]
 
 
 def _json_paths(text: str) -> list[str]:
-    """Return the paths of the texts, numbers and booleans in the first JSON object of a reply."""
+    """Return the paths of texts, numbers and booleans in a reply's first JSON object."""
     return [path for path, own in _values_in(text) if path and isinstance(own, str | int | float)]
 
 
 def _json_objects(text: str) -> list[str]:
-    """Return the keys of the objects in the first JSON object of a reply that hold no further object."""
+    """Return the keys of the innermost objects in a reply's first JSON object."""
     objects = [(path, own) for path, own in _values_in(text) if path and isinstance(own, dict)]
     return [
         path.rpartition(".")[2] for path, own in objects if not any(isinstance(item, dict) for item in own.values())
@@ -148,7 +148,7 @@ def _json_objects(text: str) -> list[str]:
 
 
 def _values_in(text: str) -> list[tuple[str, Any]]:
-    """Return all values in the first JSON object of a reply with their paths, itself first."""
+    """Return all values in a reply's first JSON object with their paths, the object itself first."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
     except (ValueError, RecursionError):
@@ -161,7 +161,7 @@ def _values_in(text: str) -> list[tuple[str, Any]]:
 
 
 def _around(text: str, golds: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the texts of all lengths right before the last gold answer in a line of a reply, and those right after it."""
+    """Return texts of all lengths before the last gold answer in a reply, and after it, within its line."""
     place, gold = max((text.rfind(gold), gold) for gold in golds)
     if place < 0:
         return [], []

@@ -1,4 +1,4 @@
-"""Choices that settle how a log is read: for each option of the command line, the value that it gives, and its meaning."""
+"""Choices that determine how a log is read: for each command-line option, the value that it sets, and its meaning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Choices = dict[str, tuple[Any, str]]
 
 
 def column_options(columns: Mapping[str, str]) -> str:
-    """Return the options that name the log's columns.
+    """Return the command-line options that name the log's columns.
 
     >>> print(column_options({"answer": "said", "golds": "right answer"}))
     --column answer=said --column 'golds=right answer'
@@ -31,7 +31,7 @@ def of_columns(columns: Mapping[str, str], meaning: str) -> Choices:
 
 
 def in_options(choices: Mapping[str, tuple[Any, str]], parameter: str = "columns") -> Choices:
-    """Return choices of one parameter as choices of `options`, which may set several."""
+    """Convert choices of one parameter to choices of `options`, which may set several parameters."""
     return {option: ({parameter: value}, meaning) for option, (value, meaning) in choices.items()}
 
 
@@ -43,14 +43,14 @@ def of_options(meaning: str, *, columns: Mapping[str, str] | None = None, sample
 
 
 def of_expected(name: str, meaning: str) -> Choices:
-    """Return the choice of the reading about which an alarm of a name is raised, a value of `options`."""
+    """Return the choice that keeps the current reading despite an alarm, as a value of `options`."""
     return {f"--expected {name}": ({"expected": [name]}, meaning)}
 
 
 def of_answers(names: Sequence[str], golds: Mapping[str, str], says: Said) -> Choices:
-    """Return the choices of columns with an answer each, and of the gold answers, by what the names of these columns say of them.
+    """Return the choices of columns that have one answer each, and of gold answers, by what the columns' names imply.
 
-    There is none of a single column, or of more than a message names.
+    Empty for a single column, or for more columns than fit into a message.
     """
     own = {"rounds": ",".join(names), **golds}
     if not 1 < len(names) <= len(own["rounds"]) <= _LONGEST:
@@ -65,12 +65,12 @@ def of_answers(names: Sequence[str], golds: Mapping[str, str], says: Said) -> Ch
 
 
 def of_rows(theirs: str, value: str, meaning: str) -> Choices:
-    """Return the choice of the rows in which a column has a value, a value of `options`."""
+    """Return the choice of the rows in which a column has a value, as a value of `options`."""
     return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
 
 
 def of_each(theirs: str, values: Iterable[str], meaning: str) -> Choices:
-    """Return a choice of rows for each of some values; `meaning` has {!r} for the value."""
+    """Return a choice of rows for each value; {!r} in `meaning` is replaced by the value."""
     return {
         option: own
         for value in values
@@ -79,7 +79,7 @@ def of_each(theirs: str, values: Iterable[str], meaning: str) -> Choices:
 
 
 def with_named_runs(error: UnsettledError, columns: Mapping[str, str]) -> UnsettledError:
-    """Return a question whose choices tell runs apart by the column that the user names, too, where they name another one.
+    """Add the run column that the user named to all choices of another run column.
 
     >>> asked = UnsettledError("Which?", "columns", of_columns({"run": "seed"}, "each seed is a run"))
     >>> [*with_named_runs(asked, {"run": "lang"}).choices]

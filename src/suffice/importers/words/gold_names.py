@@ -1,4 +1,4 @@
-"""Names of columns that may have gold answers, beside the usual names of these."""
+"""Names of columns that may have gold answers, in addition to the usual ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SAYS_OTHER = frozenset(
 
 
 def may_be_golds(name: str) -> bool:
-    """Return whether a column's name says that it may have gold answers, such as those of an expert, or what was observed later.
+    """Return whether a column's name suggests gold answers, such as an expert's, or a later observation.
 
     >>> [may_be_golds(name) for name in ("observed", "y", "solution_value", "human.label", "human_id", "customer")]
     [True, True, True, True, False, False]
@@ -39,7 +39,7 @@ def may_be_golds(name: str) -> bool:
 
 
 def golds_among(names: Sequence[str]) -> list[str]:
-    """Return the columns of answers that are called like gold answers beside those of rounds, which may differ in a number alone.
+    """Return the columns named like gold answers, among columns of answers whose other names may differ only in a number.
 
     >>> golds_among(["ipc_gold", "pass1_ipc", "pass2_ipc"]), golds_among(["human_label", "run1_label", "run2_label"])
     (['ipc_gold'], ['human_label'])
@@ -53,7 +53,7 @@ def golds_among(names: Sequence[str]) -> list[str]:
 
 
 def is_surely_gold(name: str) -> bool:
-    """Return whether a column's name says that it has gold answers, and hardly anything else.
+    """Return whether a column's name means gold answers and hardly anything else.
 
     >>> [is_surely_gold(name) for name in ("ipc_gold", "gold", "expected_output", "target_label", "answer", "human_id")]
     [True, True, True, False, False, False]
@@ -63,7 +63,7 @@ def is_surely_gold(name: str) -> bool:
 
 
 def is_in_golds(name: str) -> bool:
-    """Return whether a nested column is a field of an object that is called like gold answers, and not of a document or a tag.
+    """Return whether a nested column is a field of an object named like gold answers, and not of a document or a tag.
 
     >>> is_in_golds("gold.answer"), is_in_golds("reference.text"), is_in_golds("gold")
     (True, False, False)

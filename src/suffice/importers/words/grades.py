@@ -1,4 +1,4 @@
-"""Texts in the place of an answer that are none: a grade or a verdict on it, or the message of a call that failed."""
+"""Texts in place of an answer that are not answers: grades, verdicts, and error messages of failed calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TOP = 10
 
 
 def is_grade(text: str) -> bool:
-    """Return whether a text is a grade or a verdict: alone, before its reasons, or as JSON with a score.
+    """Return whether a text is a grade or a verdict: alone, followed by reasons, or as JSON with a score.
 
     >>> [is_grade(text) for text in ("CORRECT", "Grade: 4/5", "The answer is wrong.", "INCORRECT: see above", '{"score": 2}')]
     [True, True, True, True, True]
@@ -45,7 +45,7 @@ def is_grade(text: str) -> bool:
 
 
 def may_be_grade(text: str) -> bool:
-    """Return whether a text is a grade, or a number alone that may be one.
+    """Return whether a text is a grade, or only a number that may be one.
 
     >>> [may_be_grade(text) for text in ("4", "0.5", "10", "CORRECT", "1492", "-1")]
     [True, True, True, True, False, False]
@@ -55,7 +55,7 @@ def may_be_grade(text: str) -> bool:
 
 
 def is_error(text: str) -> bool:
-    """Return whether a text is the message of a call that failed.
+    """Return whether a text is the error message of a failed call.
 
     >>> [is_error(text) for text in ("[ERROR] Request timed out.", "openai.RateLimitError: 429", "Error: 500", "Request failed")]
     [True, True, True, True]

@@ -1,4 +1,4 @@
-"""Usual names of columns in the logs of answer loops, the clearest first."""
+"""Usual names of columns in logs of answer loops, the clearest names first."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suffice.recordings.runs import LOOP_NAMES
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Return the words of a text, in which long lists of names are written."""
+    """Split a text into words; long lists of names are written as such texts."""
     return tuple(text.split())
 
 
@@ -72,7 +72,7 @@ _OF_INPUTS = frozenset(words("target targets label labels ref refs reference ref
 
 
 def is_argument(name: str) -> bool:
-    """Return whether a nested column is an argument of a tool's call, or a part of what a step gets, which is no gold answer.
+    """Return whether a nested column is an argument of a tool call, or part of a step's input, and so no gold answer.
 
     >>> is_argument("tool_input.target"), is_argument("input.label"), is_argument("input.gold_answer"), is_argument("target")
     (True, True, False, False)
@@ -147,7 +147,7 @@ _PEOPLE_SAY = frozenset(
 
 
 def is_person(value: str) -> bool:
-    """Return whether who speaks is a person, who asks and never answers.
+    """Return whether a speaker is a person, who asks questions and never answers.
 
     >>> is_person("Customer"), is_person("end-user"), is_person("bot")
     (True, True, False)
@@ -156,7 +156,7 @@ def is_person(value: str) -> bool:
 
 
 def is_of_person(name: str) -> bool:
-    """Return whether a nested column is a field of a person or an account, whose id names no question.
+    """Return whether a nested column is a field of a person or account, whose id does not identify a question.
 
     >>> is_of_person("customer.id"), is_of_person("case.id"), is_of_person("customer")
     (True, False, False)
@@ -212,7 +212,7 @@ _NUMBER_LAST = re.compile(
 
 
 def numbered(name: str) -> tuple[str, int] | None:
-    """Split a name that contains the number of a round into the rest and the number; None if it does not.
+    """Split a name that contains a round number into the rest and the number; None if it contains none.
 
     >>> [numbered(name) for name in ("Answer 1", "round2_answer", "r3.answer", "round_4", "answer")]
     [('answer', 1), ('answer', 2), ('answer', 3), ('', 4), None]
@@ -231,7 +231,7 @@ def numbered(name: str) -> tuple[str, int] | None:
 
 
 def without_steps(names: Sequence[str]) -> list[str]:
-    """Return names without those of a numbered step, if another one is called like a question.
+    """Remove names that belong to a numbered step, if another name is one of a question.
 
     >>> without_steps(["example.question", "tool_args_0.query"]), without_steps(["column_1", "column_2"])
     (['example.question'], ['column_1', 'column_2'])
@@ -259,7 +259,7 @@ def round_numbers(names: Iterable[str]) -> list[int] | None:
 
 
 def rounds_in_order(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return the values of an object whose keys are the numbers of rounds, from 0 or 1 without gaps, in order; else None."""
+    """Return the values of an object in order, if its keys are round numbers from 0 or 1 without gaps; else None."""
     numbers = round_numbers(value)
     if numbers is None or len(numbers) < 2 or min(numbers) > 1:  # noqa: PLR2004
         return None
@@ -311,7 +311,7 @@ _OBJECT_OF_TOKENS = re.compile(rf"{_TOKENS.pattern}|(?:\w+_)?usage")
 
 
 def counts_tokens(name: str, kinds: Collection[str]) -> bool:
-    """Return whether a column is called like a count of tokens, by its own name, or by one of some kinds and that of its object.
+    """Return whether a column is named like a token count, by its own name, or by a word in `kinds` inside an object of tokens.
 
     >>> [counts_tokens(name, {"sent"}) for name in ("tok_sent", "usage.sent", "usage.cost", "tokenizer")]
     [True, True, False, False]
@@ -323,7 +323,7 @@ def counts_tokens(name: str, kinds: Collection[str]) -> bool:
 
 @lru_cache(maxsize=1024)
 def plain_name(name: str) -> str:
-    """Return a name in lower case with underscores; one of a few usual names in other languages in English.
+    """Return a name in lower case with underscores; some usual names in other languages are translated.
 
     >>> plain_name("finalAnswer"), plain_name("Final-Answer "), plain_name("Turn #"), plain_name("Latency (ms)")
     ('final_answer', 'final_answer', 'turn', 'latency_ms')
@@ -352,7 +352,7 @@ _ERRORS = re.compile(
 
 
 def is_error_count(name: str) -> bool:
-    """Return whether a column of this name counts what went wrong, so that 0 is best.
+    """Return whether a column of this name counts errors, so that 0 is best.
 
     >>> is_error_count("exit_code"), is_error_count("n_errors"), is_error_count("passed")
     (True, True, False)
@@ -379,7 +379,7 @@ def is_in_order(name: str) -> bool:
 
 
 def in_log(name: str) -> str:
-    """Return the log's name of a column that a recording keeps, which it calls `imported_NAME` if the name is ours.
+    """Return a kept column's name in the log: a recording calls it `imported_NAME` if the name is one of this library.
 
     >>> in_log("imported_text"), in_log("latency")
     ('text', 'latency')
@@ -425,7 +425,7 @@ TIMES = words("timestamp time ts datetime created_at created start_time started_
 
 
 def is_round_name(name: str) -> bool:
-    """Return whether a column of this name usually counts rounds.
+    """Return whether a column's name is usual for round numbers.
 
     >>> is_round_name("stepIndex"), is_round_name("attempt"), is_round_name("rounding")
     (True, True, False)
@@ -434,7 +434,7 @@ def is_round_name(name: str) -> bool:
 
 
 def is_pass_name(name: str) -> bool:
-    """Return whether a column of this name may number passes over a question; it may as well say whether an answer passed.
+    """Return whether a column's name may number passes over a question; it may also mean that an answer passed.
 
     >>> is_pass_name("Pass"), is_pass_name("pass_no"), is_pass_name("pass_rate")
     (True, True, False)

@@ -1,4 +1,4 @@
-"""Numbers as people and sheets write them: with separators of thousands, a decimal comma, or the sign of a currency."""
+"""Numbers as written by people and spreadsheets: with thousands separators, decimal commas or currency signs."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _COMMA = re.compile(r"-?\d+,\d+")
 
 
 def written_number(text: str, *, whole: bool = False) -> float | None:
-    """Parse a number with separators or a currency's sign; None of another text, and where a comma may mean either.
+    """Parse a number with separators or a currency sign; None for other texts, and if a comma is ambiguous.
 
     Args:
         text: The text.
-        whole: Whether only whole numbers make sense, so that 1,234 has a separator of thousands.
+        whole: Whether only whole numbers make sense, so that the comma in 1,234 separates thousands.
 
     >>> [written_number(text) for text in ("$1,234.50", "0,05 €", "1.234,5", "12 345", "1,234,567")]
     [1234.5, 0.05, 1234.5, 12345.0, 1234567.0]
@@ -74,7 +74,7 @@ def written_number(text: str, *, whole: bool = False) -> float | None:
 
 
 def money_unit(name: str) -> str:
-    """Return the unit that a column's name says its amounts have, a part of a dollar or of a cent; "" for dollars.
+    """Return the unit of amounts according to a column's name, a fraction of a dollar or cent; "" for dollars.
 
     >>> [money_unit(name) for name in ("cost_cents", "costCt", "cost_micros_usd", "usd_e9", "millicents", "percent_cost")]
     ['cents', 'cents', 'microdollars', 'nanodollars', 'millicents', '']
@@ -86,7 +86,7 @@ def money_unit(name: str) -> str:
 
 
 def points_separate(values: Sequence[object], *, whole: bool) -> str:
-    """Return the first text such as 1.234 whose point separates thousands, as other texts or the column's meaning show; "" without one.
+    """Return the first text such as 1.234 whose point separates thousands, judged by other texts or `whole`; "" if there is none.
 
     Args:
         values: The values of a column.
@@ -105,7 +105,7 @@ def points_separate(values: Sequence[object], *, whole: bool) -> str:
 
 
 def is_undecided(text: object) -> bool:
-    """Return whether a text is a number whose comma may separate thousands or decimals.
+    """Return whether a text is a number whose comma may separate either thousands or decimals.
 
     >>> is_undecided("1,234"), is_undecided("$1,234"), is_undecided("0,234")
     (True, True, False)
@@ -114,7 +114,7 @@ def is_undecided(text: object) -> bool:
 
 
 def currency_codes(signs: Iterable[str]) -> list[str]:
-    """Return the codes of the currencies that signs stand for; ¥ beside one of its two codes is that one.
+    """Return the currency codes for signs; ¥ is dropped if one of its codes, JPY or CNY, occurs as well.
 
     >>> currency_codes(["$", "USD"]), currency_codes(["€", "EUR", "£"]), currency_codes(["¥", "JPY"])
     (['USD'], ['EUR', 'GBP'], ['JPY'])
@@ -124,7 +124,7 @@ def currency_codes(signs: Iterable[str]) -> list[str]:
 
 
 def currencies(values: Sequence[object], name: str = "") -> list[str]:
-    """Return the signs of currencies in the name of a column and its texts, in the order of their first use.
+    """Return the currency signs in a column's name and texts, in the order of first use.
 
     >>> currencies(["$0.10", "0,05 €", 3]), currencies([0.1], "Kosten (EUR)"), currencies([0.1], "costUSD")
     (['$', '€'], ['EUR'], ['USD'])

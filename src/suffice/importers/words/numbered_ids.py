@@ -1,4 +1,4 @@
-"""Ids of calls that hold a question and a number: that of a round, as ``q012-round3``, or of a sample, as ``task-5_1`` at times."""
+"""Ids of calls that contain a question and a number: a round, as in ``q012-round3``, or possibly a sample, as in ``task-5_1``."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _ENOUGH, _NEARLY_ALL, _MOST = 3, 0.9, 64
 
 @dataclass(frozen=True, slots=True)
 class NumberedIds:
-    """Ids that hold a question and the number of a round.
+    """Ids that contain a question and a round number.
 
     Attributes:
-        word: The word for a round in them, `sample` if it is one for independent calls, or if there is no word.
+        word: The ids' word for a round; `sample` if the word means independent calls, or if there is none.
         example: One of the ids.
-        is_bare: Whether they have no word.
+        is_bare: Whether the ids have no such word.
     """
 
     word: str
@@ -45,14 +45,14 @@ class NumberedIds:
     is_bare: bool = False
 
     def parts(self, text: object) -> tuple[str, int]:
-        """Return the question and the number of an id."""
+        """Split an id into its question and number."""
         match = (_BARE if self.is_bare else _NUMBERED).fullmatch(str(text))
         if match is None:
             raise ValueError(f"{text!r} has no number of a round")
         return match["question"], int(match["number"])
 
     def note(self, name: str, option: str) -> str:
-        """Return a note on the reading of the ids in a column, with the option that reads whole ids."""
+        """Return a note on how the ids in a column are read, with the option that reads whole ids instead."""
         question, number = self.parts(self.example)
         return (
             f"{name!r} has the question and the number of the {self.word}: {self.example!r} is {question!r}, {self.word} {number}; "
@@ -61,7 +61,7 @@ class NumberedIds:
 
 
 def number_at_end(text: str) -> tuple[str, int] | None:
-    """Return an id without the number at its end, and the number; None if it has none.
+    """Split an id into the part before the number at its end, and the number; None if it has none.
 
     >>> number_at_end("meter-0041-s3"), number_at_end("meter-0041_3"), number_at_end("meter")
     (('meter-0041', 3), ('meter-0041', 3), None)
@@ -71,13 +71,13 @@ def number_at_end(text: str) -> tuple[str, int] | None:
 
 
 def numbered_ids(ids: Sequence[object], texts: Sequence[object] = ()) -> NumberedIds | None:
-    """Return how ids hold questions and numbers, if all do by the same word, no two are the same, and a question has several.
+    """Return how ids contain questions and numbers, if all have the same word, all differ, and some question has several; else None.
 
-    Without a word, nearly all questions must have the same numbers, and what was said to one question more words in common.
+    Without a word, nearly all questions must have the same numbers, and the texts of a question must share more words.
 
     Args:
         ids: The ids.
-        texts: What was said in each call; without them, only words tell what numbers are.
+        texts: The text of each call; without texts, only ids with a word are recognised.
 
     >>> numbered_ids(["q1-round1", "q1-round2", "q2-round1"])
     NumberedIds(word='round', example='q1-round1', is_bare=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def fields_in(names: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return the objects whose fields are columns, with their fields, where they are several.
+    """Return objects that have several fields as columns, with these fields.
 
     >>> own = fields_in(["id", "expected.room", "expected.nights", "usage.tokens"])
     >>> {name: sorted(fields) for name, fields in own.items()}

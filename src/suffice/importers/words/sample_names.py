@@ -1,4 +1,4 @@
-"""Names of independent samples, and of answers that may be samples as well as rounds."""
+"""Names of independent samples, and of answers that may be either samples or rounds."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Said = Literal["samples", "either", "rounds"]
 
 
 def without_each(name: str) -> str:
-    """Return a list's name without the words that say that it has a value for each round.
+    """Remove words such as "by round" from a list's name.
 
     >>> without_each("answers_by_round"), without_each("cost_per_step"), without_each("answers")
     ('answers', 'cost', 'answers')
@@ -51,7 +51,7 @@ def without_each(name: str) -> str:
 
 
 def said_by_list(name: str) -> Said:
-    """Return what a list's name says of its items.
+    """Return what a list's name implies about its items.
 
     >>> said_by_list("generations"), said_by_list("model_answers"), said_by_list("attempts")
     ('samples', 'either', 'rounds')
@@ -62,7 +62,7 @@ def said_by_list(name: str) -> Said:
 
 
 def said_by_counter(name: str) -> Said:
-    """Return what the name of a column says of the rows that it counts.
+    """Return what a column's name implies about the rows that it numbers.
 
     >>> said_by_counter("sample_idx"), said_by_counter("trial"), said_by_counter("attempt")
     ('samples', 'either', 'rounds')
@@ -73,7 +73,7 @@ def said_by_counter(name: str) -> Said:
 
 
 def said_by_columns(name: str) -> Said:
-    """Return what the name of one of several numbered columns says of their values.
+    """Return what the name of one of several numbered columns implies about their values.
 
     >>> [said_by_columns(name) for name in ("sample_1", "Vote 2", "answer[3]", "trial_1_answer", "attempt_1", "answer_v2")]
     ['samples', 'samples', 'either', 'either', 'rounds', 'rounds']

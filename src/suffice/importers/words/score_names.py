@@ -1,4 +1,4 @@
-"""Names of scores, and of numbers beside a score: its confidence, time or cost, which are called after it."""
+"""Names of scores, and of other numbers named after a score: its confidence, time or cost."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _CRITIC = re.compile(
 
 
 def is_critic(value: str) -> bool:
-    """Return whether who speaks says what is wrong with answers, and never answers.
+    """Return whether a speaker criticises answers and never answers.
 
     >>> is_critic("Judge"), is_critic("summary_reviewer_2"), is_critic("writer"), is_critic("assistant")
     (True, True, False, False)
@@ -83,7 +83,7 @@ def is_overlap(name: str) -> bool:
 
 
 def is_measure_of(name: str) -> bool:
-    """Return whether a column's name says that its numbers are a confidence, a time, a cost or a setting, whatever else it says.
+    """Return whether a column's name means a confidence, time, cost or setting, whatever other words it has.
 
     >>> [is_measure_of(name) for name in ("pass_conf", "judge_latency_s", "confidence.score", "pass_rate")]
     [True, True, True, False]
@@ -109,7 +109,7 @@ def says_other(name: str, *, but_for_signals: bool = False) -> bool:
 
 
 def is_score_name(name: str) -> bool:
-    """Return whether a word of a column's name says that its numbers tell whether an answer is right, and no word says that they tell something else.
+    """Return whether a word in a column's name means correctness, and no word means something else.
 
     >>> is_score_name("exec_acc"), is_score_name("self_correct"), is_score_name("confidence")
     (True, False, False)
@@ -125,7 +125,7 @@ def is_score_name(name: str) -> bool:
 
 
 def may_be_of_passes(name: str) -> bool:
-    """Return whether a score is called after passes and something else, so that it may be any number of a round.
+    """Return whether a score's name has a word for passes and another word, so that it may be any number of a round.
 
     >>> [may_be_of_passes(name) for name in ("pass_novelty", "overlap_pass", "tests_pass", "pass_at_1", "correct_novelty")]
     [True, True, False, False, False]
@@ -135,7 +135,7 @@ def may_be_of_passes(name: str) -> bool:
 
 
 def is_judgement(name: str) -> bool:
-    """Return whether a column's name says that it approves of answers or not, as people do.
+    """Return whether a column's name means approval of an answer, as given by people.
 
     >>> is_judgement("reviewer_ok"), is_judgement("pass_ok"), is_judgement("ok_latency")
     (True, True, False)
@@ -156,7 +156,7 @@ _NO_OUTCOMES = frozenset(
 
 
 def is_task_outcome(name: str) -> bool:
-    """Return whether a column's name says that a task succeeded.
+    """Return whether a column's name means that a task succeeded.
 
     >>> [is_task_outcome(name) for name in ("task_success", "tests.passed", "exit_code", "not_resolved", "success_cost")]
     [True, True, False, False, False]

@@ -1,4 +1,4 @@
-"""Orders of the words of usual ratings and verdicts, from the worst to the best."""
+"""Words of usual ratings and verdicts, ordered from worst to best."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ _TURNED = frozenset(
 
 
 def order_of_words(name: str, values: Collection[str]) -> str:
-    """Return the words of a column from the worst to the best, as an option lists them; "" if no usual scale has all of them.
+    """Return a column's words from worst to best, in the syntax of an option; "" if no usual scale contains all of them.
 
     Args:
         name: The column.
-        values: Its different words.
+        values: Its distinct words.
 
     >>> order_of_words("quality", ["poor", "excellent", "Good"]), order_of_words("verdict", ["AC", "WA", "TLE"])
     ('poor,Good,excellent', 'TLE|WA,AC')

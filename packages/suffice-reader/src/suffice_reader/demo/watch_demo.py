@@ -38,7 +38,7 @@ _DATASET = "hotpotqa"
 _WATCHED_RULE = "margin"
 _CERTIFIED = Claim(epsilon=0.08, metric="agreement", loss="harm")
 _TRAFFIC_SEED = 7
-_FIRST_REQUEST = 1_767_225_600.0  # 2026-01-01, of a clock that goes on by a minute with each request
+_FIRST_REQUEST = 1_767_225_600.0  # 2026-01-01; the simulated clock advances by a minute with each request
 _BROKEN = "answer_margin"
 _LOGGED = ("answer_stable", "answer_length", "top_score", "score_gap")
 """Signals that the log also contains; the fault does not touch them."""

@@ -39,7 +39,7 @@ def passages_hash(passages: Iterable[Passage]) -> str:
 
 
 class CorpusBM25:
-    """BM25 over the passages of a corpus, which splits texts into words and scores them as `PoolBM25` does, in 32 bits.
+    """BM25 search over the passages of a corpus, with the same words and formula as `PoolBM25`, in 32 bits.
 
     The constructor indexes passages in memory with bm25s; `build` writes the index of a corpus of any size to a folder.
 
@@ -260,13 +260,13 @@ class _Counted:
 
 
 def _method(engine: EngineName, k1: float, b: float) -> dict[str, Any]:
-    """Return the settings that identify a ranking, apart from the passages; for bm25s as for `PoolBM25`."""
+    """Return the settings that identify a ranking, without the passages; bm25s has the same ones as `PoolBM25`."""
     fingerprint = bm25_fingerprint(CorpusBM25.name, k1, b)
     return fingerprint if engine == "bm25s" else fingerprint | {"variant": engine}
 
 
 def _engine_of(library: str) -> EngineName:
-    """Return the engine of a library with its release.
+    """Return the engine named in a text with library and release, such as `bm25s 0.3`.
 
     Raises:
         ValueError: The library is unknown.

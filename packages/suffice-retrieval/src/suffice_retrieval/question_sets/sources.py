@@ -56,7 +56,7 @@ class QuestionSource:
         revision: The revision on the hub; None for files.
         files: The files with their SHA-256; empty for the hub.
         dataset: The data set on the hub; None for files.
-        only: The split that rows must name to be read; None = read all rows.
+        only: Read only the rows that name this split in a field; None = read all rows.
     """
 
     name: str

@@ -18,10 +18,9 @@ SCORE_OF: Mapping[str, ScoreKind] = {"cosine": "cosine", "dot": "inner_product",
 QuestionEmbedder = Embedder | DenseRetriever
 """Turns a question into the vector with which a store is searched.
 
-An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one; the requests of
-one with an attribute `endpoint` are counted.  A
-`DenseRetriever` without passages has a prefix and a model of its own for questions, and with `similarity="dot"` vectors of
-any length.
+An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one; if it has an
+attribute `endpoint`, its requests are counted.  A `DenseRetriever` without passages may use a separate prefix and model for
+questions; with `similarity="dot"` its vectors have any length.
 """
 
 Hit = tuple[Any, Any, Any, float]

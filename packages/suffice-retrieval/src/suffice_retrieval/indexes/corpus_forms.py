@@ -172,7 +172,7 @@ def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
 
 
 def _ending(file: Path) -> str:
-    """Return the ending of a file's name, without that of compression."""
+    """Return the ending of a file name in lower case, ignoring `.gz`."""
     return Path(file.name.lower().removesuffix(".gz")).suffix
 
 

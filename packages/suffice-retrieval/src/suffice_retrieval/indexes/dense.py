@@ -281,7 +281,7 @@ class DenseRetriever:
             model: The model to load, see the class; it is never taken from the index.
             source: Required description of the corpus; None for any.
             exact: Whether to compare every vector even if the index has an approximate search.
-            **options: Parameters of the class, which must be those of the index.
+            **options: Parameters of the class; must be the same as those of the index.
 
         Raises:
             SchemaError: The folder contains no index of this kind, version and model, or it is damaged.

@@ -267,7 +267,7 @@ class TantivyEngine:
         return positions, scores
 
     def _best(self, query: Any, k: int) -> Ranking:
-        """Return up to `k` passages with one of the words, with ties in the order of the corpus."""
+        """Return the best passages with at least one of the words, up to `k`; ties are in the order of the corpus."""
         limit = k + 1
         while True:
             hits = self._searcher.search(query, min(limit, self._n), count=False).hits

@@ -103,7 +103,7 @@ def is_unchanged(path: Path, digest: str) -> bool:
 
 
 def mapped_bytes(path: Path) -> bytes | mmap.mmap:
-    """Return the content of a file; that of a large file stays on disk."""
+    """Return the content of a file; a large file is mapped, so that it stays on disk."""
     if path.stat().st_size < _WHOLE:
         return path.read_bytes()
     with path.open("rb") as file:
@@ -157,7 +157,7 @@ class Stored:
     Attributes:
         directory: The folder.
         kind: The kind of index.
-        version: The version of its form.
+        version: The version of its file format.
         meta: JSON-ready values that describe the index.
         used: Names of its files.
         progress: The progress of an unfinished index, JSON-ready; empty at its beginning.
@@ -246,7 +246,7 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
     Args:
         directory: The folder, which is created.
         kind: The kind of index.
-        version: The version of its form.
+        version: The version of its file format.
 
     Raises:
         DataError: The folder contains other files, or cannot be written.
@@ -318,7 +318,7 @@ def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
     Args:
         directory: The folder, which is created.
         kind: The kind of index.
-        version: The version of its form.
+        version: The version of its file format.
         plan: The JSON-ready settings and source of an index that can be resumed: files and `progress` of an earlier run with the
             same plan are kept.  None = build it anew.
 

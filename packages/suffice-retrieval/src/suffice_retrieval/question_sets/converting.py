@@ -351,7 +351,7 @@ def _in_drawn_order(
 
 
 class _LineWriter:
-    """Writer of the output's lines, which counts what they contain."""
+    """Writes the lines of the output, and counts their contents for the result and its notes."""
 
     def __init__(self, names: Mapping[int, str], *, with_passages: bool) -> None:
         self._names, self._with_passages = names, with_passages

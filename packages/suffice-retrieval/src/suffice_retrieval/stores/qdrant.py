@@ -51,7 +51,7 @@ class QdrantStore(Store):
 
     Raises:
         MissingExtraError: qdrant-client is not installed.
-        DataError: A parameter is out of range, or not one of `url` and `path` is given.
+        DataError: A parameter is out of range, or not exactly one of `url` and `path` is given.
     """
 
     name = "qdrant"

@@ -79,7 +79,7 @@ class StoreOptions(TypedDict, total=False):
     """Arguments of every store.
 
     Attributes:
-        embedder: Turns questions into vectors, like those of the store; None to search by words.
+        embedder: Turns questions into vectors that are comparable with the store's; None to search by words.
         filters: Conditions on the passages to search: values, lists or bounds by field, see `conditions_of`.
         identity: The field that identifies a passage, `passage_id` if not given.
         version: Your name for the present version of the passages, which a recording stores; rankings of a named

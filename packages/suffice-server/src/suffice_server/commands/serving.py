@@ -54,7 +54,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Priced:
-    """Options for what rounds cost."""
+    """Options for the cost of rounds."""
 
     panel: ClassVar[str] = "Prices"
 

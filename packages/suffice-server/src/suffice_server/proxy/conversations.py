@@ -23,7 +23,7 @@ from suffice_server.proxy.asked import Asked, Way, digest_of, is_spoken
 from suffice_server.proxy.protocol import Called
 
 Branch = Literal["main", "side"]
-"""The kind of a reply: a round of its conversation (`main`), or a call beside the round, such as a subagent's (`side`)."""
+"""The kind of a reply: a round of its conversation (`main`), or a side call, such as a subagent's (`side`)."""
 
 _QUOTED = 60
 """Number of characters from which on a line is too long to be shared by two conversations by chance."""
@@ -38,8 +38,8 @@ class Replied:
     """A reply and its place in a conversation.
 
     Attributes:
-        branch: The kind of the reply: a round, or a call beside the round.
-        number: The number of its round, counted by requests; a round that was requested again has several replies.
+        branch: The kind of the reply: a round, or a side call, such as a subagent's.
+        number: The number of its round; a round that was requested again has several replies.
         chain: The hash of all messages of the request.
         digest: The hash of the request.
         called: The reply.
@@ -66,8 +66,8 @@ class Conversation:
         name: The question's id: the client's key, or a hash of the task.
         key: The client's key; "" without one.
         why: The reason why it may lack rounds, or contain rounds of another conversation; "" if it is sure.
-        replies: The replies of its rounds and of calls beside them, in order.
-        results: True for each answered tool call, by id, whose tool failed, else False; None = unknown.
+        replies: The replies of its rounds and side calls, in order.
+        results: For each answered tool call, by id: True if the tool failed, False if not, None if unknown.
         last: The time of its last reply, seconds since 1970.
         waiting: The ids of the tool calls of its last round.
         tip: The request and reply of its last round.
@@ -75,7 +75,7 @@ class Conversation:
         tools: A hash of the tools that its requests offer.
         ways: The model, tools and system prompt of its requests.
         repeats: True if its requests repeat the earlier messages.
-        busy: Number of requests in flight for rounds, and for calls beside them.
+        busy: Number of requests in flight, for rounds and for side calls.
         calm: Event that is set when a request ends.
         size: The size of its stored replies, bytes.
         begun: Number of requests that asked for a round.
@@ -117,7 +117,7 @@ class Conversation:
 
     @property
     def is_busy(self) -> bool:
-        """True if a request for a round, or for a call beside it, is in flight."""
+        """True if a request for a round or a side call is in flight."""
         return any(self.busy.values())
 
     def doubt(self, why: str) -> None:
@@ -136,7 +136,7 @@ class Seen:
 
     Attributes:
         conversation: Its conversation.
-        branch: The kind of the reply: a round, or a call beside it.
+        branch: The kind of the reply: a round, or a side call, such as a subagent's.
         digest: The hash of the request.
         called: The reply.
     """
@@ -148,7 +148,7 @@ class Seen:
 
     @property
     def is_last(self) -> bool:
-        """True for the latest request for a round, and for every call beside a round."""
+        """True for the latest request for a round, and for every side call (such as a subagent's)."""
         return self.branch == "side" or self.digest == self.conversation.asking
 
 
@@ -162,7 +162,7 @@ class Conversations:
         self._chains: dict[str, list[Seen]] = {}
 
     def find(self, asked: Asked) -> tuple[Conversation, Branch]:
-        """Return the conversation of a request, perhaps a new one, and the kind of the reply: a round, or a call beside it."""
+        """Return the conversation of a request, perhaps a new one, and the kind of the reply: a round, or a side call."""
         known = self._keys.get(asked.key) if asked.key else None
         some, doubt = self._seen(asked, known)
         for one in some if doubt == "several" else ():
@@ -240,7 +240,7 @@ class Conversations:
 
     @staticmethod
     def _branch(asked: Asked, known: Conversation) -> Branch:
-        """Classify a request that has a known key and repeats no messages: a call beside the round, or a new round."""
+        """Classify a request that has a known key and repeats no messages: a side call, such as a subagent's, or a new round."""
         beside = known.busy["main"] or (known.waiting and not known.waiting & set(asked.results))
         return "side" if beside or (known.tools and asked.tools != known.tools) else "main"
 

@@ -84,7 +84,7 @@ class _Live:
     def take(self, conversation: Conversation) -> None:
         """Add the rounds that were not added before; their tools must have run.
 
-        A round is also charged with the calls beside it, and with replies that were lost and requested again.
+        A round also gets the costs of its side calls (such as a subagent's), and of replies that were lost and requested again.
         """
         groups: dict[int, list[Replied]] = {}
         for replied in conversation.replies:
@@ -291,7 +291,7 @@ class ProxyRecorder:
             DataError: The recording cannot be written.
         """
         if conversation.replies and conversation.replies[-1].branch == "side":
-            conversation.doubt("beside")  # what looked like a call beside may have been the conversation itself
+            conversation.doubt("beside")  # what looked like a side call may have been the conversation itself
         live = self._taken(conversation)
         if live.rounds:
             waits = conversation.waiting - conversation.results.keys()

@@ -93,7 +93,7 @@ def bearer_token(request: Request) -> str | None:
 
 
 class Guard:
-    """ASGI middleware that passes requests with the token, an allowed host, no foreign origin, within capacity.
+    """ASGI middleware that lets through requests with the token, an allowed host and no foreign origin, up to a number at a time.
 
     A foreign `Origin` is always rejected: pages of other sites have no access, and no header grants it.
 

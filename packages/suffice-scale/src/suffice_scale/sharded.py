@@ -101,7 +101,7 @@ def open_shards(folder: Path) -> ShardedFolder:
 def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
     """Raise if a folder has parts of another number of shards or configuration, or a part with the wrong name.
 
-    Call it before anything is paid for.
+    Call it before the first paid request.
 
     Args:
         folder: The folder, which need not exist yet.

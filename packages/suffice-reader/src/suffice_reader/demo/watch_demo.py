@@ -291,7 +291,7 @@ class WatchedRun:
 
     @property
     def truth(self) -> str:
-        """The true losses of both halves in words, which a real deployment cannot know."""
+        """The true losses of both halves, in words; a real deployment cannot know them."""
         losses, f1 = (
             [figure(float(half.losses[metric].mean()), ".1f", 100) for half in (self.before, self.after)]
             for metric in (_CERTIFIED.metric, "f1")

@@ -48,7 +48,7 @@ def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Pass
 
 
 def corpus_source(path: str | Path, *, errors: Decoding = "skip") -> str:
-    """Return a hash over a corpus's content and file names, and the settings for reading it.
+    """Return a hash of a corpus's content, its file names and the settings for reading it.
 
     Args:
         path: See `read_corpus`.

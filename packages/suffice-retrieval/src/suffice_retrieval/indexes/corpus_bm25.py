@@ -229,7 +229,7 @@ class CorpusBM25:
 
 
 class _Words:
-    """An iterator over the words of passages, one passage at a time, which counts passages and words."""
+    """Iterates over passages, yields the words of each, and counts all words."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self._passages, self.n_tokens = passages, 0
@@ -242,7 +242,7 @@ class _Words:
 
 
 class _Counted:
-    """Passages that report how many have been read so far."""
+    """Iterates over passages, and reports how many have been read so far."""
 
     def __init__(
         self, passages: Iterable[Passage], on_progress: Callable[[int, int | None], None] | None, n: int | None

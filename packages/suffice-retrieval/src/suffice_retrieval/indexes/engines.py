@@ -282,7 +282,7 @@ class TantivyEngine:
 
 
 def best_k(scores: npt.NDArray[np.float32], k: int) -> Ranking:
-    """Return the positions of the `k` best scores, as by a stable descending sort, without sorting the rest.
+    """Return the positions of the `k` best scores in the order of a stable descending sort; the rest is not sorted.
 
     Args:
         scores: A score for each passage, shape ``(n,)``.

@@ -116,7 +116,7 @@ StepSteps = Generator[Action, Any, Step]
 
 @dataclass(frozen=True, kw_only=True)
 class ChainMethod(ABC):
-    """Base class of methods that retrieve evidence; frozen dataclasses whose fields are the settings.
+    """Base class of methods that retrieve evidence; subclasses are frozen dataclasses whose fields are the settings.
 
     Attributes:
         k: Number of passages for each query.
@@ -336,7 +336,7 @@ CHAIN_METHODS: Mapping[str, type[ChainMethod]] = {kind.name: kind for kind in (S
 
 
 def parse_method(text: str) -> ChainMethod:
-    """Parse a method from its name and, in parentheses, its settings; ``prompt='FILE'`` is a prompt of `read_chain_prompt`.
+    """Parse a method from its name and, in parentheses, its settings; ``prompt='FILE'`` is read by `read_chain_prompt`.
 
     >>> parse_method("flare(theta=0.6)").theta, str(parse_method("ircot"))
     (0.6, 'ircot(k=6, most=15)')

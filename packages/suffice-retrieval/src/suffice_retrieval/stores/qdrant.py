@@ -202,7 +202,7 @@ class QdrantStore(Store):
 
 
 class _Missing:
-    """Marker of a field that a payload lacks, as opposed to a null."""
+    """Marker for a field that is missing from a payload, as opposed to null."""
 
 
 _MISSING = _Missing()

@@ -151,7 +151,7 @@ class Store(ABC):
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> RankedPassages:
-        """Return the passages of `rank` with their costs; requests to an embedder at an endpoint are a component of their own."""
+        """Return the passages of `rank` with their costs; requests to an embedder's endpoint are a separate component."""
         refuse_pool(self.name, pool)
         checked_k(k, 0)
         self._check_embedder()
@@ -384,7 +384,7 @@ class Store(ABC):
         """
 
     async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
-        """Return the passages with given ids, in any order, with any score; raise if the store cannot."""
+        """Return the passages with given ids, in any order and with any score; the default raises, for stores without this."""
         del client
         raise DataError(f"{self.place} does not look passages up by their ids, so {len(ids):,} texts are not known")
 

@@ -1,4 +1,4 @@
-"""`suffice serve`: the decision as a service, for loops that are not written in Python."""
+"""`suffice serve`: decide over HTTP when a loop stops, for loops that are not written in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""Anthropic's interface for messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions and responses."""
+"""OpenAI's interfaces for chat completions and responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The service without HTTP: decisions on given rounds, and sessions that survive the process."""
+"""The service without HTTP: decisions on given rounds, and sessions that survive a restart of the process."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class _Look:
         return watch(recording, self.policy, deadline=self.deadline, number=number), number
 
     def _counted(self, recording: Recording) -> int:
-        """Find the policy's number from the first times in the recordings of all policies served under its name."""
+        """Number the policies served under the same name by the start of their recordings; return this policy's number."""
         begins = {self.policy.digest: _begin(recording)}
         for path in self.path.parent.iterdir():
             name, _, digest = path.name.rpartition("-")

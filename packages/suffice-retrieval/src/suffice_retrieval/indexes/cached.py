@@ -25,7 +25,7 @@ from suffice_retrieval.indexes.corpus_bm25 import passages_hash
 
 
 class RankingCache(Protocol):
-    """A cache of JSON by request, such as `suffice.recordings.ResponseCache`."""
+    """Protocol of a cache that stores JSON responses by request, such as `suffice.recordings.ResponseCache`."""
 
     def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the stored response to a request; None if there is none."""

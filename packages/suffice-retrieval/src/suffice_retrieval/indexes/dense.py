@@ -272,7 +272,7 @@ class DenseRetriever:
         exact: bool = False,
         **options: Any,
     ) -> DenseRetriever:
-        """Read an index of `save`, `open_dense` or `index_dense` for the same model, without executing anything in it.
+        """Open an index written by `save`, `open_dense` or `index_dense` with the same model, without executing anything in it.
 
         Passages and vectors stay on disk, and are read when needed.
 

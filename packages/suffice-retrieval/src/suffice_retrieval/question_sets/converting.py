@@ -425,7 +425,7 @@ def _line(item: Question, split: str | None, *, with_passages: bool) -> dict[str
 
 @contextmanager
 def _packed_lines(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file for lines that replaces `path` once complete; equal lines give equal bytes, even compressed."""
+    """Yield a file to write lines to, which replaces `path` once complete; equal lines give equal bytes, even compressed."""
     with replacing(path) as temporary, temporary.open("wb") as raw:
         if path.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:

@@ -1,4 +1,4 @@
-"""Registry of kinds of stores by the scheme of their addresses: this package's, and other packages'."""
+"""Registry of the kinds of stores in this and other packages, by the scheme of their addresses."""
 
 from __future__ import annotations
 

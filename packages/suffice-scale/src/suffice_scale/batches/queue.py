@@ -153,7 +153,7 @@ class BatchQueue:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Answer models from the batches within this block, and write all other requests into files."""
+        """Within this block, answer model calls with replies from batches, and write all other requests into files."""
         known = self.state.batches()
         self._numbers = max((batch.number for batch in known), default=0)
         for leftover in set(self.sender.folder.glob("input-*.jsonl")) - {

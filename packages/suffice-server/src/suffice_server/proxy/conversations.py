@@ -197,7 +197,7 @@ class Conversations:
         return found, branch
 
     def _seen(self, asked: Asked, known: Conversation | None) -> tuple[Sequence[Seen], str]:
-        """Return the answered requests that this one may continue or repeat, and a word for the doubt; "" without a doubt."""
+        """Return the answered requests that this one may continue or repeat, and a reason for doubt; "" without doubt."""
         before = asked.protocol.before(asked.body)
         if before:
             named = self._named.get(before)
@@ -245,7 +245,7 @@ class Conversations:
         return "side" if beside or (known.tools and asked.tools != known.tools) else "main"
 
     def _quoted(self, asked: Asked) -> tuple[Conversation | None, str]:
-        """Return the conversation that a request continues after a compaction; if there is none, also a word for the doubt, or "".
+        """Return the conversation that a request continues after a compaction, or None; also return a reason for doubt, or "".
 
         After a compaction, the first message quotes the last reply, but so does that of a critic, or of a pipeline's next step.  A
         compaction keeps the model, the tools and the system prompt, and follows several rounds.  A request without tools, or with

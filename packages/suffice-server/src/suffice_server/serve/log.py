@@ -26,7 +26,7 @@ _PROBE_BYTES = 1 << 14
 
 
 def question_names(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text and id of a request's question; a missing id is a hash of the text, or random without text."""
+    """Return the text and id of a request's question; a missing id becomes a hash of the text, or is random if there is no text."""
     text = (body.get("question") or "").strip()
     name = body.get("question_id") or (hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12] if text else "")
     name = name or secrets.token_hex(12)

@@ -1,4 +1,4 @@
-"""Watch the log of a service at intervals, one policy at a time, in a process of its own.
+"""Watch the log of a service at intervals, one policy at a time, in a separate process.
 
 Reading a log of 200,000 rows takes seconds and hundreds of megabytes.  In the server's process all decisions would have to wait
 meanwhile; a separate process runs in parallel, and frees its memory when it ends.

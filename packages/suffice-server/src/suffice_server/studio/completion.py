@@ -94,7 +94,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """Completions at the cursor, and the problem of the text; None if the text can be tried."""
+    """Completions at the cursor, and the problem of the text; the problem is None if the text can be tried."""
 
     candidates: tuple[Offer, ...] = ()
     problem: Problem | None = None

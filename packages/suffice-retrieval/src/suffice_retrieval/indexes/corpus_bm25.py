@@ -88,7 +88,7 @@ class CorpusBM25:
         return _method(self.engine, self.k1, self.b) | own
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - a corpus retriever ignores pools
-        """Return passages of the corpus, best first; see `Retriever.rank`.  Passages that share no token with it score 0.
+        """Return passages of the corpus, best first; see `Retriever.rank`.  Passages that share no token with the question score 0.
 
         Raises:
             DataError: `k` is below 1.

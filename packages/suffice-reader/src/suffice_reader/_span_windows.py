@@ -137,7 +137,7 @@ class _Tokens:
     ends: NDArray[np.bool_]
 
     def cut(self, start: int, stop: int, owned: tuple[int, int]) -> _Tokens:
-        """Return tokens start..stop, of which only those in `owned` may begin an answer."""
+        """Return tokens start..stop; only those in the range `owned` may begin an answer."""
         at = np.arange(len(self.ids))
         starts = self.starts & (at >= owned[0]) & (at < owned[1])
         s = slice(start, stop)

@@ -56,7 +56,7 @@ class SpanReaderModel:
         )
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Check nothing, because all needs are already known to be met or not."""
+        """Do nothing: `capabilities` already shows which needs are met."""
 
     async def answer_async(self, question: str, passages: Sequence[Passage]) -> Reply:
         """Read in a worker thread."""

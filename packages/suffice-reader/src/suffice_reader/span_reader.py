@@ -95,7 +95,7 @@ def passage_spans(
     flat = np.concatenate([score.ravel() for score in scores]) if scores else np.zeros(0)
     best = np.argsort(-flat, kind="stable")[:limit]
     best = best[np.isfinite(flat[best])]
-    # The spans of all windows lie in one flat array; bounds[w] is the offset of window w, from which an index is undone.
+    # The spans of all windows are in one flat array; bounds[w], the offset of window w, converts an index back.
     bounds = np.cumsum([0, *(score.size for score in scores)])
     answers = []
     for index in best:

@@ -46,7 +46,7 @@ class ShardedFolder(OpenFolder):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """One entry for each part, whose questions all count."""
+        """One entry for each part; no question of a part is left out."""
         return [PartQuestions() for _ in self.parts]
 
     def _metadata(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def open_shards(folder: Path) -> ShardedFolder:
 def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
     """Raise if a folder has parts of another number of shards or configuration, or a part with the wrong name.
 
-    Call it before anything is paid for.
+    Call it before the first paid request.
 
     Args:
         folder: The folder, which need not exist yet.
@@ -144,7 +144,7 @@ def complete_shards(folder: Path) -> str:
             return str(fault)
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             return ""
-        write_file(path, text)  # and look again: another shard may have written its part meanwhile
+        write_file(path, text)  # then check again: another shard may have written its part meanwhile
 
 
 def _check_others(folder: Path, names: set[str]) -> None:

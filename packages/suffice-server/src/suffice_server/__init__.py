@@ -1,1 +1,1 @@
-"""The decision as a service, and a local studio for a folder of recordings, policies and logs."""
+"""A service that decides over HTTP when loops stop, and a local studio for a folder of recordings, policies and logs."""

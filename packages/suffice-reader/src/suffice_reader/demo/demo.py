@@ -207,13 +207,13 @@ def _certify(
 
 
 def _without_golds(evaluation: Recording, tune: Recording) -> Advice:
-    """Decide as if no question had a gold answer, before the first label."""
+    """Return the advice for the same recordings without gold answers and without labels."""
     bare = [Recording(one.table.drop(["golds", *one.names("metric")]), one.metadata) for one in (evaluation, tune)]
     return decide(bare[0], tune=bare[1], labels=Labels())
 
 
 def _labels_text(asked: Advice, n: int) -> str:
-    """Return how many labels would do in the place of gold answers."""
+    """Return a sentence on the number of labels that could replace the gold answers."""
     if asked.asks_for is None:
         return f"Without gold answers no label would be asked for: the answers of {n} questions decide by themselves."
     policy = asked.trial.candidates[asked.asks_for].label
@@ -229,4 +229,4 @@ def _write_report(evaluation: Recording, tune: Recording, policies: Sequence[Pol
     name = path.name.replace("report.html", "eval")
     report = make_report({name: evaluation}, policies, tune=tune, settings=settings)
     write_file(path, render_html(report, passages=evidence(name)))
-    return report.cells[0].advice or decide(evaluation, tune=tune)  # which says why there is none
+    return report.cells[0].advice or decide(evaluation, tune=tune)  # the advice, or the reason why there is none

@@ -38,7 +38,7 @@ _DATASET = "hotpotqa"
 _WATCHED_RULE = "margin"
 _CERTIFIED = Claim(epsilon=0.08, metric="agreement", loss="harm")
 _TRAFFIC_SEED = 7
-_FIRST_REQUEST = 1_767_225_600.0  # 2026-01-01, of a clock that goes on by a minute with each request
+_FIRST_REQUEST = 1_767_225_600.0  # 2026-01-01; the simulated clock advances by a minute with each request
 _BROKEN = "answer_margin"
 _LOGGED = ("answer_stable", "answer_length", "top_score", "score_gap")
 """Signals that the log also contains; the fault does not touch them."""
@@ -291,7 +291,7 @@ class WatchedRun:
 
     @property
     def truth(self) -> str:
-        """The true losses of both halves in words, which a real deployment cannot know."""
+        """The true losses of both halves, in words; a real deployment cannot know them."""
         losses, f1 = (
             [figure(float(half.losses[metric].mean()), ".1f", 100) for half in (self.before, self.after)]
             for metric in (_CERTIFIED.metric, "f1")

@@ -64,7 +64,7 @@ def open_engine(
 
 
 def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) -> QuestionEmbedder:
-    """Return the embedder of questions: the packaged one, an endpoint's, or one of sentence-transformers."""
+    """Return the embedder of questions: the packaged model, an endpoint, or a model of sentence-transformers."""
     of_passages = sorted({"passage-prefix", "similarity"} & set(options))
     if of_passages:
         raise DataError(

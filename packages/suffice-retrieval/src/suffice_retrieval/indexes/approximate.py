@@ -75,7 +75,7 @@ class ApproximateSettings:
 
 
 class ApproximateSearch:
-    """An approximate search of an index's vectors by a file of FAISS, whose lists stay on disk.
+    """Approximate search of an index's vectors with a FAISS file, whose lists stay on disk.
 
     Args:
         path: The file that `build` wrote.
@@ -107,7 +107,7 @@ class ApproximateSearch:
         Args:
             path: The file.
             vectors: All vectors; they are read in blocks.
-            recall: The share of the ten best passages to find; if it cannot be reached, the best possible one.
+            recall: The share of the ten best passages to find; if it cannot be reached, the index has the highest possible share.
             seed: Seed of training and of the passages by which the recall is measured.
 
         Raises:
@@ -178,7 +178,7 @@ class ApproximateSearch:
 
 
 def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> ApproximateSettings:
-    """Return the settings of the cheapest search with the required recall, measured with passages as questions."""
+    """Return the settings of the cheapest search with the required recall, measured with passages as queries."""
     queries, size = vectors.rows(asked), min(RECALL_K + 1, len(vectors))
     # Any passage with the same score as the last of the best counts as found.
     least = _others(asked, *vectors.search(queries, size))[:, -1] - _EQUAL
@@ -192,7 +192,7 @@ def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> A
         is_coarse = 1 < settings.rescored < _MOST_RESCORED
         if settings.probes < lists and not (is_coarse and settings.recall < before + _GAIN):
             before, settings = settings.recall, replace(settings, probes=min(2 * settings.probes, lists))
-        elif is_coarse:  # more lists do not help, so the codes are at fault: score more proposals exactly
+        elif is_coarse:  # more lists do not help, since the codes are too coarse: score more proposals exactly
             before = 0.0
             settings = replace(settings, rescored=4 * settings.rescored, probes=max(1, settings.probes // 4))
         else:
@@ -200,7 +200,7 @@ def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> A
 
 
 def _others(asked: _Ints, places: _Ints, scores: _Floats32) -> _Floats32:
-    """Return the scores of the best passages except the querying one itself, shape ``(len(asked), k - 1)``."""
+    """Return the best scores for each passage used as a query, without its own, shape ``(len(asked), k - 1)``."""
     own = places == asked[:, None]
     own[~own.any(axis=1), -1] = True
     others: _Floats32 = scores[~own].reshape(len(asked), -1)

@@ -25,7 +25,7 @@ from suffice_retrieval.indexes.corpus_bm25 import passages_hash
 
 
 class RankingCache(Protocol):
-    """A cache of JSON by request, such as `suffice.recordings.ResponseCache`."""
+    """Protocol of a cache that stores JSON responses by request, such as `suffice.recordings.ResponseCache`."""
 
     def get(self, request: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the stored response to a request; None if there is none."""
@@ -39,8 +39,8 @@ class RankingCache(Protocol):
 class CachedRetriever(RanksByCosts):
     """A retriever whose rankings are cached by its fingerprint, the question, its pool and k.
 
-    A cached ranking has the costs of the original one, like a cached reply of a model; `hits` and `misses` count both
-    cases.  Several threads and processes may use one cache.
+    A cached ranking has the costs of the original one, like a cached reply of a model; `hits` counts cached rankings,
+    and `misses` new ones.  Several threads and processes may use one cache.
 
     Only a retriever with a true attribute `is_pinned` can be cached: its fingerprint identifies its passages and models, so that
     a changed index never gets old rankings.  Corpora that this package indexes are pinned, and so are retrievers of other
@@ -101,7 +101,7 @@ class CachedRetriever(RanksByCosts):
         return score_kind_of(self.retriever)
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the retriever's fingerprint, since the cache does not change rankings."""
+        """Return the fingerprint of the wrapped retriever, since the cache does not change rankings."""
         return self.retriever.fingerprint()
 
     async def costed_rank(

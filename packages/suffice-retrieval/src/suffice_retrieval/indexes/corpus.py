@@ -48,7 +48,7 @@ def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Pass
 
 
 def corpus_source(path: str | Path, *, errors: Decoding = "skip") -> str:
-    """Return a hash over a corpus's content and file names, and the settings for reading it.
+    """Return a hash of a corpus's content, its file names and the settings for reading it.
 
     Args:
         path: See `read_corpus`.
@@ -226,10 +226,10 @@ def _saved(path: str | Path, directory: Path, source: str, method: _Method | Non
 
 
 def check_apart(path: str | Path, directory: Path) -> None:
-    """Raise if an index would replace the folder of its own corpus, or be inside of it.
+    """Raise if an index would replace the folder of its own corpus, or lie inside it.
 
     Raises:
-        DataError: The folder of the index is the corpus, or inside of it.
+        DataError: The folder of the index is the corpus, or lies inside it.
     """
     if str(path).startswith(HUB):
         return

@@ -39,7 +39,7 @@ def passages_hash(passages: Iterable[Passage]) -> str:
 
 
 class CorpusBM25:
-    """BM25 over the passages of a corpus, which splits texts into words and scores them as `PoolBM25` does, in 32 bits.
+    """BM25 search over the passages of a corpus, with the same words and formula as `PoolBM25`, in 32 bits.
 
     The constructor indexes passages in memory with bm25s; `build` writes the index of a corpus of any size to a folder.
 
@@ -88,7 +88,7 @@ class CorpusBM25:
         return _method(self.engine, self.k1, self.b) | own
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - a corpus retriever ignores pools
-        """Return passages of the corpus, best first; see `Retriever.rank`.  Passages without a common token score 0.
+        """Return passages of the corpus, best first; see `Retriever.rank`.  Passages that share no token with the question score 0.
 
         Raises:
             DataError: `k` is below 1.
@@ -229,7 +229,7 @@ class CorpusBM25:
 
 
 class _Words:
-    """An iterator over the words of passages, one passage at a time, which counts passages and words."""
+    """Iterates over passages, yields the words of each, and counts all words."""
 
     def __init__(self, passages: Iterable[Passage]) -> None:
         self._passages, self.n_tokens = passages, 0
@@ -242,7 +242,7 @@ class _Words:
 
 
 class _Counted:
-    """Passages that report how many have been read so far."""
+    """Iterates over passages, and reports how many have been read so far."""
 
     def __init__(
         self, passages: Iterable[Passage], on_progress: Callable[[int, int | None], None] | None, n: int | None
@@ -260,13 +260,13 @@ class _Counted:
 
 
 def _method(engine: EngineName, k1: float, b: float) -> dict[str, Any]:
-    """Return the settings that identify a ranking, apart from the passages; for bm25s as for `PoolBM25`."""
+    """Return the settings that identify a ranking, without the passages; bm25s has the same ones as `PoolBM25`."""
     fingerprint = bm25_fingerprint(CorpusBM25.name, k1, b)
     return fingerprint if engine == "bm25s" else fingerprint | {"variant": engine}
 
 
 def _engine_of(library: str) -> EngineName:
-    """Return the engine of a library with its release.
+    """Return the engine named in a text with library and release, such as `bm25s 0.3`.
 
     Raises:
         ValueError: The library is unknown.

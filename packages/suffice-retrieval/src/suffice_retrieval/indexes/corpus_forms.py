@@ -11,9 +11,9 @@
 - Folders of text and Markdown documents, see `suffice_retrieval.indexes.documents`.
 - Folders of an index, for the passages in it.
 
-The library `datasets` reads what is on its hub or was saved by it.  Files are read here: 100,000 passages as JSON lines take
-0.9 s of the processor and 46 MB, against 3.0 s, 317 MB and a cached copy of 52 MB with `datasets` 5.2, whose errors do not
-name a line.
+The library `datasets` is used only for its hub and for folders that it saved.  Other files are read by this module: 100,000
+passages as JSON lines take 0.9 s of processor time and 46 MB, against 3.0 s, 317 MB and a cached copy of 52 MB with `datasets`
+5.2, whose error messages do not name a line.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Corpus:
     Attributes:
         name: Its path or name, for messages.
         form: The name of its form, for messages.
-        placed: Yields its passages with their places for messages; may be called several times.
+        placed: Yields its passages, each with its place (such as file and line) for messages; may be called several times.
         source: Returns a hash of its content, and of the settings for reading it.
         has_own_ids: True if the ids come from the corpus, so that they may repeat.
     """
@@ -94,7 +94,7 @@ class Corpus:
         """Yield its passages.
 
         Raises:
-            DataError: There is none, or an id repeats, which is known at the end; see `read_corpus`.
+            DataError: There is no passage, or an id repeats, which is detected only at the end; see `read_corpus`.
         """
         hashes = array("q")  # hashes of ids, since millions of texts would take gigabytes
         for _, passage in self.placed():
@@ -122,7 +122,7 @@ class Corpus:
 
 
 def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
-    """Return the corpus at a path, or by its name on the hub, with its form; see the module.
+    """Open the corpus at a path, or with a name on the hub, and recognise its form; the module lists the forms.
 
     Raises:
         NotFoundError: There is no such file or folder.
@@ -172,7 +172,7 @@ def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
 
 
 def _ending(file: Path) -> str:
-    """Return the ending of a file's name, without that of compression."""
+    """Return the ending of a file name in lower case, ignoring `.gz`."""
     return Path(file.name.lower().removesuffix(".gz")).suffix
 
 

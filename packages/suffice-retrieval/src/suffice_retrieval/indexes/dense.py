@@ -272,7 +272,7 @@ class DenseRetriever:
         exact: bool = False,
         **options: Any,
     ) -> DenseRetriever:
-        """Read an index of `save`, `open_dense` or `index_dense` for the same model, without executing anything in it.
+        """Open an index written by `save`, `open_dense` or `index_dense` with the same model, without executing anything in it.
 
         Passages and vectors stay on disk, and are read when needed.
 
@@ -281,7 +281,7 @@ class DenseRetriever:
             model: The model to load, see the class; it is never taken from the index.
             source: Required description of the corpus; None for any.
             exact: Whether to compare every vector even if the index has an approximate search.
-            **options: Parameters of the class, which must be those of the index.
+            **options: Parameters of the class; must be the same as those of the index.
 
         Raises:
             SchemaError: The folder contains no index of this kind, version and model, or it is damaged.

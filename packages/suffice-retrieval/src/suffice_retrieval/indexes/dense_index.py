@@ -1,7 +1,7 @@
 """Index a corpus as vectors on disk, encoded block by block by one or several processes.
 
-The vectors are in files of a million each.  Of n processes, the i-th encodes every n-th file, and notes its progress beside
-each.  The first process writes the passages, for which the others wait; the last one to end writes the manifest.
+The vectors are in files of a million each.  With n processes, each encodes every n-th file, and notes its progress beside
+the file.  The first process writes the passages while the others wait; the last one to finish writes the manifest.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def open_dense(
         model: Id or folder of a sentence-transformers model.
         index_dir: Folder of the index; None for ``<path>.<hash of the encoder>.suffice-index`` beside the corpus.
         errors: See `read_corpus`.
-        on_progress: Called with the number of encoded passages and of all.
+        on_progress: Called with the number of encoded passages and the total.
         **options: Other parameters of `DenseRetriever`.
 
     Raises:
@@ -342,7 +342,7 @@ def _note(path: Path) -> Path:
 def _encoded(
     retriever: DenseRetriever, path: Path, listed: Sequence[Passage], share: range, dtype: str
 ) -> Iterator[int]:
-    """Encode the passages of one file, from where an earlier run ended; yield the number done."""
+    """Encode the passages of one file, resuming an earlier run; yield the number of encoded passages."""
     if path.is_file() and not _note(path).is_file():
         yield len(share)
         return
@@ -365,7 +365,7 @@ def _encoded(
 
 
 def _write_rows(path: Path, block: npt.NDArray[np.floating], first: int, rows: int) -> None:
-    """Write consecutive rows of an array's file, which the first rows create."""
+    """Write consecutive rows to an array file; the first rows create the file."""
     shape = (rows, block.shape[1])
     if not first:
         header = {"descr": np.lib.format.dtype_to_descr(block.dtype), "fortran_order": False, "shape": shape}
@@ -391,7 +391,7 @@ def _stored_as(dtype: str, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.f
 
 
 def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: str | None = None) -> bool:
-    """Make the retriever search a folder's index; return False if that is not the complete index for these settings."""
+    """Let the retriever search a folder's index if it is complete and has these settings; return whether it does."""
     try:
         retriever.attach(directory, source=source)
     except SchemaError as reason:

@@ -1,13 +1,13 @@
 """Search a corpus by BM25 with a library: bm25s, with scores in arrays, or tantivy, with an index that stays on disk.
 
-Both receive the words of `suffice.loops.retrieval.bm25`, as `PoolBM25` does, and both return ties in the order of the corpus:
-by itself, bm25s would choose among ties at random, and tantivy by the segment in which a passage happens to be.
+Both receive the words of `suffice.loops.retrieval.bm25`, as `PoolBM25` does, and both return ties in the order of the corpus.
+Without this, bm25s would choose among ties at random, and tantivy by the segment in which a passage happens to be.
 
 bm25s has the formula of `PoolBM25` with any `k1` and `b`.  It stores a score for each word of each passage, builds in
 memory (3.5 GB for a million passages) and adds up all scores for a question, so that its time grows with the corpus.
 tantivy builds in bounded memory and skips passages that cannot be among the best.  Its `k1` and `b` are constants, its
-scores are larger by the factor k1 + 1, and lengths above 40 words are rounded to one byte.  The measurements that chose
-the limit between them are in `docs/results/index-sizes.md`.
+scores are larger by the factor k1 + 1, and lengths above 40 words are rounded to one byte.  The measurements behind
+the limit for choosing between them are in `docs/results/index-sizes.md`.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Engine(Protocol):
     """An index that is open for searching."""
 
     def search(self, tokens: Sequence[str], k: int) -> Ranking:
-        """Return the `k` best passages; passages without one of the tokens score 0.
+        """Return the `k` best passages; a passage with none of the tokens scores 0.
 
         Args:
             tokens: The words of a question; repeated words count each time.
@@ -85,8 +85,8 @@ def choose_engine(
 
     Args:
         n: Number of passages.
-        engine: The requested engine; None for bm25s up to `IN_MEMORY` passages, or if a parameter is given that tantivy does
-            not have, else tantivy.
+        engine: The requested engine; None = bm25s for up to `IN_MEMORY` passages, or if a parameter is given that tantivy
+            lacks, else tantivy.
         k1: The requested `k1`, or None for the engine's own.
         b: The requested `b`, or None for the engine's own.
 
@@ -157,7 +157,7 @@ class Bm25sEngine:
             folder: Its folder.
             n_passages: Passages of the corpus.
             n_terms: Distinct words of the corpus.
-            mapped: Whether the arrays stay on disk; if a mapped file is truncated, the process crashes.
+            mapped: True to leave the arrays on disk; if a mapped file is truncated later, the process crashes.
 
         Raises:
             SchemaError: The files are damaged, or belong to another corpus.
@@ -267,7 +267,7 @@ class TantivyEngine:
         return positions, scores
 
     def _best(self, query: Any, k: int) -> Ranking:
-        """Return up to `k` passages with one of the words, with ties in the order of the corpus."""
+        """Return the best passages with at least one of the words, up to `k`; ties are in the order of the corpus."""
         limit = k + 1
         while True:
             hits = self._searcher.search(query, min(limit, self._n), count=False).hits
@@ -282,7 +282,7 @@ class TantivyEngine:
 
 
 def best_k(scores: npt.NDArray[np.float32], k: int) -> Ranking:
-    """Return the positions of the `k` best scores, as by a stable descending sort, without sorting the rest.
+    """Return the positions of the `k` best scores in the order of a stable descending sort; the rest is not sorted.
 
     Args:
         scores: A score for each passage, shape ``(n,)``.
@@ -297,7 +297,7 @@ def best_k(scores: npt.NDArray[np.float32], k: int) -> Ranking:
 
 
 def _first(k: int) -> Ranking:
-    """Return the ranking of a question without any known word: the first `k` passages."""
+    """Return the ranking for a question without any known word: the first `k` passages of the corpus."""
     return np.arange(k), np.zeros(k, dtype=np.float32)
 
 

@@ -97,13 +97,13 @@ def _digest(path: Path) -> str:
 
 
 def is_unchanged(path: Path, digest: str) -> bool:
-    """Return whether a file is there and has a digest, as far as the digest covers it."""
+    """Return whether a file exists and matches a digest, which for a large file covers only pieces of it."""
     # Indexes of earlier releases have digests of whole files of any size.
     return path.is_file() and digest == (_digest(path) if digest.startswith(SAMPLED) else sha256_of(path).hex())
 
 
 def mapped_bytes(path: Path) -> bytes | mmap.mmap:
-    """Return the content of a file; that of a large file stays on disk."""
+    """Return the content of a file; a large file is mapped, so that it stays on disk."""
     if path.stat().st_size < _WHOLE:
         return path.read_bytes()
     with path.open("rb") as file:
@@ -157,7 +157,7 @@ class Stored:
     Attributes:
         directory: The folder.
         kind: The kind of index.
-        version: The version of its form.
+        version: The version of its file format.
         meta: JSON-ready values that describe the index.
         used: Names of its files.
         progress: The progress of an unfinished index, JSON-ready; empty at its beginning.
@@ -207,13 +207,13 @@ class Stored:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[IO[bytes]]:
-        """Yield the path of a new file of the index, to be written."""
+        """Yield a new file of the index, open for writing."""
         self.used.append(name)
         with replacing(self.directory / name) as path, path.open("wb") as file:
             yield file
 
     def adopt(self, folder: str) -> None:
-        """Add the files of a folder, which a library wrote, to the index."""
+        """Add the files that a library wrote into a folder to the index."""
         for file in sorted((self.directory / folder).iterdir()):
             if file.suffix == ".lock":  # left by a writer that has ended
                 file.unlink()
@@ -246,7 +246,7 @@ def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
     Args:
         directory: The folder, which is created.
         kind: The kind of index.
-        version: The version of its form.
+        version: The version of its file format.
 
     Raises:
         DataError: The folder contains other files, or cannot be written.
@@ -318,7 +318,7 @@ def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, An
     Args:
         directory: The folder, which is created.
         kind: The kind of index.
-        version: The version of its form.
+        version: The version of its file format.
         plan: The JSON-ready settings and source of an index that can be resumed: files and `progress` of an earlier run with the
             same plan are kept.  None = build it anew.
 
@@ -372,7 +372,7 @@ def is_index_file(name: str) -> bool:
 
 
 def _resumes(stored: Stored) -> bool:
-    """Resume an earlier run of the same plan; return whether there is one."""
+    """Load the progress of an earlier run with the same plan; return whether there is one."""
     try:
         state = json.loads((stored.directory / _UNFINISHED).read_text(encoding="utf-8"))
         plan, progress, used = state["plan"], dict(state["progress"]), list(state["used"])

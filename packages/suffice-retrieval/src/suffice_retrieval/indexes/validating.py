@@ -1,4 +1,4 @@
-"""Read every byte of an index, to find damage between the pieces that opening it compares."""
+"""Check every byte of an index, since opening an index checks only pieces of its large files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from suffice_retrieval.indexes.storage import MANIFEST, SAMPLED, is_index_file, 
 
 
 def validate_index(directory: Path) -> dict[str, str]:
-    """Read every byte of an index, and say of each file whether it is as it was built.
+    """Read every byte of an index, and report for each file whether it is unchanged since it was built.
 
     Returns:
-        By the name of the file: ``unchanged``, ``changed``, ``missing``, or ``pieces unchanged`` for a large file of an index that was
+        The state of each file, by name: ``unchanged``, ``changed``, ``missing``, or ``pieces unchanged`` for a large file of an index that was
         built before whole files were hashed.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Compare vectors of passages, in memory or in files, with questions block by block."""
+"""Compare the vectors of questions with those of passages, which are in memory or in files, block by block."""
 
 from __future__ import annotations
 

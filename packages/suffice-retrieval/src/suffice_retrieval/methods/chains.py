@@ -116,7 +116,7 @@ StepSteps = Generator[Action, Any, Step]
 
 @dataclass(frozen=True, kw_only=True)
 class ChainMethod(ABC):
-    """Base class of methods that retrieve evidence; frozen dataclasses whose fields are the settings.
+    """Base class of methods that retrieve evidence; subclasses are frozen dataclasses whose fields are the settings.
 
     Attributes:
         k: Number of passages for each query.
@@ -230,12 +230,12 @@ class Flare(ChainMethod):
     The first sentence is written from passages for the question.  Each further one is first written without passages.
     If all its tokens have probabilities of at least theta, it stays.  Otherwise the query is the sentence without its
     tokens of probability below beta (`ask=False`), or the model asks a question for each run of such tokens, and the
-    passages for these are interleaved (`ask=True`).  Then the sentence is written again from the passages; from the earlier ones if
-    all tokens are below beta, which leaves no query.
+    passages for these are interleaved (`ask=True`).  Then the sentence is written again from the passages.  If all tokens are below
+    beta, there is no query, and it is written from the earlier passages.
 
     Attributes:
         theta: Retrieve if a token has a lower probability.
-        beta: Mask, or ask for, tokens of lower probability.
+        beta: Mask tokens of lower probability, or ask a question for them.
         ask: True to generate questions instead of masking.
     """
 
@@ -291,7 +291,7 @@ class Dragin(ChainMethod):
 
     The model continues the chain without passages.  The first sentence with a word whose RIND is above theta is dropped; the
     query consists of the `n` words of question, chain and sentence that these words attend to most, in their order; and the
-    model writes one sentence with passages in its place.  Without such a word the whole reply stays.
+    model writes one new sentence from the retrieved passages.  Without such a word the whole reply stays.
 
     Attributes:
         theta: Threshold of RIND.  The authors use 0.9 to 1.4, by model and data; see docs/how-to/rivals.md.
@@ -310,7 +310,7 @@ class Dragin(ChainMethod):
             raise DataError(f"dragin: n must be at least 1 and theta at least 0, got {self.n!r} and {self.theta!r}")
 
     def step(self, state: ChainState) -> StepSteps:
-        """Continue without passages; cut before the sentence that needs evidence, retrieve, and write one sentence."""
+        """Continue without passages; if a sentence needs evidence, drop it and the rest, retrieve, and write a new one."""
         messages = self.prompt.continuing(state.question, (), state.chain)
         reply: Reply = yield Ask(messages)
         reading: Reply = yield Reread(messages, reply, (state.question, state.chain), self.theta, self.n)
@@ -336,7 +336,7 @@ CHAIN_METHODS: Mapping[str, type[ChainMethod]] = {kind.name: kind for kind in (S
 
 
 def parse_method(text: str) -> ChainMethod:
-    """Parse a method from its name and, in parentheses, its settings; ``prompt='FILE'`` is a prompt of `read_chain_prompt`.
+    """Parse a method from its name and, in parentheses, its settings; ``prompt='FILE'`` is read by `read_chain_prompt`.
 
     >>> parse_method("flare(theta=0.6)").theta, str(parse_method("ircot"))
     (0.6, 'ircot(k=6, most=15)')
@@ -404,7 +404,7 @@ def _last_sentence(chain: str) -> str:
 
 
 def _is_last(text: str) -> bool:
-    """Return whether a chain ends with this text, which states the answer or is empty."""
+    """Return whether a text ends its chain, because it states the answer or is empty."""
     return not text or "answer is" in text.lower()
 
 

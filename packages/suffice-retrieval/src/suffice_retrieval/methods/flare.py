@@ -50,9 +50,9 @@ def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
 
 
 def masked_text(tokens: Sequence[Token], beta: float) -> str:
-    """Return a sentence without its tokens of probability below beta: FLARE's implicit query, empty if all are.
+    """Return a sentence without its tokens of probability below beta: FLARE's implicit query; empty if no token is left.
 
-    At most its last 64 tokens, as in the authors' configuration.  Source: FLARE (Jiang et al., 2023, section 3.2, equation 4).
+    At most the last 64 tokens are used, as in the authors' configuration.  Source: FLARE (Jiang et al., 2023, section 3.2, equation 4).
 
     >>> tokens = [Token("He", -0.01), Token(" left", -0.01), Token(" Oslo", -5.0), Token(".", -0.01)]
     >>> masked_text(tokens, 0.4)

@@ -27,7 +27,7 @@ class ChainPrompt(EvidencePrompt):
         examples: Solved questions at the start of the user message, few-shot; empty for none.
         source: Origin of the examples, for the recording.
         passages_first: Whether the passages precede the question, as in many prompts for text completion.
-        continues: Whether the chain is the given start of the reply, for endpoints and models that continue the last message.
+        continues: True to send the chain as the start of the reply, for endpoints and models that continue the last message.
     """
 
     chain: str = "\n\nReasoning so far: {chain}"
@@ -45,7 +45,7 @@ class ChainPrompt(EvidencePrompt):
 
     @property
     def pinned(self) -> dict[str, str]:
-        """The id and the hash, and the origin of the examples if there are any."""
+        """The id and the hash of the prompt, and the origin of its examples if there are any."""
         return {**self.pin, **({"prompt_source": self.source} if self.source else {})}
 
     def continuing(self, question: str, passages: Sequence[Passage], chain: str) -> tuple[Message, ...]:
@@ -85,8 +85,8 @@ class ChainPrompt(EvidencePrompt):
 def read_chain_prompt(path: str | Path, default: ChainPrompt) -> ChainPrompt:
     """Read a prompt with the examples of a paper from a TOML file.
 
-    Its keys are the fields of `ChainPrompt`; those that it lacks are those of `default`.  `examples-file` names a text
-    file of examples beside it, taken as it is but for lines that begin with ``# METADATA``, as in the prompts of IRCoT.
+    Its keys are the fields of `ChainPrompt`; missing ones are taken from `default`.  `examples-file` names a text
+    file of examples beside it, used unchanged except for lines that begin with ``# METADATA``, as in the prompts of IRCoT.
     Examples need a `source`.
 
     Args:
@@ -128,7 +128,7 @@ def read_chain_prompt(path: str | Path, default: ChainPrompt) -> ChainPrompt:
 
 
 def _separated(examples: str) -> str:
-    """Return examples without lines of metadata, followed by as many blank lines as lie between them."""
+    """Remove metadata lines from examples, and end them with as many blank lines as separate them from each other."""
     text = _METADATA.sub("", examples).strip()
     return text + ("\n\n\n" if "\n\n\n" in text else "\n\n")
 

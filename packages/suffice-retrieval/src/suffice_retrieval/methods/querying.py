@@ -332,7 +332,7 @@ class _RoundCalls:
         self.costs = added_costs(self.costs, reply.costs)
 
     def _call(self, action: Action) -> Call:
-        """Return the call for an action; calls of one kind are numbered, since a journal needs unique parts."""
+        """Return the call for an action; calls of one kind are numbered, since a journal needs unique part names."""
         kind = action.part if isinstance(action, Ask) else RETRIEVAL if isinstance(action, Lookup) else "reading"
         self.parts[kind] = self.parts.get(kind, 0) + 1
         part = kind if self.parts[kind] == 1 else f"{kind}:{self.parts[kind]}"
@@ -370,7 +370,7 @@ class _RoundCalls:
 
 
 def _unparsed(part: str, completion: Completion) -> Reply:
-    """Convert a completion to a component's reply, with its tokens as answer tokens, which a journal stores."""
+    """Convert a completion to a component's reply; its tokens become answer tokens, because a journal stores those."""
     return Reply(
         text=completion.text,
         answer_tokens=completion.tokens,

@@ -41,7 +41,7 @@ _Units = Mapping[str, tuple[list[int], str]]
 """The rows and the type of each text, by the text's hash."""
 
 Draw = Literal["hashed", "shuffled", "sampled"]
-"""Ways to draw: by a hash of the texts, or as a program does with Python's generator over the rows in their order."""
+"""Ways to draw: by a hash of the texts, or with Python's generator over the rows in source order, as other programs do."""
 
 _REPEATED_ID = "the id was already used by an earlier row"
 _REPEATED_TEXT = "the text repeats an earlier row, and neither has an id"
@@ -134,8 +134,8 @@ def convert_questions(
         sample: Number of texts to draw; None for all.
         splits: Number of texts of each split by name, in the order in which they are drawn.
         seed: Seed of the draw.
-        draw: `hashed`, as above; `shuffled` or `sampled`, to repeat the draw of a program: the rows in the order of the source,
-            shuffled by ``random.Random(seed).shuffle``, of which the first are taken, or ``random.Random(seed).sample``.
+        draw: `hashed`, as above; or, to repeat another program's draw from the rows in source order: `shuffled` takes the first
+            rows after ``random.Random(seed).shuffle``, and `sampled` takes ``random.Random(seed).sample``.
         split: The split of the source to read.
         config: The configuration of the source.
         revision: The commit of a set on the hub.
@@ -278,7 +278,7 @@ class _SourceReading:
 
     @property
     def n_left_out(self) -> int:
-        """Number of rows that are no question."""
+        """Number of rows that could not be read as questions."""
         return len(self._left_out)
 
     def unread(self) -> tuple[Unread, ...]:
@@ -322,7 +322,7 @@ def _drawn_rows(
 
 
 def _draw(units: _Units, owners: Sequence[str], seed: int) -> tuple[list[list[int]], dict[int, str]]:
-    """Draw a text for each owner, its split; return their rows in the order of the draw, and the split of each row.
+    """Draw one text for each entry of `owners`, its split; return the rows in draw order, and the split of each row.
 
     The texts of each type are sorted by hash, and the k-th of n gets the place (k + 1/2) / n.  Sorted by place, any range of
     texts keeps the shares of the types.
@@ -351,7 +351,7 @@ def _in_drawn_order(
 
 
 class _LineWriter:
-    """Writer of the output's lines, which counts what they contain."""
+    """Writes the lines of the output, and counts their contents for the result and its notes."""
 
     def __init__(self, names: Mapping[int, str], *, with_passages: bool) -> None:
         self._names, self._with_passages = names, with_passages
@@ -372,7 +372,7 @@ class _LineWriter:
             yield question_from(line, "", Counter())
 
     def note_draw(self, n_texts: int, *, has_types: bool) -> None:
-        """Add notes on a draw of so many texts."""
+        """Add notes on a draw of `n_texts` texts."""
         if self.n > n_texts:
             again = counted(self.n - n_texts, "question")
             self.notes.append(
@@ -382,7 +382,7 @@ class _LineWriter:
             self.notes.append("the questions have no types, so the sample is not stratified")
 
     def note_python_draw(self, names: Mapping[int, str], units: _Units, *, left_out: int) -> None:
-        """Add notes where a draw by Python's generator is not that of another program, or splits share a text."""
+        """Add notes if a draw by Python's generator may differ from another program's, or if splits share a text."""
         if left_out:
             rows = counted(left_out, "row was", "rows were")
             self.notes.append(f"{rows} left out before the draw: another program may have drawn from them, too")
@@ -425,7 +425,7 @@ def _line(item: Question, split: str | None, *, with_passages: bool) -> dict[str
 
 @contextmanager
 def _packed_lines(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file for lines that replaces `path` once complete; equal lines give equal bytes, even compressed."""
+    """Yield a file to write lines to, which replaces `path` once complete; equal lines give equal bytes, even compressed."""
     with replacing(path) as temporary, temporary.open("wb") as raw:
         if path.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:

@@ -56,7 +56,7 @@ class QuestionSource:
         revision: The revision on the hub; None for files.
         files: The files with their SHA-256; empty for the hub.
         dataset: The data set on the hub; None for files.
-        only: The split that rows must name to be read; None = read all rows.
+        only: Read only the rows that name this split in a field; None = read all rows.
     """
 
     name: str
@@ -152,7 +152,7 @@ def _check_shards(files: Sequence[Path]) -> None:
 
 
 def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], str | None, str | None]:
-    """Return the files of a split and its name, and the split to filter rows by if no file is named after one."""
+    """Return the files of a split, its name, and, if no file is named after a split, the split by which to filter rows."""
     by_split: dict[str, list[Path]] = {}
     for file in data_files(path):
         by_split.setdefault(_split_of(file.relative_to(root)), []).append(file)

@@ -12,7 +12,7 @@ _SHOWN_NAMES = 20
 
 
 def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> NoReturn:
-    """Raise for a passage store without any passage that can be found.
+    """Raise for a name that does not exist; the message lists known names.
 
     Raises:
         NotFoundError: Always.
@@ -24,7 +24,7 @@ def not_among(what: str, name: str, known: Iterable[str], advice: str = "") -> N
 
 
 def no_passage(place: str, filters: Mapping[str, Any]) -> NoReturn:
-    """Raise for a store without any passage that can be found.
+    """Raise for a store that is empty, or in which no passage satisfies the filters.
 
     Raises:
         DataError: Always.

@@ -1,4 +1,4 @@
-"""Registry of kinds of stores by the scheme of their addresses: this package's, and other packages'."""
+"""Registry of the kinds of stores in this and other packages, by the scheme of their addresses."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ COMMON: Mapping[str, Parameter] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreKind:
-    """A kind of store, as addresses name it.
+    """A kind of store, named by the scheme of its addresses.
 
     Attributes:
         name: The scheme of its addresses; further schemes may be registered for the same kind.
-        form: An address of it, such as `qdrant://HOST:6333/COLLECTION`, for messages.
+        form: The form of its addresses, such as `qdrant://HOST:6333/COLLECTION`, for messages.
         build: Returns the store at an address; nothing is sent yet.
         parameters: Parameters after an address's question mark, in addition to `COMMON` and filters.
         carriers: Protocols that may follow the scheme, as in `qdrant+https://`; None for any.
         has_login: True if an address may contain a user and a password.
-        credentials: The proper place of a password or key, as the end of a sentence.
+        credentials: The recommended place for a password or key, as the end of a sentence in messages.
         variables: Environment variables from which the client reads credentials and host.
     """
 

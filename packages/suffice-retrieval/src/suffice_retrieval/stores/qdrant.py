@@ -51,7 +51,7 @@ class QdrantStore(Store):
 
     Raises:
         MissingExtraError: qdrant-client is not installed.
-        DataError: A parameter is out of range, or not one of `url` and `path` is given.
+        DataError: A parameter is out of range, or not exactly one of `url` and `path` is given.
     """
 
     name = "qdrant"
@@ -202,7 +202,7 @@ class QdrantStore(Store):
 
 
 class _Missing:
-    """Marker of a field that a payload lacks, as opposed to a null."""
+    """Marker for a field that is missing from a payload, as opposed to null."""
 
 
 _MISSING = _Missing()

@@ -18,10 +18,9 @@ SCORE_OF: Mapping[str, ScoreKind] = {"cosine": "cosine", "dot": "inner_product",
 QuestionEmbedder = Embedder | DenseRetriever
 """Turns a question into the vector with which a store is searched.
 
-An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one; the requests of
-one with an attribute `endpoint` are counted.  A
-`DenseRetriever` without passages has a prefix and a model of its own for questions, and with `similarity="dot"` vectors of
-any length.
+An `Embedder` (`MiniLM`, `SentenceTransformersEmbedder`, `EndpointEmbedder`) returns vectors of length one; if it has an
+attribute `endpoint`, its requests are counted.  A `DenseRetriever` without passages may use a separate prefix and model for
+questions; with `similarity="dot"` its vectors have any length.
 """
 
 Hit = tuple[Any, Any, Any, float]
@@ -80,7 +79,7 @@ class StoreOptions(TypedDict, total=False):
     """Arguments of every store.
 
     Attributes:
-        embedder: Turns questions into vectors, like those of the store; None to search by words.
+        embedder: Turns questions into vectors that are comparable with the store's; None to search by words.
         filters: Conditions on the passages to search: values, lists or bounds by field, see `conditions_of`.
         identity: The field that identifies a passage, `passage_id` if not given.
         version: Your name for the present version of the passages, which a recording stores; rankings of a named

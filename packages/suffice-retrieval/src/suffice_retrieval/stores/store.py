@@ -151,7 +151,7 @@ class Store(ABC):
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> RankedPassages:
-        """Return the passages of `rank` with their costs; requests to an embedder at an endpoint are a component of their own."""
+        """Return the passages of `rank` with their costs; requests to an embedder's endpoint are a separate component."""
         refuse_pool(self.name, pool)
         checked_k(k, 0)
         self._check_embedder()
@@ -204,7 +204,7 @@ class Store(ABC):
         return self._passages(hits)
 
     def _looked(self) -> Content:
-        """Open the store, and return its present report."""
+        """Open the store, and return a report of its present content."""
         self._check_embedder()
         if self.embedder is not None and self._width is None:
             self._vector("How many numbers?")
@@ -246,7 +246,7 @@ class Store(ABC):
         return vector, cost
 
     async def _attempt(self, call: Callable[[Any], Awaitable[_T]]) -> _T:
-        """Return the result of a call with the client, repeated after failures, since a search changes nothing."""
+        """Call a function with the client, and retry after failures, which is safe since a search changes nothing."""
         if (
             self.library and self.library not in sys.modules
         ):  # import it before the timeout begins: that may take longer than a search
@@ -269,7 +269,7 @@ class Store(ABC):
         raise failure
 
     def _with_vector(self, usable: int, rows: int) -> dict[str, int]:
-        """Return the fingerprint's entry on rows without a vector, which are never found; empty without such rows.
+        """Return the fingerprint entry on rows without a vector, which no search returns; empty if every row has one.
 
         Raises:
             DataError: No row has a vector.
@@ -319,7 +319,7 @@ class Store(ABC):
         return ModelTimeoutError(f"{self.place} did not answer within {self.timeout_s:g} s: {advice}")
 
     def _status(self, status: int, said: object) -> SufficeError:
-        """Return the error for a status of HTTP."""
+        """Return the error for an HTTP status."""
         text = f"{self.place} answered {status} ({self._said(said)})"
         if status in (401, 403):
             return AuthenticationFailedError(f"{text}: check the key, or user and password, and their rights")
@@ -384,7 +384,7 @@ class Store(ABC):
         """
 
     async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
-        """Return the passages with given ids, in any order, with any score; raise if the store cannot."""
+        """Return the passages with given ids, in any order and with any score; the default raises, for stores without this."""
         del client
         raise DataError(f"{self.place} does not look passages up by their ids, so {len(ids):,} texts are not known")
 

@@ -78,7 +78,7 @@ class BatchApi:
     """The files and batches of one endpoint.
 
     Raises:
-        DataError: There are several endpoints, but only one of them would know a batch.
+        DataError: Several endpoints are given, but a batch exists at only one of them.
     """
 
     def __init__(self, connection: Connection) -> None:

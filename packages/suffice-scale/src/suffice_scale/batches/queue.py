@@ -87,7 +87,7 @@ class BatchQueue:
         """Run a plan until all replies have arrived, or, without waiting, until the batches are submitted.
 
         Raises:
-            DataError: No batch can contain the requests of its loop.
+            DataError: The loop of the plan makes requests that no batch can contain.
         """
         if not plan.loop.independent_rounds:
             raise DataError(
@@ -104,13 +104,13 @@ class BatchQueue:
             self.open(folder)
             return await self._run(plan)
         except Exception:
-            if not folder.exists():  # nothing was submitted: an empty journal would refuse other settings
+            if not folder.exists():  # nothing was submitted; an empty journal would still refuse other settings
                 with suppress(SufficeError):
                     Journal(plan.files.journal, plan.config).release()
             raise
 
     async def _run(self, plan: RecordingPlan) -> RecordSummary:
-        """Run a plan and its batches alternately; return the outcome with the costs of all rounds of this."""
+        """Alternate between running a plan and waiting for its batches; return the outcome with the costs of all runs."""
         spent: dict[str, Cost] = {}
         try:
             while True:
@@ -126,7 +126,7 @@ class BatchQueue:
                 elif not await asyncio.to_thread(self.sender.collect):
                     return replace(summary, costs=spent, notes=self.sender.notes())
         except Exception:
-            if self.is_unsent:  # then a recording without batches need not wait for any
+            if self.is_unsent:  # with the folder gone, a recording without batches need not wait for any
                 self.delete()
             raise
         finally:
@@ -153,7 +153,7 @@ class BatchQueue:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Answer models from the batches within this block, and write all other requests into files."""
+        """Within this block, answer model calls with replies from batches, and write all other requests into files."""
         known = self.state.batches()
         self._numbers = max((batch.number for batch in known), default=0)
         for leftover in set(self.sender.folder.glob("input-*.jsonl")) - {
@@ -246,7 +246,7 @@ class BatchQueue:
 
     @property
     def is_unsent(self) -> bool:
-        """True if nothing was submitted or handed over, so that the folder can be removed without loss."""
+        """True if nothing was submitted to an endpoint or written for an engine, so that the folder can be removed."""
         return all(batch.step == "written" for batch in self.state.batches())
 
     def delete(self) -> None:

@@ -65,7 +65,7 @@ class BatchSender:
                 self._create(api, batch)
 
     def _create(self, api: BatchApi, batch: SentBatch) -> None:
-        """Create a batch, unless an earlier request for it arrived whose reply was lost."""
+        """Create a batch, unless an earlier attempt created it and only the endpoint's reply was lost."""
         file_id = str(batch.file_id)
         failure: ModelError | None = None
         for attempt in range(_CREATIONS):
@@ -103,14 +103,14 @@ class BatchSender:
             self.input_path(batch).unlink(missing_ok=True)
 
     def handed(self, batch: SentBatch) -> Path:
-        """Return the file of requests for an engine: the given one, or a numbered one for later requests."""
+        """Return the path of a batch's requests for an engine: the given path, with a number from the second batch on."""
         assert self.file is not None
         first = min(other.number for other in self.state.batches())
         nth = batch.number - first + 1
         path = self.file if nth == 1 else self.file.with_name(f"{self.file.stem}-{nth}{self.file.suffix}")
         return (
             path if batch.file_id is None or path.exists() else Path(batch.file_id)
-        )  # the user named another file then
+        )  # the user gave another path at that time
 
     def output(self, batch: SentBatch) -> Path:
         """Return the path at which the engine's output for a file of requests is expected."""
@@ -213,7 +213,7 @@ class BatchSender:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """Return notes on the batches that are awaited, and on what to do meanwhile."""
+        """Return notes on the batches that have not ended, and on the user's next step."""
         if self.file is None:
             progress = self.progress()
             batches = counted(progress.batches - progress.ended, "batch", "batches")

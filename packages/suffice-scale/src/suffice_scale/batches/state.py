@@ -118,7 +118,7 @@ class BatchState:
         return zlib.decompress(rows[0][0]).decode() if rows else None
 
     def request(self, key: str) -> KnownRequest | None:
-        """Return a request without a reply; None if it was never in a batch."""
+        """Return the state of a request that has no reply; None if it was never in a batch."""
         rows = self._run("SELECT batch IS NOT NULL, attempts, error, is_final FROM requests WHERE key = ?", key)
         return KnownRequest(bool(rows[0][0]), rows[0][1], rows[0][2], bool(rows[0][3])) if rows else None
 

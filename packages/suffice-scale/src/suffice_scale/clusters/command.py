@@ -93,7 +93,7 @@ def run_on_cluster(
 
 @contextmanager
 def parts_on_cluster(options: ClusterOptions) -> Iterator[int]:
-    """Let the cluster process a recording's parts within this block; yield how many at a time."""
+    """Let the cluster process a recording's parts within this block; yield the number processed at a time."""
     cluster = _cluster(options, sends_much=True)
     with cluster.connected() as ray:
         n = max(cluster.n_workers(ray), 2)  # one alone would be this process

@@ -24,15 +24,15 @@ _RUNNING = "ray://auto"
 _ADDRESS = "RAY_ADDRESS"
 
 _ENVIRONMENT = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent to anybody
+    "RAY_USAGE_STATS_ENABLED": "0",  # no usage statistics are sent
     "RAY_AUTH_MODE": "token",  # other users of this machine cannot use its cluster
     "RAY_raylet_start_wait_time_s": "300",  # on a loaded machine the defaults fail
     "RAY_agent_register_timeout_ms": "600000",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-"""What a cluster of our own starts with, unless the environment says otherwise."""
+"""Environment variables of a cluster that is started here; variables that are already set take precedence."""
 
-_OBJECTS_BYTES = 80_000_000  # the least that Ray takes: nothing but words and counts go through it
+_OBJECTS_BYTES = 80_000_000  # the minimum of Ray, enough for command-line arguments and counts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class Cluster:
             return
         # Ray lets workers import from the folder in which it is initialised, before anything that is installed.
         with warnings.catch_warnings(), tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:
-            warnings.simplefilter("ignore")  # on settings of Ray's that are its own
+            warnings.simplefilter("ignore")  # about Ray's own settings
             try:
                 with chdir(empty):
                     ray.init(**self._settings(), log_to_driver=False, logging_level=logging.ERROR)
@@ -135,7 +135,7 @@ def first_line(error: BaseException) -> str:
 
 _T = TypeVar("_T")
 _TRIES = 3
-"""So often a part is worked on again whose process or node was lost."""
+"""Number of times that a part is tried again after its process or node was lost."""
 
 
 class RayPool(Executor):
@@ -158,7 +158,7 @@ class RayPool(Executor):
         return future
 
     def _once(self, item: Any) -> Any:
-        if self._stored[0] is not item:  # one function after the other is worked on
+        if self._stored[0] is not item:  # the calls of one function come in a row
             self._stored = (item, self._ray.put(item))
         return self._stored[1]
 
@@ -187,5 +187,5 @@ def _call(folder: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     """Run a function in the driver's working directory, if this node can access it."""
     keep_folder_out()
     with suppress(OSError):
-        os.chdir(folder)  # for good: the process runs nothing but such tasks, and its own folder may be gone
+        os.chdir(folder)  # not changed back: the process runs only such tasks, and its own folder may be gone
     return fn(*args, **kwargs)

@@ -19,13 +19,13 @@ from suffice_scale.clusters.worker import Needs, ShardOutcome, WorkerProcess
 
 _LOOK_S = 0.5
 _START_S = 60.0
-"""How long the first workers are waited for, so that none begins before all have checked what they see."""
+"""Seconds to wait for the first workers, so that all finish their checks before one of them begins."""
 
 _LOSSES = 5
-"""So often in a row the worker of a shard may be lost before it has finished another question."""
+"""Number of times in a row that a shard may lose its worker without having finished another question."""
 
 SHARDS_PER_WORKER = 4
-"""So that a slow shard at the end holds up little; on GPUs 1, as each shard loads its model again."""
+"""Several, so that a slow last shard delays little; on GPUs there is 1, since each shard loads its model again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class _Driver:
         self.actor_class = ray.remote(
             num_cpus=cluster.cpus,
             num_gpus=cluster.gpus,
-            max_concurrency=2,  # its report is asked for while it works
+            max_concurrency=2,  # its report is requested while it works
             max_restarts=0,  # a lost one is replaced here, where its shard is known
             scheduling_strategy="SPREAD",
         )(WorkerProcess)
@@ -191,7 +191,7 @@ class _Driver:
             member = calls[call]
             try:
                 value = self.ray.get(call)
-            except self.ray.exceptions.RayTaskError as error:  # a fault of ours, or of what it needs
+            except self.ray.exceptions.RayTaskError as error:  # an exception in the worker, not its loss
                 raise DataError(f"a worker failed: {type(error.cause).__name__}: {error.cause}") from None
             except self.ray.exceptions.RayError as error:
                 self._lost(member, error)
@@ -215,7 +215,7 @@ class _Driver:
     def _lost(self, member: _Member, error: Exception) -> None:
         """Return the shard of a lost worker to the queue; raise if it is lost repeatedly."""
         self.members.remove(member)
-        self._end(member)  # Ray may only have lost sight of it
+        self._end(member)  # it may still be running, only disconnected from Ray
         shard = member.shard
         what = "a worker that was starting" if shard is None else f"the worker of {self._name(shard)}"
         if shard is not None:
@@ -244,7 +244,7 @@ class _Driver:
         for look in ready:
             member = asked[look]
             member.look = None
-            with suppress(self.ray.exceptions.RayError):  # it is lost: the shard that it had says so
+            with suppress(self.ray.exceptions.RayError):  # the worker is lost, which the call for its shard reports
                 self._count(member.shard, self.ray.get(look))
         for member in self.members:
             if member.shard is not None and member.look is None:

@@ -22,7 +22,7 @@ from suffice.common.processes import keep_folder_out
 from suffice.loops.models.limits import RequestLimits, sharing_limits
 
 _HELD_S = 180.0
-"""How long a shard may still be held by the process that had it: a lease of a network file system takes 90 seconds to end."""
+"""Seconds for which a lost process may still hold its shard's files: a network file system's lease takes 90 seconds to end."""
 
 _BETWEEN_S = 1.0
 _NOTE = "note: "
@@ -48,7 +48,7 @@ class Needs:
     variables: Sequence[str] = ()
 
     def lacking(self) -> str | None:
-        """Return what this process lacks, with advice, as text; None if it lacks nothing."""
+        """Return a text that names a missing version, variable or file, with advice; None if nothing is missing."""
         if self.version != __version__:
             return f"it has Suffice {__version__} and the driver {self.version}: install the same version on every node"
         unset = [name for name in self.variables if not os.environ.get(name)]
@@ -138,7 +138,7 @@ class Worker:
         self._sink: Sink | None = None
 
     def check(self, needs: Needs) -> str | None:
-        """Return what this worker lacks, see `Needs.lacking`, with the name of its machine."""
+        """Return the result of `Needs.lacking` with the name of this machine; None if nothing is missing."""
         lacking = needs.lacking()
         return None if lacking is None else f"a worker on {socket.gethostname()} cannot begin: {lacking}"
 
@@ -153,11 +153,11 @@ class Worker:
     def run(self, words: Sequence[str], folder: str | None = None) -> ShardOutcome:
         """Run the command, in the driver's `folder` if accessible, once the shard's files are free."""
         if folder is not None and Path(folder).is_dir():
-            os.chdir(folder)  # for good: only a `WorkerProcess` is given a folder, and its own may be gone
+            os.chdir(folder)  # not changed back: only a `WorkerProcess` gets a folder, and its own may be gone
         deadline = time.monotonic() + self._busy_s
         while True:
             outcome, is_busy = self._run_once(list(words))
-            gc.collect()  # a model that the command loaded, before the next one is
+            gc.collect()  # frees the command's model before another one is loaded
             if not is_busy or time.monotonic() > deadline:
                 return outcome
             time.sleep(_BETWEEN_S)
@@ -190,7 +190,7 @@ class Worker:
 
 
 class WorkerProcess(Worker):
-    """A worker in a separate process, whose own child processes import nothing from its folder."""
+    """A worker in a separate process; its child processes do not import modules from its working directory."""
 
     def __init__(self, entry: str, place: tuple[int, int] = (1, 1), pace: Any = None) -> None:
         keep_folder_out()

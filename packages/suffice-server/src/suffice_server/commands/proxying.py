@@ -1,4 +1,4 @@
-"""`suffice proxy`: record what programs ask models, in any language, without a change of their code but an address."""
+"""`suffice proxy`: record the model calls of programs in any language; only the address of the model changes in their code."""
 
 from __future__ import annotations
 

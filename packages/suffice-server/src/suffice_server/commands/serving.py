@@ -1,4 +1,4 @@
-"""`suffice serve`: the decision as a service, for loops that are not written in Python."""
+"""`suffice serve`: decide over HTTP when a loop stops, for loops that are not written in Python."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Kept:
 
 @dataclass(frozen=True, kw_only=True)
 class Priced:
-    """Options for what rounds cost."""
+    """Options for the cost of rounds."""
 
     panel: ClassVar[str] = "Prices"
 
@@ -135,7 +135,7 @@ def serve_command(
 
 
 def _log_to_stderr() -> None:
-    """Write the server's log messages to stderr, with times and with the tracebacks that no client sees."""
+    """Write the server's log messages to stderr, with times and tracebacks; clients never get tracebacks."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     for name, level in (("suffice_server.serve", logging.INFO), ("uvicorn.error", logging.WARNING)):
@@ -145,7 +145,7 @@ def _log_to_stderr() -> None:
 
 
 def _token_for(access: Access) -> str | None:
-    """Return the token that requests need; None if none is needed, which is only allowed on this machine."""
+    """Return the token that requests need; None if none is needed, which is allowed only for an address of this machine."""
     from suffice_server.serve.guard import read_token
 
     if access.no_token and access.token_file is not None:

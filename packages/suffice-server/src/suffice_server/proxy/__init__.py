@@ -1,1 +1,1 @@
-"""A proxy before OpenAI's and Anthropic's interfaces that records each reply as a round of its conversation."""
+"""A proxy in front of OpenAI's and Anthropic's interfaces, which records each reply as a round of its conversation."""

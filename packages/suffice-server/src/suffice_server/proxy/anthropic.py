@@ -1,4 +1,4 @@
-"""Anthropic's messages."""
+"""Anthropic's interface for messages."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Messages(Protocol):
     apart = True
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages; the system's prompt is not among them."""
+        """Return the messages without system messages."""
         return [message for message in objects_in(body.get("messages")) if message.get("role") != "system"]
 
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return a message with the content of the first."""
+        """Build a message with the content of the first given message."""
         return {"content": spoken[0].get("content")}
 
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -41,13 +41,13 @@ class Messages(Protocol):
         return tuple(str(part.get("id")) for part in objects_in(body.get("content")) if part.get("type") == "tool_use")
 
     def results(self, body: Mapping[str, Any]) -> dict[str, bool | None]:
-        """Return the `tool_result` blocks, which say whether they are errors."""
+        """Return the tool calls with a `tool_result` block, by id: True if the block is marked as an error."""
         parts = [part for message in self.messages(body) for part in objects_in(message.get("content"))]
         parts = [part for part in parts if part.get("type") == "tool_result"]
         return {str(part.get("tool_use_id")): part.get("is_error") is True for part in parts}
 
     def assembled(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Put the blocks of a stream together, up to `message_stop`."""
+        """Join the blocks of a stream; return None if `message_stop` is missing."""
         message: dict[str, Any] = {}
         blocks: dict[Any, dict[str, Any]] = {}
         for event in events:
@@ -70,7 +70,7 @@ class Messages(Protocol):
         return None
 
     def final(self, text: str, model: str) -> dict[str, Any]:
-        """Return a message that ends its turn."""
+        """Build a message with the stop reason `end_turn`."""
         return {
             "id": f"msg_suffice_{secrets.token_hex(8)}",
             "type": "message",
@@ -104,7 +104,7 @@ class Messages(Protocol):
 
 
 def _block(block: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a block with the parts in which it came."""
+    """Join the streamed pieces of a block."""
     whole = {name: value for name, value in block.items() if name in ("type", "id", "name", "input", "data")}
     for name in ("text", "thinking", "signature"):
         text = str(block.get(name) or "") + "".join(block.get(f"{name} in parts", ()))

@@ -1,4 +1,4 @@
-"""The proxy over HTTP: forward every request as it is, and hand the replies of models to the recorder."""
+"""The proxy over HTTP: forward every request unchanged, and pass the replies of models to the recorder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HOP = frozenset(
         *(b"trailer", b"transfer-encoding", b"upgrade", b"host", b"accept-encoding", b"content-length"),
     )
 )
-"""Headers of one connection; the reply is asked for without compression, since it is read on its way."""
+"""Headers that are not forwarded: those of one connection, and `accept-encoding`, since the proxy must read the replies."""
 _OURS = b"x-suffice-"
 _RETRY = "x-stainless-retry-count"
 _SWEEP_S = 1.0
@@ -47,12 +47,12 @@ OPENAI, ANTHROPIC = "https://api.openai.com", "https://api.anthropic.com"
 
 @dataclass(frozen=True, kw_only=True)
 class Forwarding:
-    """The endpoint that requests go to, and their limits.
+    """The endpoint that requests are forwarded to, and limits of requests and replies.
 
     Attributes:
-        upstream: The address of the endpoint; "" = that of OpenAI or of Anthropic, by the request.
-        key_header: The header by which a client names its conversation.
-        seconds: Longest silence of the endpoint, seconds.
+        upstream: The address of the endpoint; "" = that of OpenAI or of Anthropic, depending on the request.
+        key_header: The header in which a client names its conversation.
+        seconds: Longest time without data from the endpoint, seconds.
         body: Largest body of a request, bytes.
         reply: Largest reply that is recorded, bytes; a larger one is only forwarded.
         requests: Largest number of requests in flight.
@@ -68,7 +68,7 @@ class Forwarding:
 
 @dataclass(slots=True, kw_only=True)
 class _Exchange:
-    """A request to a model that is forwarded, with the bytes of its reply so far."""
+    """A forwarded request to a model, with the bytes of its reply so far."""
 
     asked: Asked
     conversation: Conversation
@@ -83,16 +83,16 @@ class _Exchange:
 
     @property
     def is_answered(self) -> bool:
-        """True if the conversation has a reply for its round, perhaps one that was lost on its way to the client."""
+        """True if the conversation already has a reply for this round, perhaps one that did not reach the client."""
         return any(replied.number == self.number for replied in self.conversation.replies)
 
 
 class Proxy:
-    """The application: `/suffice/status`, `/suffice/outcomes`, and whatever else is forwarded.
+    """The application, which serves `/suffice/status` and `/suffice/outcomes`, and forwards all other requests.
 
     Args:
         recorder: Records the conversations.
-        forwarding: Where requests go.
+        forwarding: The endpoint and the limits.
     """
 
     def __init__(self, recorder: ProxyRecorder, forwarding: Forwarding) -> None:
@@ -108,7 +108,7 @@ class Proxy:
         self._own = Starlette(routes=routes, lifespan=self._lifespan)
 
     def guarded(self) -> ASGIApp:
-        """Return the application for programs of this machine alone: no page of a site may use it."""
+        """Return the application with access only for programs on this machine, and not for web pages."""
         return Guard(self, token=None, hosts=LOCAL_HOSTS, requests=self.forwarding.requests)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -139,7 +139,7 @@ class Proxy:
 
     @asynccontextmanager
     async def _client(self) -> AsyncIterator[httpx.AsyncClient]:
-        """Yield a client for one request: one client for many requests looks at all of its connections for each of them."""
+        """Yield an HTTP client for one request, because a shared client would search all its connections for every request."""
         timeout = httpx.Timeout(self.forwarding.seconds, connect=_CONNECT_S)
         client = self._idle.pop() if self._idle else httpx.AsyncClient(timeout=timeout, verify=self._tls)
         try:
@@ -171,7 +171,7 @@ class Proxy:
                 conversation.unanswered()
 
     async def _opened(self, request: Request, raw: bytes) -> _Exchange | None:
-        """Return what is known of a request to a model; None for any other request."""
+        """Parse a request to a model and find its conversation; return None for any other request."""
         path = request.url.path
         protocol = next((one for one in PROTOCOLS if path.endswith(one.path) and request.method == "POST"), None)
         if protocol is None:
@@ -197,7 +197,7 @@ class Proxy:
             return None
 
     def _stop(self, exchange: _Exchange, decision: Decision) -> Response:
-        """Return the reply that ends a loop."""
+        """Build the reply that ends the client's loop."""
         text = self.recorder.text_of(exchange.conversation, decision)
         body, kind = exchange.asked.protocol.stopped(text, exchange.asked.body)
         self.recorder.counts["stopped requests"] += 1
@@ -206,7 +206,7 @@ class Proxy:
         return Response(body, 200, {**about, "x-suffice-conversation": exchange.conversation.id})
 
     async def _relay(self, request: Request, raw: bytes, exchange: _Exchange | None, send: Send) -> None:
-        """Forward a request, and its reply piece by piece; a reply that breaks off breaks off here, too."""
+        """Forward a request and stream its reply to the client; if the endpoint's reply breaks off, so does the client's."""
         counts = self.recorder.counts
         async with self._client() as client:
             try:
@@ -264,7 +264,7 @@ class Proxy:
         await send({"type": "http.response.body", "body": b"".join(held)})
 
     def _finishing(self, exchange: _Exchange, *, is_read: bool = True) -> asyncio.Task[None]:
-        """Return the task that stores a reply, which goes on if its client leaves; it begins at the first call."""
+        """Return the task that stores a reply, started at the first call; it continues if the client disconnects."""
         if exchange.finishing is None:
             if not is_read:
                 exchange.parts.clear()
@@ -274,7 +274,7 @@ class Proxy:
         return exchange.finishing
 
     async def _finish(self, exchange: _Exchange) -> None:
-        """Store a reply whose bytes are there, if they are whole."""
+        """Store a received reply if it is complete."""
         seconds, conversation = time.perf_counter() - exchange.began, exchange.conversation
         async with conversation.storing:
             try:
@@ -295,13 +295,13 @@ class Proxy:
         return self.recorder.store(exchange.conversation, called=called, seconds=seconds, **facts)
 
     def _unrecorded(self, error: SufficeError) -> None:
-        """Note that a reply could not be stored; it is handed out all the same, since the loop is not the proxy's."""
+        """Count and log a failure to record; the client gets its reply all the same, since recording must not break its loop."""
         self.recorder.counts["unrecorded replies"] += 1
         self.fault = str(error)
         _LOG.warning("a reply cannot be recorded: %s", error)
 
     def _forwarded(self, request: Request, raw: bytes) -> httpx.Request:
-        """Return the request for the endpoint: the same bytes, path and headers, but those of the connection."""
+        """Return the request for the endpoint: the same body, path and headers, without headers of the connection or the proxy."""
         is_anthropic = "anthropic-version" in request.headers or request.url.path.startswith("/v1/messages")
         upstream = self.forwarding.upstream or (ANTHROPIC if is_anthropic else OPENAI)
         path = request.scope["raw_path"] + (b"?" + query if (query := request.scope["query_string"]) else b"")
@@ -312,7 +312,7 @@ class Proxy:
         return httpx.Request(request.method, url, headers=headers, content=raw)
 
     async def _while_connected(self, work: Any, receive: Receive) -> None:
-        """Run a coroutine until it ends, or until the client is gone."""
+        """Run a coroutine until it ends, or cancel it when the client disconnects."""
         task, gone = asyncio.create_task(work), asyncio.create_task(_until_gone(receive))
         try:
             await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -364,7 +364,7 @@ class Proxy:
         return json_response({"conversation": done[0], "rounds": done[1]})
 
     async def _calm(self, name: str) -> Conversation | None:
-        """Return the open conversation of an id or key once none of its requests is in flight; None if none is open."""
+        """Wait until the open conversation with an id or key has no request in flight, and return it; None if none is open."""
         open_ = self.recorder.conversations
         while (found := open_.open.get(name) or open_.keyed(name)) is not None and found.is_busy:
             found.calm.clear()
@@ -372,7 +372,7 @@ class Proxy:
         return found
 
     async def _end(self, conversation: Conversation) -> None:
-        """Record a conversation if it is open and calm; if that fails, it stays in the journal, and is recorded after the next start."""
+        """Record an open conversation unless a request is in flight; after a failure it stays in the journal for the next start."""
         try:
             if conversation.id in self.recorder.conversations.open and not conversation.is_busy:
                 await self._ended(conversation)
@@ -380,7 +380,7 @@ class Proxy:
             self._unrecorded(error)
 
     async def _ended(self, conversation: Conversation, grade: float | None = None) -> int:
-        """Record a conversation, which is open no more, and return the number of its rounds.
+        """Close a conversation, record it, and return the number of its rounds.
 
         Raises:
             DataError: The recording cannot be written.
@@ -394,7 +394,7 @@ class Proxy:
             self._ending.discard(conversation)
 
     async def _sweep(self, ending: asyncio.Event) -> None:
-        """Record conversations that have been idle, or are too many, until the proxy ends."""
+        """Record idle conversations, and those above the largest number, at intervals until the proxy ends."""
         bounds, conversations = self.recorder.bounds, self.recorder.conversations
         while not ending.is_set():
             with suppress(TimeoutError):
@@ -420,7 +420,7 @@ def _asked(protocol: Protocol, raw: bytes, **more: Any) -> Asked | None:
 
 
 def _called(exchange: _Exchange) -> Called | None:
-    """Read the bytes of a reply; None if they are not whole."""
+    """Parse the bytes of a reply; return None if it is incomplete."""
     headers = {"content-encoding": exchange.encoding} if exchange.encoding else {}
     protocol = exchange.asked.protocol
     try:

@@ -1,4 +1,4 @@
-"""Read a request to a model, as far as it says which conversation it belongs to."""
+"""Parse a request to a model, to find the conversation that it belongs to."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from suffice_server.proxy.protocol import Protocol, demanded
 from suffice_server.proxy.redacting import Secrets
 
 Way = tuple[str, str, str]
-"""The model of a request, a hash of the names of its tools, and one of the system's prompt without its numbers, which may be a time."""
+"""The model of a request, a hash of its tools' names, and a hash of its system prompt without numbers, which may be a time."""
 
 _TASK_CHARACTERS = 4000
 _NUMBERS = re.compile(r"\d+")
 _VOLATILE = frozenset({"cache_control", "reasoning_content", "reasoning"})
 """Fields of a message that clients add or leave out when they repeat it."""
 _BESIDE = frozenset({"messages", "input", "stream", "stream_options"})
-"""Fields of a request that its chain covers, or that say how the reply comes, which clients change when they send it again."""
+"""Fields that the hash of a request leaves out: the messages, hashed separately, and streaming, which a retry may change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request to a model, as far as it says which conversation it belongs to.
+    """A parsed request to a model, with everything that shows the conversation that it belongs to.
 
     Attributes:
         protocol: Its interface.
         body: Its JSON.
         messages: Its messages.
-        chain: A hash of its messages up to each of them.
+        chain: For each message, a hash of all messages up to it.
         digest: A hash of the whole request.
-        task: The first text of a user, which stands for the question, without secrets.
+        task: The first text of its messages, without secrets; it serves as the question.
         texts: The texts of its messages.
-        spoken: The places of the assistant's messages.
-        results: The tool calls that it answers, by id, and whether they failed.
+        spoken: The positions of the assistant's messages.
+        results: For each tool call that it answers, by id, True if the tool failed; None if unknown.
         tools: A hash of the names of the tools that it offers; "" without tools.
-        way: Its model, tools and system's prompt, which all calls of one agent share.
-        key: The client's name of the conversation, from a header or its interface; "" without one.
-        is_retry: Whether the client says that it sends the request again.
-        redact: Removes the secrets of its headers.
+        way: Its model, tools and system prompt, which all calls of one agent share.
+        key: The client's name for the conversation, from a header or the body; "" without one.
+        is_retry: True if the client marks the request as a retry.
+        redact: Removes the secrets of the request from texts.
     """
 
     protocol: Protocol
@@ -62,12 +62,12 @@ class Asked:
 
     @property
     def form(self) -> str:
-        """The field that demands a form which the reply that ends a loop lacks; "" if none does."""
+        """The field that demands a form which plain text lacks, see `demanded`; "" if there is none."""
         return demanded(self.body)
 
     @classmethod
     def of(cls, protocol: Protocol, body: Mapping[str, Any], *, key: str, is_retry: bool, redact: Secrets) -> Asked:
-        """Read a request."""
+        """Parse the body of a request."""
         messages = protocol.messages(body)
         chain, before = [], ""
         for message in messages:
@@ -96,7 +96,7 @@ class Asked:
 
 
 def is_spoken(message: Mapping[str, Any]) -> bool:
-    """Return whether a message is the assistant's."""
+    """Return whether a message comes from the assistant."""
     return message.get("role") == "assistant" or str(message.get("type", "")).endswith("_call")
 
 
@@ -110,7 +110,7 @@ def _canonical(message: Any) -> str:
 
 
 def _stable(value: Any) -> Any:
-    """Return a message without the fields that change when it is repeated; a text is the same as its one part."""
+    """Return a message without fields that clients change when repeating it; a single text part becomes plain text."""
     if isinstance(value, dict):
         kept = {name: _stable(item) for name, item in value.items() if name not in _VOLATILE and item is not None}
         content = value.get("content")

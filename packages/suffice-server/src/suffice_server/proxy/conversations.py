@@ -1,9 +1,9 @@
 """Find the conversation that a request belongs to: by a header, by ids of tool calls, or by the messages that it repeats.
 
-A client sends all messages so far with each request, unless it names the reply that it goes on from.  So a request goes on with the
-conversation whose last request and reply it begins with, or whose tool calls it answers if it has the same task.  Ids of calls alone
-decide nothing unless they were drawn at random, since many servers count them from 0.  What these do not decide, such as a
-history that the proxy has not seen, begins a conversation that is marked as unsure.
+A client sends all messages so far with each request, unless it names the reply that it continues from.  A request therefore
+continues the conversation whose last request and reply it begins with, or, if it has the same task, the one whose tool calls it
+answers.  Ids of tool calls alone are used only if they were drawn at random, since many servers count them from 0.  If none of
+this decides, as for a history that the proxy has not seen, a new conversation begins and is marked as unsure.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from suffice_server.proxy.asked import Asked, Way, digest_of, is_spoken
 from suffice_server.proxy.protocol import Called
 
 Branch = Literal["main", "side"]
-"""Whether a reply is a round of its conversation, or a call beside it, such as a subagent's."""
+"""The kind of a reply: a round of its conversation (`main`), or a side call, such as a subagent's (`side`)."""
 
 _QUOTED = 60
-"""Length of a line that no two conversations share by chance."""
+"""Number of characters from which on a line is too long to be shared by two conversations by chance."""
 _RELATED = 0.5
-"""Share of the words of a task that a further prompt of the same run repeats."""
+"""Least share of the task's words that a further prompt of the same run repeats."""
 _DRAWN = re.compile(r"(?=[a-zA-Z]*\d)(?=\d*[a-zA-Z])[a-zA-Z\d]{9}")
-"""Matches in an id of a tool call that was drawn at random; `call_0` or `functions.bash:0` are ids in other conversations, too."""
+"""Matches ids of tool calls that were drawn at random, unlike `call_0` or `functions.bash:0`, which several conversations may use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replied:
-    """A reply in its conversation.
+    """A reply and its place in a conversation.
 
     Attributes:
-        branch: Whether it is a round, or a call beside the round.
-        number: The number of the request for its round; a round that was asked for again has several replies.
+        branch: The kind of the reply: a round, or a side call, such as a subagent's.
+        number: The number of its round; a round that was requested again has several replies.
         chain: The hash of all messages of the request.
         digest: The hash of the request.
         called: The reply.
@@ -58,32 +58,32 @@ class Replied:
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Conversation:
-    """A conversation that goes on.
+    """An open conversation.
 
     Attributes:
-        id: Its id, by which outcomes come.
+        id: Its id, with which clients report its outcome.
         task: Its question.
         name: The question's id: the client's key, or a hash of the task.
         key: The client's key; "" without one.
-        why: Why it may lack rounds, or hold those of another one; "" if it is sure.
-        replies: Its replies, and those of calls beside it, in their order.
-        results: Whether the tools that its calls answered failed, by call; None = unknown.
+        why: The reason why it may lack rounds, or contain rounds of another conversation; "" if it is sure.
+        replies: The replies of its rounds and side calls, in order.
+        results: For each answered tool call, by id: True if the tool failed, False if not, None if unknown.
         last: The time of its last reply, seconds since 1970.
-        waiting: The tool calls of its last round.
-        tip: Its last round.
+        waiting: The ids of the tool calls of its last round.
+        tip: The request and reply of its last round.
         asking: The hash of the last request for a round, which may be in flight.
-        tools: A hash of the tools that it offers.
-        ways: The model, tools and system's prompt of its requests.
-        repeats: Whether its requests repeat the messages before them.
-        busy: Requests in flight: of the conversation itself, and beside it.
-        calm: Set when a request is over.
+        tools: A hash of the tools that its requests offer.
+        ways: The model, tools and system prompt of its requests.
+        repeats: True if its requests repeat the earlier messages.
+        busy: Number of requests in flight, for rounds and for side calls.
+        calm: Event that is set when a request ends.
         size: The size of its stored replies, bytes.
         begun: Number of requests that asked for a round.
         stored: Number of its rows in the journal.
-        stopped: Whether its policy has ended it.
-        full: Whether it is too large for further replies.
-        storing: Held while a reply is stored.
-        live: The live state of the recorder, which decides; None until it is needed.
+        stopped: True if the policy has ended it.
+        full: True if it is too large to store further replies.
+        storing: Lock that is held while a reply is stored.
+        live: The recorder's rounds and session for decisions; None until needed.
     """
 
     id: str
@@ -112,20 +112,20 @@ class Conversation:
 
     @property
     def is_over(self) -> bool:
-        """True if no reply of the endpoint is expected to go on with it: it called no tool, was ended, or is full."""
+        """True if no further reply is expected: the last round called no tool, the policy ended it, or it is full."""
         return bool(self.replies) and (not self.waiting or self.stopped or self.full)
 
     @property
     def is_busy(self) -> bool:
-        """True if a request of it, or beside it, is in flight."""
+        """True if a request for a round or a side call is in flight."""
         return any(self.busy.values())
 
     def doubt(self, why: str) -> None:
-        """Note a reason why the conversation may lack rounds, or hold those of another one."""
+        """Note a reason why the conversation may lack rounds, or contain rounds of another one; the first reason stays."""
         self.why = self.why or why
 
     def unanswered(self) -> None:
-        """Note that the last request for a round brought no reply, so that the next one asks for the same round."""
+        """Note that the last request for a round got no reply, so that the next request is for the same round."""
         self.begun -= 1
         self.asking = self.tip.digest if self.tip else ""
 
@@ -136,7 +136,7 @@ class Seen:
 
     Attributes:
         conversation: Its conversation.
-        branch: Whether the reply was a round.
+        branch: The kind of the reply: a round, or a side call, such as a subagent's.
         digest: The hash of the request.
         called: The reply.
     """
@@ -148,12 +148,12 @@ class Seen:
 
     @property
     def is_last(self) -> bool:
-        """True if no later request asked for a round."""
+        """True for the latest request for a round, and for every side call (such as a subagent's)."""
         return self.branch == "side" or self.digest == self.conversation.asking
 
 
 class Conversations:
-    """The open conversations, by id and by what requests may show of them."""
+    """The open conversations, found by id, by the client's key, by a reply's id, or by repeated messages."""
 
     def __init__(self) -> None:
         self.open: OrderedDict[str, Conversation] = OrderedDict()
@@ -162,7 +162,7 @@ class Conversations:
         self._chains: dict[str, list[Seen]] = {}
 
     def find(self, asked: Asked) -> tuple[Conversation, Branch]:
-        """Return the conversation of a request, perhaps a new one, and whether the reply will be a round of it."""
+        """Return the conversation of a request, perhaps a new one, and the kind of the reply: a round, or a side call."""
         known = self._keys.get(asked.key) if asked.key else None
         some, doubt = self._seen(asked, known)
         for one in some if doubt == "several" else ():
@@ -197,7 +197,7 @@ class Conversations:
         return found, branch
 
     def _seen(self, asked: Asked, known: Conversation | None) -> tuple[Sequence[Seen], str]:
-        """Return the answered requests that this one may go on from, or repeats, and what is doubtful about that."""
+        """Return the answered requests that this one may continue or repeat, and a reason for doubt; "" without doubt."""
         before = asked.protocol.before(asked.body)
         if before:
             named = self._named.get(before)
@@ -225,14 +225,14 @@ class Conversations:
 
     @staticmethod
     def _answers(asked: Asked, one: Conversation, known: Conversation | None) -> bool:
-        """Return whether a request answers the last tool calls of a conversation, and not those of another one with equal ids."""
+        """Return whether a request answers the last tool calls of a conversation, rather than calls of another one with equal ids."""
         ids = one.waiting & asked.results.keys()
         is_own = one is known if asked.key else one.task == asked.task or any(map(_DRAWN.search, ids))
         return bool(ids) and is_own
 
     @staticmethod
     def _is_fork(asked: Asked, seen: Seen) -> bool:
-        """Return whether a request leaves the last tool calls unanswered, or goes on from an earlier round, which a key permits."""
+        """Return whether a new request leaves the last tool calls unanswered or, without a key, continues from an earlier round."""
         waiting = seen.conversation.waiting
         if asked.digest == seen.digest or (asked.is_retry and asked.digest == seen.conversation.asking):
             return False
@@ -240,15 +240,16 @@ class Conversations:
 
     @staticmethod
     def _branch(asked: Asked, known: Conversation) -> Branch:
-        """Return what a request is whose key is known and which repeats nothing: a call beside, or a new beginning."""
+        """Classify a request that has a known key and repeats no messages: a side call, such as a subagent's, or a new round."""
         beside = known.busy["main"] or (known.waiting and not known.waiting & set(asked.results))
         return "side" if beside or (known.tools and asked.tools != known.tools) else "main"
 
     def _quoted(self, asked: Asked) -> tuple[Conversation | None, str]:
-        """Return the conversation that a request goes on with after a compaction, and why it may be one of its own where there is none.
+        """Return the conversation that a request continues after a compaction, or None; also return a reason for doubt, or "".
 
-        Its first message then quotes the last reply, as does that of a critic, or of the next step of a pipeline.  A compaction keeps the
-        model, the tools and the system's prompt, and follows several rounds.  Without tools, or with another prompt of the system, it may be either.
+        After a compaction, the first message quotes the last reply, but so does that of a critic, or of a pipeline's next step.  A
+        compaction keeps the model, the tools and the system prompt, and follows several rounds.  A request without tools, or with
+        another system prompt, may be either.
         """
         unclear = None
         for conversation in reversed(self.open.values()):
@@ -279,7 +280,7 @@ class Conversations:
         return self._keys.get(key)
 
     def note(self, conversation: Conversation, replied: Replied) -> None:
-        """Add a reply to its conversation, so that later requests are known by it."""
+        """Add a reply to its conversation, and index it, so that later requests can be matched to it."""
         conversation.replies.append(replied)
         conversation.last = time.time()
         called = replied.called
@@ -307,14 +308,14 @@ class Conversations:
                 del self._named[name]
 
     def idle(self, before: float) -> Iterator[Conversation]:
-        """Yield the conversations without a reply since a time and without a request in flight."""
+        """Yield the conversations that have had no reply since a time and have no request in flight."""
         for conversation in [*self.open.values()]:
             if conversation.last < before and not conversation.is_busy:
                 yield conversation
 
 
 def _followed(asked: Asked, place: int, some: Sequence[Seen]) -> list[Seen]:
-    """Return those whose reply a request repeats after a place: by ids of calls or by text, and by all of it where it tells more apart."""
+    """Return the answered requests whose reply is repeated after a place: exact repetitions, else those with the same call ids or text."""
     after = asked.messages[place + 1 :]
     own = [*itertools.takewhile(is_spoken, after)]
     if not own:
@@ -326,17 +327,17 @@ def _followed(asked: Asked, place: int, some: Sequence[Seen]) -> list[Seen]:
 
 
 def _quotes(asked: Asked, conversation: Conversation) -> bool:
-    """Return whether the first message of a request has a line of a conversation's last reply that no two share by chance."""
+    """Return whether the first message of a request contains a long line of a conversation's last reply; see `_QUOTED`."""
     text = asked.texts[0] if asked.texts else ""
     said = conversation.tip.called.text if conversation.tip and len(text) >= _QUOTED else ""
     return any(len(line) >= _QUOTED and line in text for line in map(str.strip, said.split("\n")))
 
 
 def _is_related(asked: Asked, known: Conversation) -> bool:
-    """Return whether a request that goes on from no reply may be a round of the run under its key, rather than another task.
+    """Return whether a request that continues no reply may be a round of the run with its key, rather than another task.
 
-    It is one if its first message is that of the run, or quotes the last reply, or if the endpoint keeps the messages before.  Where no request so far repeated the messages before it, it also
-    is one if it has half of the words of the task, as the prompts of a loop have.
+    It may if its first message equals the run's or quotes the last reply, or if the endpoint stores earlier messages.  In a run
+    whose requests do not repeat earlier messages, it also may if it has half of the task's words, as the prompts of a loop have.
     """
     words = set(known.task.split())
     has_words = len(words & set(asked.task.split())) >= _RELATED * len(words)

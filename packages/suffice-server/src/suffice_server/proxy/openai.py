@@ -1,4 +1,4 @@
-"""OpenAI's chat completions and responses."""
+"""OpenAI's interfaces for chat completions and responses."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Chat(Protocol):
     ending = re.compile(rb"^data: ?\[DONE\]", re.MULTILINE)
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of users, tools and the assistant."""
+        """Return the messages of users, tools and the assistant, without system messages."""
         return [message for message in objects_in(body.get("messages")) if message.get("role") not in SYSTEM]
 
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return a completion with the first message."""
+        """Build a completion that contains the first message."""
         return {"choices": [{"message": spoken[0]}]}
 
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -41,12 +41,12 @@ class Chat(Protocol):
         return tuple(str(call.get("id")) for call in objects_in(message.get("tool_calls")))
 
     def results(self, body: Mapping[str, Any]) -> dict[str, bool | None]:
-        """Return the messages of tools, which do not say whether these failed."""
+        """Return the ids of answered tool calls, each with None, since the messages do not say whether a tool failed."""
         tools = [message for message in self.messages(body) if message.get("role") == "tool"]
         return {str(message.get("tool_call_id")): None for message in tools}
 
     def assembled(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Put the first choice of a stream together; a choice without a finish reason lacks its end."""
+        """Join the pieces of a stream's first choice; return None if the finish reason is missing."""
         body: dict[str, Any] = {}
         texts: dict[str, list[str]] = {}
         calls: dict[Any, dict[str, Any]] = {}
@@ -80,7 +80,7 @@ class Chat(Protocol):
         return {"object": "chat.completion", **body, "choices": [first, *([first] * (len(others) - 1))]}
 
     def final(self, text: str, model: str) -> dict[str, Any]:
-        """Return a completion that stops by itself."""
+        """Build a completion with the finish reason `stop`."""
         message = {"role": "assistant", "content": text, "refusal": None}
         return {
             **self._about(model, "chat.completion"),
@@ -89,7 +89,7 @@ class Chat(Protocol):
         }
 
     def final_events(self, text: str, model: str, *, usage: bool) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
-        """Yield the text, the end, the tokens if they are wanted, and the last line of a stream."""
+        """Yield the events of a stream: text, finish reason, token counts if requested, and `[DONE]`."""
         about = self._about(model, "chat.completion.chunk")
         for delta, reason in (({"role": "assistant", "content": text}, None), ({}, "stop")):
             choice = {"index": 0, "delta": delta, "finish_reason": reason, "logprobs": None}
@@ -115,13 +115,13 @@ class Responses(Protocol):
     ending = re.compile(rb'"response\.(?:completed|incomplete)"')
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the items of the input; the reasoning among them stays with the server that made it."""
+        """Return the items of the input, without system messages and without reasoning, which only its own server can read."""
         given = body.get("input")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else objects_in(given)
         return [item for item in items if item.get("role") not in SYSTEM and item.get("type") != "reasoning"]
 
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return a response with these items, whose messages may be plain texts."""
+        """Build a response with the given items; plain texts become lists of one part."""
         items = [{"type": "message", **item} for item in spoken]
         for item in items:
             if isinstance(item.get("content"), str):
@@ -129,32 +129,32 @@ class Responses(Protocol):
         return {"output": items}
 
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the ids of the calls that the client has to answer."""
+        """Return the ids of the tool calls that the client must answer."""
         calls = [item for item in objects_in(body.get("output")) if item.get("type") in _CALLS]
         return tuple(str(item.get("call_id") or item.get("id")) for item in calls)
 
     def uses(self, body: Mapping[str, Any]) -> tuple[ToolUse, ...]:
-        """Return the items of the output that call tools."""
+        """Return the tool calls among the output items."""
         return tuple(
             use_of(item["type"], item) for item in objects_in(body.get("output")) if item.get("type") in _CALLS
         )
 
     def results(self, body: Mapping[str, Any]) -> dict[str, bool | None]:
-        """Return the outputs of tools, which do not say whether these failed."""
+        """Return the ids of answered tool calls, each with None, since the items do not say whether a tool failed."""
         results = [item for item in self.messages(body) if item.get("type") in _RESULTS]
         return {str(item.get("call_id")): None for item in results}
 
     def key(self, body: Mapping[str, Any]) -> str:
-        """Return the id of `conversation`."""
+        """Return the id in the field `conversation`; "" without one."""
         given = body.get("conversation")
         return str((given.get("id") if isinstance(given, dict) else given) or "")
 
     def before(self, body: Mapping[str, Any]) -> str:
-        """Return `previous_response_id`."""
+        """Return the field `previous_response_id`; "" without one."""
         return str(body.get("previous_response_id") or "")
 
     def assembled(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return the response that the last event repeats whole."""
+        """Return the complete response in the last event; None without such an event."""
         ends = [fields_of(event.get("response")) for event in events if event.get("type") in _ENDS]
         return dict(ends[-1]) if ends else None
 
@@ -217,7 +217,7 @@ def _message(text: str) -> dict[str, Any]:
 
 
 def _grow(call: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Add a piece of a tool call."""
+    """Add a streamed piece to a tool call."""
     function = fields_of(delta.get("function"))
     call["id"] = str(delta.get("id") or call["id"])
     call["name"] += str(function.get("name") or "")

@@ -1,4 +1,4 @@
-"""The common part of the protocols: messages, replies and streams of an interface of models."""
+"""The base class of model interfaces, which read requests, replies and streams, and build replies that end a loop."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from suffice.importers.transcripts.steps import ToolUse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """A reply as far as a round needs it.
+    """The parts of a reply that a round needs.
 
     Attributes:
-        body: The reply as its interface returns it without a stream.
+        body: The reply in the form of its interface without streaming.
         text: Its text; "" if it only calls tools.
         uses: The tools that it calls.
         ids: The ids of these calls, in the same order, as the next request repeats them.
         usage: The tokens of the call.
-        reasoning: Generated tokens that were spent on reasoning, a part of the output; NaN if unknown.
-        model: The model that the reply names; None if it names none.
+        reasoning: The part of the output tokens that was spent on reasoning; NaN if unknown.
+        model: The model named in the reply; None if there is none.
     """
 
     body: Mapping[str, Any]
@@ -46,7 +46,7 @@ _KEPT = (
     *("status", "incomplete_details", "stop_reason"),
 )
 SYSTEM = ("system", "developer")
-"""The roles of the system's messages."""
+"""The roles of system messages."""
 _UNDONE = frozenset({"queued", "in_progress", "cancelled", "failed"})
 _FREE = (None, "", "auto", "none", "text")
 _GRAMMARS = (
@@ -58,19 +58,19 @@ _GRAMMARS = (
     "grammar",
     "json_schema",
 )
-"""Fields by which vLLM and llama.cpp demand a form."""
+"""Fields of vLLM and llama.cpp that demand structured output."""
 _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_content"})
-"""Types and names of what a model thought, which is passed on and not recorded."""
+"""Types and names of a model's reasoning, which is passed on but not recorded."""
 
 
 class Protocol(ABC):
-    """An interface of models: how its requests hold messages, its streams a reply, and how a reply ends a loop.
+    """An interface of models: it reads messages from requests and replies from streams, and builds replies that end a loop.
 
     Attributes:
         name: Its name.
-        path: How the paths of its requests end.
-        ending: Matches the last event of a stream, which is followed by nothing that is recorded.
-        apart: Whether its input tokens leave out those that were read from a cache.
+        path: The end of the paths of its requests.
+        ending: Matches the last event of a stream; nothing after it is recorded.
+        apart: True if its count of input tokens excludes those read from a cache.
     """
 
     name: str
@@ -80,17 +80,17 @@ class Protocol(ABC):
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of a request, without those of the system, which may differ from call to call."""
+        """Return the messages of a request without system messages, which may differ from call to call."""
 
     def system(self, body: Mapping[str, Any]) -> str:
-        """Return the system's prompt of a request; "" without one."""
+        """Return the system prompt of a request; "" without one."""
         listed = [item for name in ("messages", "input") for item in objects_in(body.get(name))]
         spoken = [item.get("content") for item in listed if item.get("role") in SYSTEM]
         return "\n".join(map(text_of, (body.get("system"), body.get("instructions"), *spoken)))
 
     @abstractmethod
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Return the reply that a request repeats in its messages of the assistant."""
+        """Build the reply that the given messages of the assistant repeat."""
 
     @abstractmethod
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -103,19 +103,19 @@ class Protocol(ABC):
 
     @abstractmethod
     def results(self, body: Mapping[str, Any]) -> dict[str, bool | None]:
-        """Return for each tool call that a request answers, by id, whether the tool failed; None if unknown."""
+        """Return the tool calls that a request answers, by id: True if the tool failed, else False; None if unknown."""
 
     @abstractmethod
     def assembled(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-        """Return the reply in the events of a stream; None if its end is missing."""
+        """Build the reply from the events of a stream; return None if the end is missing."""
 
     @abstractmethod
     def final(self, text: str, model: str) -> dict[str, Any]:
-        """Return a reply with a text and no tool calls, which ends a loop."""
+        """Build a reply with text and without tool calls, which ends a loop."""
 
     @abstractmethod
     def final_events(self, text: str, model: str, *, usage: bool) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
-        """Yield the same reply as named events of a stream; `usage` = the request asked for the tokens in it."""
+        """Yield the reply of `final` as named events of a stream; `usage` is True if the request wants token counts in it."""
 
     def key(self, body: Mapping[str, Any]) -> str:
         """Return the id of the conversation that a request names; "" if it names none."""
@@ -123,12 +123,12 @@ class Protocol(ABC):
         return ""
 
     def before(self, body: Mapping[str, Any]) -> str:
-        """Return the id of the reply that a request goes on from without repeating its messages; "" if it repeats them."""
+        """Return the id of the reply that a request continues from; "" if it repeats the earlier messages instead."""
         del body
         return ""
 
     def reply(self, body: Mapping[str, Any]) -> Called | None:
-        """Read a whole reply; None if the body is none, such as an error that a gateway sends with status 200."""
+        """Parse a complete reply; return None if the body is not one, such as a gateway's error with status 200."""
         read = logged_reply(body)
         uses = self.uses(body)
         if body.get("error") or body.get("status") in _UNDONE or not (read.text or uses or read.finish_reason):
@@ -146,7 +146,7 @@ class Protocol(ABC):
         )
 
     def kept(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what is recorded of a reply: its first choice, without what the model thought."""
+        """Return the part of a reply that is recorded: its first choice, without the model's reasoning."""
         kept = {name: body[name] for name in _KEPT if name in body}
         for name in ("output", "content"):
             if isinstance(kept.get(name), list):
@@ -160,7 +160,7 @@ class Protocol(ABC):
         return kept
 
     def stopped(self, text: str, request: Mapping[str, Any]) -> tuple[bytes, str]:
-        """Return the body that ends a loop, as the request wants it, and its content type."""
+        """Return the body of the reply that ends a loop, as a stream if the request wants one, and its content type."""
         model = str(request.get("model") or "")
         if not request.get("stream"):
             return json.dumps(self.final(text, model)).encode(), "application/json"
@@ -173,7 +173,7 @@ class Protocol(ABC):
 
 
 def demanded(request: Mapping[str, Any]) -> str:
-    """Return the field by which a request demands a form that no sentence has, such as that of a schema or a tool call; "" if none.
+    """Return the field of a request that demands a form which plain text lacks, such as a schema or a tool call; "" if none.
 
     >>> demanded({"tool_choice": "required"}), demanded({"tool_choice": {"type": "auto"}})
     ('tool_choice', '')
@@ -194,7 +194,7 @@ def _arguments(given: Any) -> Mapping[str, Any]:
 
 
 def events_in(raw: str) -> list[Mapping[str, Any]]:
-    r"""Return the objects in the events of a stream, the last of which may be cut.
+    r"""Return the JSON objects in the events of a stream; an incomplete last event is skipped.
 
     >>> events_in('event: a\ndata: {"type": "a"}\n\ndata: [DONE]\n\ndata: {"cu')
     [{'type': 'a'}]

@@ -1,4 +1,4 @@
-"""Record conversations: each reply goes to a journal at once, and each conversation that has ended to the recording."""
+"""Record conversations: write each reply to a journal at once, and each ended conversation to the recording."""
 
 from __future__ import annotations
 
@@ -51,19 +51,19 @@ _BLIND = (
 _LABEL = "conversation"
 _UNPRICED = "tokens written to a cache and charged as uncached, for lack of a price"
 _SHORTENED = 100
-"""Number of recorded conversations after which the journal is written anew without them."""
+"""Number of recorded conversations after which the journal is rewritten without them."""
 _RECORDED = {"end": "recorded"}
 _OF_STEPS = ("command_repeated", "tool_failed", "check_passed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Limits of what is kept for open conversations.
+    """Limits for open conversations.
 
     Attributes:
-        idle: Seconds after its last reply until a conversation is recorded.
-        conversations: Largest number of open conversations; beyond it, the one without a reply for longest is recorded.
-        size: Largest size of a conversation's rounds, bytes; its later replies are forwarded, and not recorded.
+        idle: Seconds without a reply after which a conversation is recorded.
+        conversations: Largest number of open conversations; above it, the one that has been idle for longest is recorded.
+        size: Largest size of a conversation's rounds, bytes; later replies are forwarded but not recorded.
     """
 
     idle: float = 3600.0
@@ -72,7 +72,7 @@ class Bounds:
 
 
 class _Live:
-    """The rounds of a conversation as they become known, and the session that decides on them."""
+    """The rounds of an open conversation so far, and the session that decides on them."""
 
     def __init__(self, policy: Policy | None) -> None:
         self.rounds: list[Round] = []
@@ -82,9 +82,9 @@ class _Live:
         self._steps, self._taken, self._calls_tools = StepRounds(VisibleFiles(stays=True)), set[int](), False
 
     def take(self, conversation: Conversation) -> None:
-        """Take the rounds that are not taken yet, whose tools have run.
+        """Add the rounds that were not added before; their tools must have run.
 
-        The calls beside a round, and replies to it that were lost and asked for again, are charged to it.
+        A round also gets the costs of its side calls (such as a subagent's), and of replies that were lost and requested again.
         """
         groups: dict[int, list[Replied]] = {}
         for replied in conversation.replies:
@@ -121,17 +121,17 @@ class ProxyRecorder:
     Args:
         folder: The folder; one proxy at a time records to it.
         prices: Prices by model.
-        policy: Ends conversations; None = observe only.
+        policy: Decides when conversations end; None = only record.
         bounds: Limits.
 
     Raises:
-        DataError: Another proxy records to the folder, it cannot be written, or the policy begins with round 0.
+        DataError: Another proxy records to the folder, the folder cannot be written, or the policy begins with round 0.
         ConfigMismatchError: The policy compares `spend` in another currency than that of the prices.
         ConfigMismatchError: The folder was recorded with other settings.
 
     Attributes:
         counts: Counts since the start: replies, faults by status, tokens, conversations.
-        dollars: What the replies cost, as far as their models have prices.
+        dollars: Total cost of the replies whose models have prices, USD.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class ProxyRecorder:
         self._resume(folder)
 
     def _resume(self, folder: Path) -> None:
-        """Load the conversations that were open when the proxy ended, without those that were recorded just before a kill."""
+        """Load the conversations that were open when the proxy ended, except those already recorded just before a kill."""
         content = self._journal.content()
         questions = [question for question in content.questions if question.ending is None] if content else []
         known = _recorded(folder) if questions else set[str]()
@@ -188,9 +188,9 @@ class ProxyRecorder:
         self._journal.move(lambda _: None)
 
     def decide(self, conversation: Conversation, asked: Asked) -> Decision | None:
-        """Return the policy's decision to end a conversation before a further call; None while it goes on.
+        """Return the policy's decision to end a conversation before its next call; None while it continues.
 
-        The results of tools on which it is based are stored first, unless the call demands a form and is passed on.
+        The stop is stored first, with the tool results on which it is based, unless the call is passed on because it demands a form.
 
         Raises:
             DataError: The journal cannot be written.
@@ -212,11 +212,11 @@ class ProxyRecorder:
         return decision
 
     def unknown(self, conversation: Conversation) -> Sequence[str]:
-        """Return what the policy reads and the last round left unknown."""
+        """Return the signals that the policy reads but the last round lacks."""
         return [] if conversation.live is None else conversation.live.unknown
 
     def text_of(self, conversation: Conversation, decision: Decision) -> str:
-        """Return the text of the round whose answer a decision returns, or else a sentence that says why the loop ends."""
+        """Return the text of the round whose answer a decision returns; if it is blank, a sentence on why the loop ends."""
         said = [observed for observed in self._taken(conversation).rounds if observed.index == decision.answer_round]
         if said and said[0].text.strip():
             return said[0].text
@@ -232,7 +232,7 @@ class ProxyRecorder:
         called: Called,
         seconds: float,
     ) -> Replied | None:
-        """Store a reply, which then survives a kill of the proxy; None if its conversation is too large.
+        """Store a reply, so that it survives a kill of the proxy; return None if its conversation is too large.
 
         Raises:
             DataError: The journal cannot be written.
@@ -281,17 +281,17 @@ class ProxyRecorder:
         conversation.stored += 1
 
     def record(self, conversation: Conversation, grade: float | None = None) -> int:
-        """Write a conversation that has ended to the recording, and return the number of its rounds.
+        """Write an ended conversation to the recording, and return the number of its rounds.
 
         Args:
             conversation: The conversation, which must not be used any more.
-            grade: Whether it succeeded, in [0, 1]; None = unknown.
+            grade: Its success, in [0, 1]; None = unknown.
 
         Raises:
             DataError: The recording cannot be written.
         """
         if conversation.replies and conversation.replies[-1].branch == "side":
-            conversation.doubt("beside")  # what looked like a call beside may have been the conversation itself
+            conversation.doubt("beside")  # what looked like a side call may have been the conversation itself
         live = self._taken(conversation)
         if live.rounds:
             waits = conversation.waiting - conversation.results.keys()
@@ -322,13 +322,13 @@ class ProxyRecorder:
 
         Args:
             name: Its id, or the client's key.
-            grade: Whether it succeeded, in [0, 1].
+            grade: Its success, in [0, 1].
 
         Returns:
-            Its id, the number of its rounds, and its outcome, which is another one if that came before.
+            Its id, the number of its rounds, and its outcome; an earlier outcome stays and is returned instead.
 
         Raises:
-            NotFoundError: No conversation of this name is recorded, or several are.
+            NotFoundError: No recorded conversation has this name, or several have it.
             DataError: The recording cannot be written.
         """
         with self._amending:
@@ -351,7 +351,7 @@ class ProxyRecorder:
             return rows[0][_LABEL], len(rows), grade if known is None else known
 
     def close(self) -> None:
-        """Compact the recording; conversations that are open stay in the journal."""
+        """Compact the recording; open conversations stay in the journal."""
         self._journal.move(lambda _: None)
         self._recorder.close()
         self._guard.close()
@@ -362,7 +362,7 @@ class ProxyRecorder:
         return live
 
     def _price(self, called: Called, asked: Asked) -> float:
-        """Return the price of a reply; NaN if its model has none."""
+        """Return the cost of a reply, USD; NaN if its model has no price."""
         names = [str(name) for name in (called.model, asked.body.get("model")) if name]
         price = next((price for price in map(self._known, names) if price), None)
         if price is None:
@@ -386,7 +386,7 @@ class ProxyRecorder:
 
 
 def _replied(row: Mapping[str, Any], called: Called | None = None) -> Replied:
-    """Return the reply in a row of the journal, which is read again unless `called` is what it says."""
+    """Return the reply in a row of the journal; the row's body is parsed again unless `called` is given."""
     protocol = next(protocol for protocol in PROTOCOLS if protocol.name == row["protocol"])
     called = replace(called, body=row["body"]) if called else protocol.reply(row["body"]) or Called(body=row["body"])
     shared = {name: row[name] for name in ("branch", "number", "chain", "digest", "seconds")}
@@ -394,7 +394,7 @@ def _replied(row: Mapping[str, Any], called: Called | None = None) -> Replied:
 
 
 def _known_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the price of a model; None if there is none, or several that differ, which is logged."""
+    """Return the price of a model; None if it has no price, or several different ones, which is logged."""
     try:
         return price_in(prices, model)
     except DataError as error:

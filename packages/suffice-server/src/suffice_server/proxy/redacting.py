@@ -1,4 +1,4 @@
-"""Find the secrets in a request, which no file may hold."""
+"""Find the secrets in a request, so that no file contains them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _SECRET = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 _KEYS = frozenset({"authorization", "proxy-authorization", "x-api-key", "api-key"})
 """Headers whose every value is a secret."""
 _NO_KEYS = frozenset({"none", "empty", "null", "ollama"})
-"""What clients send, in any case of letters, to servers that ask for no key."""
+"""Placeholders, in lower or upper case, that clients send as keys to servers that need no key."""
 _LEAST_SECRET, _SURELY_SECRET = 8, 20
-"""Lengths from which a value with a digit, and any value, is no ordinary word."""
+"""Lengths from which on a value with a digit, and a value without one, is too long to be an ordinary word."""
 _FORM = frozenset(
     {"id", "call_id", "type", "role", "object", "model", "name", "status", "finish_reason", "stop_reason"}
 )
-"""Fields of a reply without which it cannot be read."""
+"""Fields that are needed to parse a reply."""
 
 
 class Secrets:
     """Removes secrets from what is stored.
 
     Args:
-        sure: Values that are no ordinary words.
-        words: Secrets that may be ordinary words, and then stay where they give a reply its form.
+        sure: Secrets that cannot be ordinary words; they are removed everywhere.
+        words: Secrets that may be ordinary words; they are not removed from names and from the fields that parsing needs.
     """
 
     def __init__(self, sure: frozenset[str] = frozenset(), words: frozenset[str] = frozenset()) -> None:
@@ -42,7 +42,7 @@ class Secrets:
         return self._words(self._sure(text))
 
     def clean(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a reply without secrets: the same object if it holds none."""
+        """Return a reply without secrets; the same object if it contains none."""
         plain = json.dumps(body)
         if self(plain) == plain:
             return body
@@ -58,7 +58,7 @@ class Secrets:
 
 
 def secrets_of(request: Request) -> Secrets:
-    """Return what removes the values in a request that may be secrets."""
+    """Return an object that removes all values of a request's headers and query that may be secrets."""
     sure, words = set[str](), set[str]()
     for name, value in [*request.headers.items(), *request.query_params.multi_items()]:
         if _SECRET.search(name):
@@ -72,7 +72,7 @@ def secrets_of(request: Request) -> Secrets:
 
 
 def _basic(value: str) -> list[str]:
-    """Return the user with the password, and the password, of basic authorization."""
+    """Return `user:password` and the password of a basic authorization header; empty for other headers."""
     scheme, _, given = value.partition(" ")
     try:
         text = base64.b64decode(given).decode() if scheme.lower() == "basic" else ""

@@ -1,4 +1,4 @@
-"""The decision as a service: policies from a folder, decisions and sessions over HTTP, for any language."""
+"""A service that decides over HTTP when loops in any language stop: policies from a folder, decisions and sessions."""
 
 from suffice_server.serve.extra import check_extra
 

@@ -128,7 +128,7 @@ def _body_value(raw: bytes) -> Any:
     """Parse a request body as JSON."""
     try:
         value = json.loads(raw.decode(), parse_constant=refuse_constant)
-        return well_formed(value) if b"\\u" in raw else value  # only an escape can bring half of a character
+        return well_formed(value) if b"\\u" in raw else value  # only an escape can produce a lone surrogate
     except UnicodeDecodeError:
         raise DataError("the body is not UTF-8") from None
     except RecursionError:

@@ -93,7 +93,7 @@ def bearer_token(request: Request) -> str | None:
 
 
 class Guard:
-    """ASGI middleware that passes requests with the token, an allowed host, no foreign origin, within capacity.
+    """ASGI middleware that lets through requests with the token, an allowed host and no foreign origin, up to a number at a time.
 
     A foreign `Origin` is always rejected: pages of other sites have no access, and no header grants it.
 
@@ -101,7 +101,7 @@ class Guard:
         app: The application that answers the requests that pass.
         token: The token that requests need; None if none is needed.
         hosts: Allowed names in the Host header, without the port; None = any.  Needed if no token is required, because
-            another site may let its own name point to this machine.
+            the name of another site may resolve to this machine.
         open_paths: Paths that need no token and no free capacity, for health checks: a busy server is healthy.
         requests: Largest number of concurrent requests; more are rejected with 503.
         on_refusal: Called with the status of each request that does not pass.

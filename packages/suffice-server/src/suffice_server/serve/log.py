@@ -26,7 +26,7 @@ _PROBE_BYTES = 1 << 14
 
 
 def question_names(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text and id of a request's question; a missing id is a hash of the text, or random without text."""
+    """Return the text and id of a request's question; a missing id becomes a hash of the text, or is random if there is no text."""
     text = (body.get("question") or "").strip()
     name = body.get("question_id") or (hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12] if text else "")
     name = name or secrets.token_hex(12)
@@ -34,7 +34,7 @@ def question_names(body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def audit_seed(folder: Path) -> str:
-    """Return the random seed of the audit's draws: stored in the log's folder, so the same in every process.
+    """Return the random seed of the audit's draws; it is stored in the log's folder, so every process uses the same one.
 
     Raises:
         DataError: The file of the seed cannot be written or read.
@@ -77,7 +77,7 @@ class DecisionLog:
         return self.folder / f"{named.name}-{named.digest}"
 
     def check(self) -> None:
-        """Write a small file, and keep in `fault` why it cannot be written."""
+        """Write a small file, and set `fault` to the error, or to None after success."""
         path = self.folder / f".ready.{os.getpid()}"
         try:
             self.refuse_removed()
@@ -92,7 +92,7 @@ class DecisionLog:
             self.fault = f"the log cannot be written: {getattr(cause, 'strerror', None) or type(cause).__name__}"
 
     def write(self, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
-        """Commit a question that has stopped, with its decision and its draw.
+        """Commit a stopped question, with its decision and its draw for the audit.
 
         Raises:
             RefusedError: The log cannot be written, or was removed.
@@ -125,7 +125,7 @@ class DecisionLog:
             return None
 
     def change(self, run: OpenQuestion, change: Callable[[OpenQuestion], Any]) -> None:
-        """Commit a round of an audit, or its end.
+        """Commit a change of an audited question: a further round, or its end.
 
         Raises:
             RefusedError: The log cannot be written.
@@ -153,10 +153,10 @@ class DecisionLog:
             return self._recorders[path.name]
 
     def refuse_removed(self) -> None:
-        """Raise if a folder of the log was removed or replaced since it was written, before a new log takes its place unnoticed.
+        """Raise if a folder of the log was removed or replaced; writing on would start a new log unnoticed.
 
         Raises:
-            RefusedError: It was.
+            RefusedError: A folder is not the one that was written before.
         """
         for folder, identity in [*self._folders.items()]:
             if _identity(folder) != identity:
@@ -166,7 +166,7 @@ class DecisionLog:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Return what tells a folder apart from another one of its name; None if it is missing."""
+    """Return the device and inode of a folder, which identify it beyond its name; None if it is missing."""
     try:
         status = folder.stat()
     except OSError:

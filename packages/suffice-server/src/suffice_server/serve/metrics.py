@@ -1,4 +1,4 @@
-"""Figures of a server for Prometheus."""
+"""Metrics of a server for Prometheus."""
 
 from __future__ import annotations
 
@@ -68,5 +68,5 @@ class Metrics:
         self._refusals.labels(str(status)).inc()
 
     def text(self) -> bytes:
-        """Return all figures in the text format of Prometheus."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)

@@ -20,7 +20,7 @@ class Operation:
         status: The HTTP status of a success.
         body: The schema of the request, by name; None if it has no body.
         result: The schema of the response, by name, or the media type of a text; None if it has no body.
-        refusals: Statuses of refusals in addition to those of every operation.
+        refusals: HTTP statuses of its errors, in addition to those that every operation has.
     """
 
     name: str

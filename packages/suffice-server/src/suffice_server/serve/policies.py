@@ -22,7 +22,7 @@ _REMEMBERED = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedPolicy:
-    """A policy under the name of its file.
+    """A policy loaded from a file, with its name and digest.
 
     Attributes:
         name: The name of the file without ``.json``.

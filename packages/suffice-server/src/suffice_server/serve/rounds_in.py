@@ -1,4 +1,4 @@
-"""Rounds of the session, built from the JSON of requests."""
+"""Build the rounds of a session from the JSON of requests."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def round_of(given: Mapping[str, Any], session: Session, prices: Path | None = N
 
     Args:
         given: A value of the schema `Round`; without an index it is the next round.
-        session: The session of the question; its policy has the answer's position in a response, see `read_reply`.
-        prices: A file of prices by model, from which `spend` follows where the policy reads it and the client does not give it;
-            None = none.
+        session: The session of the question; its policy says where a response contains the answer, see `read_reply`.
+        prices: A file of prices by model, from which `spend` is computed if the policy reads it and the client does not send it;
+            None = no prices.
 
     Raises:
-        DataError: The response cannot be read, a field contradicts another, the round has no price, or a signal has a name that a log cannot hold.
+        DataError: The response cannot be read, a field contradicts another, the round has no price, or a log cannot store a signal of this name.
         ConfigMismatchError: The policy compares `spend` in another currency than that of the prices.
     """
     check_signal_names(given.get("signals", ()))

@@ -28,10 +28,10 @@ _END_S = 10
 
 
 _TURN_S = 0.0005
-"""Time that a thread keeps the interpreter while others want it, seconds: a decision needs it several times, beside all that compare."""
+"""Longest time that a thread keeps the interpreter while others wait, seconds; short, since a decision waits for it several times."""
 
 _SPARE = 128
-"""File descriptors that are left for files when connections take the others."""
+"""Number of file descriptors reserved for files; connections may use the others."""
 
 _WANTED = 65_536
 
@@ -39,15 +39,15 @@ _WANTED = 65_536
 class PatientProtocol(H11Protocol):
     """Closes a connection whose request head takes too long, such as one with a byte per minute.
 
-    Where there are more connections than `most`, the one that has been idle or without a whole head for longest is closed at once,
-    so that half-open connections cannot keep others out.
+    If there are more than `most` connections, the one that has been idle or without a complete head for longest is closed at
+    once, so that half-open connections cannot block others.
     """
 
     head_s = _HEAD_S
     most = 1000
     _timer: TimerHandle | None = None
     _waiting: ClassVar[dict[PatientProtocol, None]] = {}
-    """Connections that are idle or without a whole head, the oldest first."""
+    """Connections that are idle or without a complete head, the oldest first."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start the time limit of the first request."""
@@ -55,7 +55,7 @@ class PatientProtocol(H11Protocol):
         self._wait()
         if len(self.connections) > self.most:
             oldest = next(iter(self._waiting))
-            del self._waiting[oldest]  # its end is told later, and the next connection needs another place
+            del self._waiting[oldest]  # removed now, since connection_lost may come after the next connection
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -72,7 +72,7 @@ class PatientProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """Leave an idle connection to uvicorn's own time limit, which ends with the next byte."""
+        """Stop the time limit of an idle connection; uvicorn's own limit applies until the next byte."""
         self._wait_no_more()
         self._waiting[self] = None
         super().on_response_complete()
@@ -89,7 +89,7 @@ class PatientProtocol(H11Protocol):
 
 
 def allowed_connections() -> int:
-    """Raise this process's soft limit of open files as far as the system allows, and return how many connections that leaves."""
+    """Raise this process's soft limit of open files as far as allowed, and return the number of connections that it permits."""
     try:
         import resource
     except ImportError:  # Windows
@@ -108,7 +108,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Let both signals end the server while the body runs."""
+        """Let SIGINT and SIGTERM end the server within this block."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -155,7 +155,7 @@ def url_of(listener: socket.socket) -> str:
 def run_app(app: ASGIApp, listener: socket.socket, *, ready: Callable[[], Any] = lambda: None) -> None:
     """Serve an application until SIGINT or SIGTERM; requests in flight are answered first.
 
-    No header says which software answers, and no line is written for each request.
+    Responses have no `Server` header, and requests are not logged.
 
     Args:
         app: The application.

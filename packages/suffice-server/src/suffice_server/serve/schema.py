@@ -1,9 +1,9 @@
 """Check JSON values against the part of JSON Schema that the server's own document uses.
 
-The schemas that check a request are those that the document publishes, so the two cannot differ.  Models of pydantic 2.14
-were tried beside them on the fields of `DecideRequest`: strict ones refuse the index 1.0, which JSON Schema counts as an
-integer; a number that may be "inf" is reported once for each type; and no message has the value, the names that are
-allowed or the one that was meant, so that a translation of its errors would be as long as this module.
+The document publishes the same schemas that check requests, so the two cannot differ.  Models of pydantic 2.14 were tried
+for the fields of `DecideRequest`: strict models refuse the index 1.0, which JSON Schema counts as an integer; an error in a
+number that may be "inf" is reported once for each type; and no message contains the value, the allowed names or a likely
+correction.  Code to translate its errors would be as long as this module.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PLAIN: dict[type, tuple[str, frozenset[str]]] = {
     bool: ("boolean", frozenset()),
     type(None): ("null", frozenset()),
 }
-"""For each type of a value without parts: its kind, and the keywords by which a schema takes less than all values of it."""
+"""For each type of value without parts: its kind, and the schema keywords that restrict its values."""
 _EXCERPT = 60
 
 
@@ -65,12 +65,12 @@ def checker(schema: Schema, schemas: Mapping[str, Schema], known: dict[str, Chec
     suffice.errors.DataError: stop must be true or false, not 1
 
     Args:
-        schema: The schema; its references are names in `schemas`, and refer to each other in no circle.
+        schema: The schema; its references are names in `schemas`, without cycles.
         schemas: Schemas by name.
-        known: The functions of schemas that were referred to before, by name; more are added.
+        known: The functions of schemas that were referenced before, by name; new ones are added.
 
     Returns:
-        A function of a value from `json.loads` and, for messages, its place in the body. It raises a `DataError`.
+        A function that takes a value from `json.loads` and its place in the body, for messages; it raises `DataError`.
     """
     known = {} if known is None else known
     if "$ref" in schema:
@@ -114,7 +114,7 @@ def _check_scalar(value: Any, schema: Schema, place: _Place) -> None:
 
 
 def _plain_types(schema: Schema) -> frozenset[type]:
-    """Return the types whose finite values match a schema without a look at more than the type."""
+    """Return the types of which every finite value matches a schema, so that only the type must be checked."""
     expected = schema.get("type", [*_PHRASES])
     kinds = {expected} if isinstance(expected, str) else {*expected}
     plain = {kind for kind, (name, narrower) in _PLAIN.items() if name in kinds and not schema.keys() & narrower}
@@ -128,7 +128,7 @@ def _check_kind(value: Any, schema: Schema, place: _Place) -> None:
         if type(value) is float:
             kinds = frozenset() if not math.isfinite(value) else _WHOLE_NUMBER if value.is_integer() else kinds
         elif type(value) is int and abs(value) > sys.float_info.max:
-            kinds = frozenset()  # no number that this computes with is so large
+            kinds = frozenset()  # too large for a float
         if expected not in kinds if isinstance(expected, str) else kinds.isdisjoint(expected):
             phrases = [_PHRASES[kind] for kind in ([expected] if isinstance(expected, str) else expected)]
             raise DataError(f"{_place_name(place)} must be {' or '.join(phrases)}, not {_excerpt(value)}")

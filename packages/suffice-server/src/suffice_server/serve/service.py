@@ -1,4 +1,4 @@
-"""The service without HTTP: decisions on given rounds, and sessions that survive the process."""
+"""The service without HTTP: decisions on given rounds, and sessions that survive a restart of the process."""
 
 from __future__ import annotations
 
@@ -188,12 +188,12 @@ class Service:
             self._watch.refresh([*self.policies.policies.values()])
 
     def stop_watching(self) -> None:
-        """End the process that watches a log, so that the server need not wait for it to end."""
+        """Kill the process that watches a log, so that the server ends without waiting for it."""
         if self._watch is not None:
             self._watch.close()
 
     def ready(self) -> dict[str, Any]:
-        """Return whether at least one policy is loaded and the log can be written, and the files that do not load."""
+        """Return whether a policy is loaded and the log can be written; also list the policy files that do not load."""
         n, fault = len(self.policies.policies), None if self.log is None else self.log.fault
         return {"ready": n > 0 and fault is None, "policies": n, "broken": sorted(self.policies.broken), "fault": fault}
 
@@ -260,7 +260,7 @@ class Service:
         return self._put(name, replace(live, logged=state, run=run))
 
     def _write(self, log: DecisionLog, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
-        """Write a question that has stopped to the log, which compares its answers once more."""
+        """Write a stopped question to the log, within the work limit because the log compares the answers again."""
         with self._limit.work(named.policy, len(session.rounds)):
             return log.write(named, session, names)
 
@@ -274,7 +274,7 @@ class Service:
     def _audited(
         self, name: str, live: _Live, log: Callable[[OpenQuestion], Any], change: Callable[[Session], Decision]
     ) -> dict[str, Any]:
-        """Change an audited session, in the log first; return the decision."""
+        """Apply a change to an audited session, first in the log, then in the store; return the decision."""
         assert self.log is not None
         assert live.logged is not None
         self._live.pop(name, None)
@@ -291,7 +291,7 @@ class Service:
         self.metrics.stopped(named, session.decision, audited=session.draw is not None and session.draw.audited)
 
     def _lock(self, name: str) -> threading.Lock:
-        """Return the lock of a session, which exists while a request holds it or waits for it."""
+        """Return the lock of a session; it is kept only while a request holds it or waits for it."""
         with self._live_lock:
             return self._locks.setdefault(name, threading.Lock())
 
@@ -305,7 +305,9 @@ class Service:
     def _get(self, name: str) -> _Live:
         """Return a session from memory, or from the store if another process has changed it."""
         stored = self.store.get(name)
-        live = self._live.pop(name, None)  # out of memory first: a change that fails half-way must not stay there
+        live = self._live.pop(
+            name, None
+        )  # removed from memory first, so that a change that fails half-way does not stay there
         if live is not None and live.version == stored.version:
             self._keep(name, live)
             return live

@@ -73,9 +73,7 @@ class SessionStore:
         self._lock = threading.Lock()
         try:
             if path is not None:
-                with suppress(
-                    OSError
-                ):  # sqlite says what is wrong with the place, and gives files beside it the same mode
+                with suppress(OSError):  # sqlite reports the error itself, and gives its other files the same mode
                     os.close(os.open(path, os.O_CREAT | os.O_RDWR, PRIVATE))
             self._database = sqlite3.connect(
                 ":memory:" if path is None else path, timeout=_LOCK_S, isolation_level=None, check_same_thread=False
@@ -163,7 +161,7 @@ class SessionStore:
         """Return a session.
 
         Raises:
-            RefusedError: The session does not exist, has expired, or has another checksum than when it was stored.
+            RefusedError: The session does not exist, has expired, or was changed since it was stored, as its checksum shows.
         """
         with self._lock, self._faults():
             query = "SELECT version, expires, digest, state FROM sessions WHERE id = ? AND (expires > ? OR pending)"
@@ -251,7 +249,7 @@ class SessionStore:
 
 
 def _checksum(name: str, version: int, text: str) -> str:
-    """Return the hash that shows whether a session was changed, or is that of another name or version."""
+    """Return a hash over a session's name, version and state, to detect a changed or misplaced row."""
     return hashlib.sha256(f"{name} {version} {text}".encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -1,7 +1,7 @@
-"""Watch the log of a service at intervals, one policy at a time, in a process of its own.
+"""Watch the log of a service at intervals, one policy at a time, in a separate process.
 
-Reading a log of 200,000 rows takes seconds and hundreds of megabytes.  In the server's process all decisions would wait for its
-interpreter; a process of its own runs beside it, and gives its memory back when it ends.
+Reading a log of 200,000 rows takes seconds and hundreds of megabytes.  In the server's process all decisions would have to wait
+meanwhile; a separate process runs in parallel, and frees its memory when it ends.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class LogWatch:
     Args:
         log: The log.
         seconds: Age of a result after which the log is read again.
-        deadline: Longest duration of an audit, seconds; requests after an unfinished audit are not judged before then.
+        deadline: Longest duration of an audit, seconds; requests after an unfinished audit are judged only once it is over.
     """
 
     def __init__(self, log: DecisionLog, seconds: float, *, deadline: float) -> None:
@@ -79,7 +79,7 @@ class LogWatch:
         }
 
     def refresh(self, policies: list[NamedPolicy]) -> None:
-        """Watch policies again; policies whose log cannot be judged are named in the server's log."""
+        """Watch policies again; if the log of a policy cannot be judged, write a warning to the server's log."""
         for named in policies:
             try:
                 self._result(named)
@@ -89,13 +89,13 @@ class LogWatch:
                 _LOG.warning("the log of policy %s cannot be watched: %s", named.name, error)
 
     def close(self) -> None:
-        """End the process that watches, if there is one."""
+        """Kill the process that watches, if there is one."""
         process = self._process
         if process is not None:
             process.kill()
 
     def _result(self, named: NamedPolicy) -> tuple[float, WatchResult]:
-        """Return the result of a policy, from the cache if it is new enough or while another look is going on."""
+        """Return the result of a policy, from the cache if it is recent or if a log is being read at the moment."""
         latest = self._latest.get(named.digest)
         if latest is not None and time.monotonic() - latest[0] < self.seconds:
             return latest
@@ -122,7 +122,7 @@ class LogWatch:
             self._lock.release()
 
     def _elsewhere(self, look: _Look) -> tuple[WatchResult, int]:
-        """Look at a log in a process of its own."""
+        """Read and judge a log in a separate process."""
         code = f"from {__name__} import answer_look; answer_look()"
         self._process = start_python("-c", code, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
@@ -143,14 +143,14 @@ class LogWatch:
 
 @dataclass(frozen=True, kw_only=True)
 class _Look:
-    """One look at the log of a policy.
+    """One evaluation of the log of a policy, to be run in a separate process.
 
     Attributes:
         path: The recording.
         name: The name under which the policy is served.
         policy: The policy.
         deadline: Longest duration of an audit, seconds.
-        number: The number of the policy among those that were served under its name; None if it is not known yet.
+        number: The number of the policy among all policies served under its name so far; None if it is not known yet.
     """
 
     path: Path
@@ -160,7 +160,7 @@ class _Look:
     number: int | None
 
     def result(self) -> tuple[WatchResult, int]:
-        """Watch the log, of which only what is new since an earlier look is read; return the result and the number of the policy."""
+        """Read the rows that are new since the last time, and judge the log; return the result and the policy's number."""
         recording, notes = read_log(self.path, self.policy)
         for note in notes:
             _LOG.warning("the log %s: %s", self.path, note)
@@ -168,7 +168,7 @@ class _Look:
         return watch(recording, self.policy, deadline=self.deadline, number=number), number
 
     def _counted(self, recording: Recording) -> int:
-        """Return the number of the policy; each one has a recording of its own."""
+        """Number the policies served under the same name by the start of their recordings; return this policy's number."""
         begins = {self.policy.digest: _begin(recording)}
         for path in self.path.parent.iterdir():
             name, _, digest = path.name.rpartition("-")
@@ -179,7 +179,7 @@ class _Look:
 
 
 def answer_look() -> None:
-    """Watch the log that standard input names, and write the result or its error to standard output; this runs in a process."""
+    """Run in the separate process: read a pickled `_Look` from standard input, write its result or error to standard output."""
     if hasattr(os, "nice"):
         os.nice(19)  # decisions come first
     look = pickle.load(sys.stdin.buffer)  # noqa: S301 - the server wrote it

@@ -1,4 +1,4 @@
-"""Limits of the time that comparing answers may take, so that one client's long answers hold up no other client."""
+"""Limit the time for comparing answers, so that one client's long answers do not delay other clients."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from suffice.policy.session import Policy
 from suffice_server.serve.answers import RefusedError
 
 _CHEAP_S = 0.05
-"""Processor time that a request may take beside others, seconds: a hundred times what a usual decision takes."""
+"""Processor time that a request may use before it must wait for its turn, seconds: a hundred usual decisions."""
 
 _FEW_ROUNDS = 100
-"""More rounds are known to take long, since each is measured and decided in turn."""
+"""A request with more rounds waits for its turn at once, since every round is measured and decided."""
 
 _PLACES = 16
-"""Most requests that compare at length or wait to; half of the server's threads stay free for others."""
+"""Largest number of requests with long comparisons, running or waiting; half of the server's threads stay free for others."""
 
 
 class WorkLimit:
-    """Lets the requests that compare at length do so one at a time, each for a limited time.
+    """Runs requests with long comparisons one at a time, each for a limited time.
 
-    Their time is checked between rounds.  No process that could be killed is needed for that, since one round takes a
-    bounded time: `answer_similarity_previous` compares 1,000 characters, an expression is read by a process that is killed
-    after five seconds, and each vote is counted once.  One at a time loses nothing, since the
-    interpreter runs one thread at a time anyway, and all other requests then compete with one of them, not with sixteen.
+    The time is checked between rounds.  This is enough, without a process that can be killed, since one round takes a bounded
+    time: `answer_similarity_previous` compares 1,000 characters, an expression is parsed by a process that is killed after five
+    seconds, and each vote is counted once.  Running one request at a time costs nothing, since the interpreter runs one thread
+    at a time anyway; and all other requests then compete with one such request, not with sixteen.
 
     Args:
         seconds: Longest time for the comparisons of one request, and longest wait for its turn.
@@ -38,10 +38,10 @@ class WorkLimit:
 
     @contextmanager
     def work(self, policy: Policy, n_rounds: int) -> Iterator[Callable[[], None]]:
-        """Yield a function to call before each round; it waits for a turn once the work has taken long.
+        """Yield a function to call before each round; once the work has taken long, this function waits for its turn.
 
-        Work that is known to take long waits at once.  A thread that works may neither begin further work nor wait for the
-        lock of a session, for which others may wait with that lock.
+        Work that is expected to take long waits at the start.  Within this block a thread must not begin further work or wait
+        for the lock of a session: another thread may hold that lock and wait for its turn, which would be a deadlock.
 
         Args:
             policy: The policy that compares.
@@ -97,5 +97,5 @@ class _Work:
 
 
 def compares_long(policy: Policy) -> bool:
-    """Return whether one round of a policy may take more than a few milliseconds."""
+    """Return whether comparing the answers of one round may take more than a few milliseconds under this policy."""
     return policy.normalizer == "math" or "answer_similarity_previous" in policy.raw_signals

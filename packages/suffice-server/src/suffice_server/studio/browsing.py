@@ -119,7 +119,7 @@ class Browsed:
 
     @cached_property
     def _texts(self) -> list[str]:
-        """The text that a search looks through, by question, in lower case."""
+        """The text of each question that a search reads, in lower case."""
         n, nothing = len(self.recording.question_ids), [None] * len(self.recording.question_ids)
         parts: list[list[str]] = [[name] for name in self.recording.question_ids]
         for q, (question, golds) in enumerate(
@@ -196,7 +196,7 @@ class Browsed:
         )
 
     def compared(self, fates: Fates, other: Policy) -> Fates:
-        """Add the filter of questions to which another policy returns another answer.
+        """Add a filter for the questions to which another policy returns a different answer.
 
         Raises:
             SufficeError: The other policy reads a signal that was not recorded, or is not fitted.
@@ -227,7 +227,7 @@ class Browsed:
         return np.array([q for q in places.tolist() if words in texts[q]], dtype=np.int64)
 
     def summaries(self, fates: Fates, places: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-        """Return one line of the list for each of some questions, JSON-ready."""
+        """Return the lines of the list for the given questions, JSON-ready."""
         part = self._part(places)
         texts = part.per_question("question", part.question_ids).tolist()
         return [
@@ -272,7 +272,7 @@ class Browsed:
         return question
 
     def cell(self, place: int, round_number: int, field: str) -> str:
-        """Return one text of one round without cutting it.
+        """Return the full text of one field of one round.
 
         Raises:
             NotFoundError: There is no such text.

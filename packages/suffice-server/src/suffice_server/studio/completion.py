@@ -94,7 +94,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """Completions at the cursor, and the problem of the text; None if the text can be tried."""
+    """Completions at the cursor, and the problem of the text; the problem is None if the text can be tried."""
 
     candidates: tuple[Offer, ...] = ()
     problem: Problem | None = None
@@ -241,7 +241,7 @@ def _typical_numbers(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator
 
 
 def _arguments(text: str, cursor: int) -> Iterator[Offer]:
-    """Yield numbers where a function takes one."""
+    """Yield numbers if the cursor is at a numeric argument of a function."""
     levels = _open_levels(text[:cursor])
     if levels and levels[-1][0] and re.search(r"[(,]\s*\Z", text[:cursor]):
         for number in ("1", "2", "3", "5", "0.5", "0.9"):
@@ -267,7 +267,7 @@ _VALUE_WORDS = (
 
 
 def _signs(text: str, cursor: int, vocabulary: Vocabulary) -> Iterator[Offer]:
-    """Yield operators and closing signs."""
+    """Yield operators, commas and closing parentheses that may follow at the cursor."""
     head = text[:cursor]
     tokens = list(_LEXEME.finditer(head))
     if not tokens:
@@ -292,7 +292,7 @@ def _parses(text: str) -> bool:
 
 
 def _begins(head: str) -> bool:
-    """Return whether some valid rule begins with a text."""
+    """Return whether a text is the beginning of a valid rule."""
     return next(ends_of(head), None) is not None
 
 
@@ -318,7 +318,7 @@ def ends_of(head: str) -> Iterator[str]:
 
 
 def _open_levels(head: str) -> list[tuple[str, str]]:
-    """Return the name before each open parenthesis and its still missing arguments, outermost first."""
+    """Return, for each open parenthesis from the outermost, the name before it and the arguments that are still missing."""
     levels: list[list[str]] = []
     name = ""
     for token in _LEXEME.finditer(head):

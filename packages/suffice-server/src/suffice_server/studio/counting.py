@@ -1,4 +1,4 @@
-"""Tables and charts of facts: provenance of a file; stops by reason, audits and stops over time of a log."""
+"""Tables and charts: the provenance of a file, and a log's stops by reason, audits, and stops over time."""
 
 from __future__ import annotations
 

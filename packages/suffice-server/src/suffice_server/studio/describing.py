@@ -130,7 +130,7 @@ def describe(path: Path) -> Description | None:
 
 
 def _reader_of(path: Path) -> Callable[[Path], Description | None]:
-    """Return the function that describes files with such a name."""
+    """Choose the function that describes a path: a folder, or a file by its ending."""
     if path.is_dir() or not path.exists():  # a recording that has just begun consists of a journal only
         return _recording
     readers = {
@@ -247,7 +247,7 @@ def _is_share(values: Floats) -> bool:
 
 
 def _headline_figures(recording: Recording, *, is_log: bool) -> str:
-    """Return metric and calls as the end of a line: of the last recorded round, or of a log's returned answers."""
+    """Format the metric and the calls of the last recorded round, or of a log's returned answers, as the end of a line."""
     metric, text = headline_metric(recording), ""
     last = recording.seen.sum(axis=1) - 1
     where = " at the last recorded round" if recording.cut.any() else " at full width"

@@ -33,7 +33,7 @@ _SHUT = "Open the address that `suffice studio` printed: it contains the key to 
 
 
 class Door:
-    """ASGI middleware that passes requests with the key in a cookie, which no other site can make browsers send.
+    """ASGI middleware that lets through requests with the key in a cookie; no other site can make a browser send it.
 
     Args:
         app: The application behind it.

@@ -34,7 +34,7 @@ class Item(Description):
         id: Its id in addresses, a hash of its path in the folder.
         name: Its path in the folder, with slashes.
         path: Its path on disk.
-        changed: Names, sizes and times of its files, which differ after a change on disk.
+        changed: Names, sizes and times of its files; they differ after a change on disk.
     """
 
     id: str

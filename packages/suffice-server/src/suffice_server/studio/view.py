@@ -32,7 +32,7 @@ class View:
 
     Args:
         request: The request.
-        form: The fields of a form that was sent, each with its values; None = none was.
+        form: The fields of a submitted form, each with its values; None = no form was submitted.
 
     Attributes:
         request: The request.
@@ -51,7 +51,7 @@ class View:
         return self.folder.scan()
 
     def of_kind(self, *kinds: str) -> list[Item]:
-        """Return the undamaged items of some kinds."""
+        """Return the undamaged items of the given kinds."""
         return [item for item in self.items if item.kind in kinds and not item.error]
 
     def item(self, *kinds: str, key: str = "") -> Item:
@@ -85,16 +85,16 @@ class View:
         return known
 
     def value(self, name: str, default: str = "") -> str:
-        """Return a text of the address's query."""
+        """Return a parameter of the address's query as text."""
         return self.request.query_params.get(name, default)
 
     def number(self, name: str, default: int) -> int:
-        """Return a whole number of the address's query; the default if it is not one."""
+        """Return a parameter of the address's query as a whole number; the default if it is not one."""
         text = self.value(name)
         return int(text) if text.isdecimal() and len(text) < 10 else default  # noqa: PLR2004
 
     def index(self, name: str) -> int:
-        """Return a whole number of the address's path.
+        """Return a parameter of the address's path as a whole number.
 
         Raises:
             NotFoundError: The text is not a whole number, or has too many digits.

@@ -1,4 +1,4 @@
-"""The page of a labelling sheet: one question after another, its answers without the names of their rounds, and a label."""
+"""The page of a labelling sheet: one question at a time, with its answers but not their rounds, and a form for the label."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffice.verdicts.decisions.labels import CANNOT_TELL, EQUAL, NONE_RIGHT, an
 from suffice_server.studio.view import Tab, View, ViewModule
 
 _WRITING = threading.Lock()
-"""Two labels that come at once are written one after the other."""
+"""Lock so that simultaneous labels are written one after the other."""
 
 
 def labelling_page(view: View) -> Response:
@@ -48,7 +48,7 @@ def save_label(view: View) -> Response:
     """Write a label into the sheet, and show the next row without one.
 
     Raises:
-        DataError: The row is no more where it was, because something else wrote the sheet; or the label is none of the row.
+        DataError: The row has moved, because another program changed the sheet, or the row does not allow the label.
     """
     item = view.item("labels")
     with _WRITING:
@@ -79,13 +79,13 @@ def _label_of(view: View, row: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _letters_of(row: Mapping[str, Any]) -> list[str]:
-    """Return the letters of the answers that a row calls right."""
+    """Return the letters of the answers that are labelled right in a row."""
     given = row.get("right") or []
     return (given.replace(",", " ").split() if isinstance(given, str) else list(map(str, given))) if given else []
 
 
 def _fingerprint(row: Mapping[str, Any]) -> str:
-    """Return a hash of what a row shows, by which it is known again: a sheet of pairs has several rows of one question."""
+    """Return a hash of a row's displayed content, which identifies it: a sheet of pairs has several rows for one question."""
     return hashlib.sha256(json.dumps([row["id"], answers_in(row)]).encode()).hexdigest()[:16]
 
 

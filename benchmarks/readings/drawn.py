@@ -2,7 +2,8 @@
 
 Nobody chose these combinations, so they say more about logs that nobody has seen than logs written for a reason.  Some facts may be
 read in several ways that are right: an answer alone or in the words around it, the gold answers beside a score of the log's own that
-judges, and a score that is not on [0, 1], which the import only names.  A drawn log is read right if any of these comes of it.
+judges, and what the import only names in a note: a score that is not on [0, 1], and yes and no under a name that does not say that they
+are gold answers, which equal many answers by chance.  A drawn log is read right if any of these comes of it.
 """
 
 from __future__ import annotations
@@ -350,7 +351,8 @@ class _Drawing:
                 yield from ((alone, name) for name in (self.score, f"{self.score}_score", "em", "match"))
             if self.judge == "grade":
                 yield from ((graded, name) for name in (self.score, "f1"))
-            if self.judge in {"grade", "nothing"}:
+            is_by_chance = self.judge == "gold" and self.kind == "yes or no" and self.gold == "canonical"
+            if self.judge in {"grade", "nothing"} or is_by_chance:
                 yield unjudged, None
 
 

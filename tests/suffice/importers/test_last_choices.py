@@ -207,3 +207,18 @@ def test_thoughts_in_lists_are_not_offered_as_rounds(tmp_path):
 def test_runs_are_offered_where_a_number_is_a_round_or_a_loop(tmp_path):
     made = [{**row, "item_id": row["description"]} for row in runs("description", "replicate", "n")]
     assert "--column question_id=item_id --column run=replicate --column round=n" in offered(written(tmp_path, made))
+
+
+def test_a_pass_that_numbers_the_rows_is_no_score(tmp_path):
+    made = [{"qid": f"q{q}", "pass": r, "reply": answer(q, r), "ok": (q + r) % 2} for q in range(N) for r in (0, 1)]
+    assert offered(written(tmp_path, made)) == ["--first-round 1", "--first-round 0"]
+
+
+def test_golds_within_replies_are_seen_in_runs_too(tmp_path):
+    made = [
+        {"uid": q, "run": t, "canonical": CITIES[q % 4], "attempt": r, "response": said(q + t, r)}
+        for q in range(N)
+        for t in (1, 2, 3)
+        for r in (1, 2)
+    ]
+    assert "--column golds=canonical" in offered(written(tmp_path, made))

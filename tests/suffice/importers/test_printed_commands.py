@@ -59,7 +59,9 @@ def test_runs_of_single_rounds_name_the_option_for_rounds(tmp_path):
     rows = [{"qid": f"q{q}", "answer": CITIES[q % 4], "gold": CITIES[0]} for q in range(20)]
     log = folder_of(tmp_path, {"draft.jsonl": rows, "final.jsonl": rows})
     done = cli("import", log, "-o", tmp_path / "r.parquet")
-    assert "nothing to decide; if each file is a round: --file-is round" in " ".join(done.out.split())
+    shown = " ".join(done.out.split())
+    assert "nothing to decide; if each file is a round: suffice import" in shown
+    assert "--file-is round" in shown
     assert cli("import", log, "-o", tmp_path / "r.parquet", "--file-is", "round").code == 0
     assert read_recording(tmp_path / "r.parquet").column("em").shape == (20, 2)
 

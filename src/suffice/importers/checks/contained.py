@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -44,13 +44,21 @@ def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts:
             _words(one) if one and one == other and len(one) <= _LONGEST else ""
             for one, other in zip(firsts, lasts, strict=True)
         ]
-        for is_own, others in ((True, texts), (False, [*texts[-1:], *texts[:-1]])):
+        for is_own, others in ((True, texts), (False, [*_others(texts)])):
             pairs = [(said, text) for said, text in zip(last, others, strict=True) if said and text and said != text]
             facts.containing[name, is_own] += sum(said in text for said, text in pairs)
             facts.contained[name, is_own] += sum(text in said for said, text in pairs)
             if is_own:
                 frames = Counter(said.replace(text, " ", 1) for said, text in pairs if text in said)
                 facts.framed[name] += sum(n for frame, n in frames.items() if n > 1 and len(frame) <= _FRAME)
+
+
+def _others(texts: Sequence[str]) -> Iterator[str]:
+    """Yield for each text the one before that differs: runs of one question have the same text."""
+    before = last = next((text for text in reversed(texts) if text != texts[0]), "")
+    for text in texts:
+        before, last = (before, last) if text == last else (last, text)
+        yield before
 
 
 def _words(text: str) -> str:

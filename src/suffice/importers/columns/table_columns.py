@@ -90,16 +90,20 @@ class TableColumns:
     def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
         """Return the columns, of those with whole numbers, that number a question's rounds, passes or samples.
 
-        Columns whose names end with a word for rounds take precedence.  Passes (from 1) and samples (up to more than 1, since a vote
+        Columns whose names end with a word for rounds take precedence.  Passes and samples (up to more than 1, since a vote
         may be 0 or 1) must be numbered once each in every question; none is returned if a column such as the model varies within
         questions and so may distinguish loops.  Without ids, texts identify questions.
         """
         called = [name for name in names if ends_with_round(name) and any(self.counts_in(name, key) for key in ids[:1])]
         texts = [name for name in self.by_name(QUESTIONS) if self.repeats(name)]
         keys = [*ids, *texts][:1]
-        passes = [name for name in names if is_pass_name(name) and min(self.whole_numbers(name)) == 1]
+        passes = [name for name in names if is_pass_name(name) and self._counts_passes(name, keys)]
         passes += [name for name in names if said_by_counter(name) == "samples" and max(self.whole_numbers(name)) > 1]
         return called or [name for name in passes if any(self._counts_once_in(name, key) for key in keys)]
+
+    def _counts_passes(self, name: str, keys: Sequence[str]) -> bool:
+        """Return whether a column counts passes from 1, or from 0 in the order of the rows, where 0 and 1 might say what passed."""
+        return min(self.whole_numbers(name)) == 1 or any(self.numbers_rows(name, self.column(key)) for key in keys)
 
     def _counts_once_in(self, name: str, key: str) -> bool:
         is_once = len({*zip(map(str, self.column(key)), self.whole_numbers(name), strict=True)}) == len(self.rows)

@@ -378,7 +378,7 @@ def _import_screen(
 
 
 def _with_commands(note: str, command: str) -> str:
-    """Write the options of a note on questions with one round each, which have no next step, as whole commands."""
+    """Write the first option of a note on questions with one round each, which have no next step, as a whole command."""
     if _NO_NEXT not in note:
         return note
 
@@ -386,7 +386,7 @@ def _with_commands(note: str, command: str) -> str:
         kept, _ = without_replaced(shlex.split(command), found[1])
         return f": {shlex.join(kept)} {found[1]}"
 
-    return re.sub(r": (--[^;]+)", whole, note)
+    return re.sub(r": (--[^;]+)", whole, note, count=1)  # a note with several commands would be cut
 
 
 def _columns_read(readings: Sequence[ColumnReading]) -> str:

@@ -216,7 +216,7 @@ def test_a_pass_that_numbers_the_rows_is_no_score(tmp_path):
 
 def test_golds_within_replies_are_seen_in_runs_too(tmp_path):
     made = [
-        {"uid": q, "run": t, "canonical": CITIES[q % 4], "attempt": r, "response": said(q + t, r)}
+        {"uid": q, "run": t, "canonical": CITIES[q % 4], "attempt": r, "response": said(q, r)}
         for q in range(N)
         for t in (1, 2, 3)
         for r in (1, 2)

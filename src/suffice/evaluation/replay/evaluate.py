@@ -58,17 +58,15 @@ def replay(
         policies: One or several policies; a rule or its text stands for a policy with the recording's own settings.
         metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
             `em`, for multiple choice `em` alone; empty for costs and stops alone.
-        baseline: The baseline of differences: the label of a row (`fixed_k(3)`, `closed_book`,
-            `oracle_best`, `recorded`), `full`, a rule or a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended
-            some questions.
+        baseline: The baseline of differences: the label of a row (`closed_book`, `oracle_best`, `recorded`), `full`, a rule or
+            a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended some questions.
         resampling: Settings of the intervals.
         prices: Prices of all language models, or by component; None = money is what the log says (`spend`), else NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
         cost: The cost that "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
         ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
             Early-Stopping counted; see `suffice.evaluation.replay.charging`.
-        orders: Number of random orders of each question's independent samples to average over; None = 100, and 1 for
-            rounds that follow one another.
+        orders: Number of random orders of independent samples to average over; None = 100, and 1 for rounds in an order.
         wave: Number of samples requested at once, which decides costs and seconds, see `SamplingLoop`.  The last wave
             ends with the recording, even if a policy has a lower cap.  None = as recorded.
         block_rows: For a file, the number of rows that are decided at once.

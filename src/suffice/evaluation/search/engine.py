@@ -95,10 +95,9 @@ def search(
 ) -> SearchResult:
     """Try every rule of a space on recorded rounds: choose on tune questions, and report on the others.
 
-    Tune questions fit the calibrators and thresholds.  A recording in memory is one part.  A path is read part by part
-    in `jobs` processes, with the same figures; memory holds sums for the rules, and the questions of one part at a
-    time.  A rule returns the answer of its stop round, and only calls and tokens of the loop are counted.  For
-    independent samples a rule returns the majority answer, and `available` is a space of votes.
+    Tune questions fit the calibrators and thresholds.  A path is read part by part in `jobs` processes, with the same
+    figures; memory holds sums for the rules, and the questions of one part at a time.  A rule returns the answer of its
+    stop round, or of samples the majority's; only calls and tokens of the loop are counted.
 
     >>> from suffice import Resampling, search
     >>> from suffice.evaluation.search import Block, Literal, Space

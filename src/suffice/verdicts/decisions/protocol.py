@@ -94,8 +94,7 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: The metric to keep: a column in [0, 1], `agreement` with the last answer, or ``abandon(solved)``; None = F1 (EM of choices), the log's
-            only score, or `agreement`.
+        metric: The metric to keep: a column in [0, 1], `agreement` or ``abandon(solved)``; None = F1 (EM of choices), the log's only score, or `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save, one of `SAVABLE`; None = the default of `declared_defaults`.

@@ -117,8 +117,7 @@ def decide(
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
         CensoredError: The baseline needs rounds that were not recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
-        UnsettledError: The recording holds several loops, such as two models, of which `recording.where(model=...)` chooses one; or several
-            scores of its own may judge, and `metric` is None.
+        UnsettledError: There are several loops, of which `recording.where(model=...)` chooses one, or scores, of which `metric` does.
         UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
     """
     said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}

@@ -18,7 +18,7 @@ from suffice.cli.choosing import Choices
 from suffice.cli.console import errors, print_table, warn
 from suffice.cli.groups import RecordingPath, command_line
 from suffice.cli.local import DeviceName
-from suffice.cli.output import Output, Screen
+from suffice.cli.output import LONGEST_NOTE, Output, Screen
 from suffice.cli.parameters import Setting
 from suffice.cli.printed import without_replaced
 from suffice.cli.runs import ASK, where_pairs, where_words
@@ -341,7 +341,7 @@ def _import_screen(
 ) -> Screen:
     """Return the screen of an import; if the user has just confirmed the reading, leave it out with the notes that were `seen`."""
     is_seen = seen is not None
-    noted = [_with_commands(note, command) for note in summary.notes if details or note not in (seen or ())]
+    noted = [note for note in summary.notes if details or note not in (seen or ())]
     nulled = [
         f"{item.name}: {item.nulled} of {item.nulled + item.defined} values are undefined in the recording: infinite, or in "
         "rounds in which the signal does not exist"
@@ -370,7 +370,7 @@ def _import_screen(
         sentences=["\n".join(sentences)],
         tables=tables,
         shown=0 if is_seen else 1,
-        notes=[*(noted if details else map(_plain_note, noted)), *nulled],
+        notes=[*(_with_commands(note, command) for note in (noted if details else map(_plain_note, noted))), *nulled],
         quiet=_QUIET,
         files={"choices": summary.mapping},
         then=_next_step(summary),
@@ -378,7 +378,7 @@ def _import_screen(
 
 
 def _with_commands(note: str, command: str) -> str:
-    """Write the first option of a note on questions with one round each, which have no next step, as a whole command."""
+    """Write the options of a note on questions with one round each, which have no next step, as whole commands if they fit."""
     if _NO_NEXT not in note:
         return note
 
@@ -386,7 +386,8 @@ def _with_commands(note: str, command: str) -> str:
         kept, _ = without_replaced(shlex.split(command), found[1])
         return f": {shlex.join(kept)} {found[1]}"
 
-    return re.sub(r": (--[^;]+)", whole, note, count=1)  # a note with several commands would be cut
+    written = re.sub(r": (--[^;]+)", whole, note)
+    return written if len(written) <= LONGEST_NOTE else note
 
 
 def _columns_read(readings: Sequence[ColumnReading]) -> str:

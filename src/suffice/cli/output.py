@@ -20,6 +20,9 @@ from suffice.common.tables import CAUTION, Table, counted
 from suffice.errors import DataError
 
 COLUMNS = 100
+LONGEST_NOTE, _SHORT_NOTE = (lines * COLUMNS - 20 for lines in (4, 2))
+"""The most characters of a note on a first screen, and of one without an option behind them."""
+
 _LINES = 40
 _OTHER_NOTES = 6
 """The most notes on a screen in addition to the necessary ones."""
@@ -198,8 +201,7 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
         whole = "--" in note and _NEEDED.search(note)  # a necessary note that advises an option is kept whole
         sentence = note if whole else note[: sentence_end(_COMMAND.sub(_masked, note))].rstrip()
         advice = next((own.end() for own in _COMMAND.finditer(sentence) if "--" in own[0]), 0)
-        short, long = (lines * COLUMNS - 20 for lines in (2, 4))
-        sentence = _shortened(sentence, long if whole or advice > short else short)
+        sentence = _shortened(sentence, LONGEST_NOTE if whole or advice > _SHORT_NOTE else _SHORT_NOTE)
         head, colon, tail = sentence.partition(": ")
         kinds.setdefault(_FIGURES.sub("", tail if colon else head), []).append(sentence)
     lines = [

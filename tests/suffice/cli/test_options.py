@@ -38,6 +38,7 @@ FOREIGN = {
     **dict.fromkeys(("--passages", "--limit-gb"), "benchmarks.bench_index"),
     "--tiny": "benchmarks.gpu",
     "--top": "longest",
+    "--drawn": "benchmarks.readings",
     "--repeat": "promptfoo",
     "--repeats": r"benchmarks\.gpu",
     "--page": "benchmarks.(readings|referee|power|asked_labels|judged_labels|procedures|checked_loops|escalation|which_loops)",

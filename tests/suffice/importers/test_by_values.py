@@ -140,7 +140,7 @@ def test_times_texts_and_amounts_name_no_record(tmp_path, values):
     assert recorded(tmp_path, wide(values))[1].question_ids[0] != values[0]
 
 
-def test_two_months_with_ids_of_their_own_are_merged_in_spite_of_other_cautions(tmp_path):
+def test_two_months_are_merged_in_spite_of_other_cautions(tmp_path):
     paths = []
     for month, n in enumerate((20, N)):
         rows = [
@@ -180,7 +180,7 @@ def agent(*, steps=4):
     ]
 
 
-def test_a_reply_in_one_row_of_each_run_is_said_to_be_there_alone(tmp_path):
+def test_a_reply_in_one_row_of_each_run_is_named_so(tmp_path):
     said = str(asked(written(tmp_path, agent())))
     assert "'reply' is filled in one row of a question alone" in said
     assert "repeats" not in said

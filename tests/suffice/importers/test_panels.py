@@ -43,7 +43,7 @@ def imported(folder: Path, *options: str, code: int = 0) -> Any:
 
 def test_models_of_one_call_each_are_attempts_or_a_panel(tmp_path):
     shown = "".join(imported(tmp_path).words.split())  # long commands are wrapped
-    assert "--columnround=request.model:small,medium,large;iftheyareputtoavote:--samples" in shown
+    assert "--columnround=request.model:small,medium,large;iftheyareputtoavote:" in shown
     assert shown.count("--samples") == 1
 
 

@@ -100,7 +100,7 @@ def page(results: Sequence[Outcome], drawn: Sequence[Outcome], seed: int) -> str
     return (
         "<!-- Written by benchmarks/readings; edit that. -->\n\n"
         "# Is any log misread?\n\n"
-        f"Command: `{COMMAND} --page`. Suffice {suffice.__version__}. {len(results)} logs, {n_public} of them in the shapes of files that public\n"
+        f"Command: `{COMMAND} --page --seed {seed}`. Suffice {suffice.__version__}. {len(results)} logs, {n_public} of them in the shapes of files that public\n"
         "projects write. A seeded function makes the values of each; no data is copied. Its right reading is made from the same\n"
         "values: questions, rounds, answers, gold answers, runs, and the score of every answer. A recording that differs in any of\n"
         "them is a misreading, whatever its columns are called.\n\n"
@@ -114,6 +114,7 @@ def page(results: Sequence[Outcome], drawn: Sequence[Outcome], seed: int) -> str
         "## Drawn at random\n\n"
         f"`{COMMAND} --drawn {len(drawn)} --seed {seed}`: one of {len(KINDS)} kinds of answers and {len(SHAPES)} shapes, names of columns from lists of up to {len(ANSWERS)},\n"
         "what judges the answers, columns beside them, and whether loops stop early are drawn for each log, so nobody chose what meets what.\n"
+        "Seeds below 5000 were read while the importer was mended; others were drawn afterwards.\n"
         "*Refused without a way* counts logs that three printed commands in a row do not read.\n\n"
         + render((drawn_by_class(drawn),), "md")
         + "\n## Misread\n\n"

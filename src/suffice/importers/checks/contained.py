@@ -67,44 +67,37 @@ def _words(text: str) -> str:
     return f" {words} " if words else ""
 
 
-def is_often_its_own(counted_in: Mapping[tuple[str, bool], int], name: str, n: int) -> bool:
-    """Return whether a column's count is high among `n` trajectories, and much lower with other trajectories' texts."""
-    own, other = counted_in[name, True], counted_in[name, False]
-    return own >= max(_ENOUGH, _OFTEN * n) and own - other >= _MORE * n
+def _own_texts(read: Read, counted_in: Mapping[tuple[str, bool], int]) -> Iterator[str]:
+    """Yield columns that no round changes whose count is high, and much lower with other trajectories' texts; none if answers are judged."""
+    n, varying = read.facts.trajectories, {name for name, own in read.facts.own.columns.items() if own.varying}
+    for name in [name for name, is_own in counted_in if is_own and name not in varying and not _is_judged(read)]:
+        own, other = counted_in[name, True], counted_in[name, False]
+        if own >= max(_ENOUGH, _OFTEN * n) and own - other >= _MORE * n:
+            yield name
 
 
 def golds_in_texts(read: Read) -> Iterator[Doubt]:
     """Yield a doubt if nothing judges answers, and texts often contain their own question's last answer, but seldom another's."""
-    facts, n = read.facts, read.facts.trajectories
-    if _is_judged(read):
-        return
-    varying = {name for name, own in facts.own.columns.items() if own.varying}
-    for name in [name for name, is_own in facts.containing if is_own and name not in varying]:
-        own = facts.containing[name, True]
-        if is_often_its_own(facts.containing, name, n):
-            theirs = name.removeprefix("imported_")
-            sentence = (
-                f"no column is read as the gold answer, but {theirs!r}, which no round changes, contains the last answer of {own:,} of "
-                f"{counted(n, 'trajectory', 'trajectories')}: if it has the gold answers, write them alone into a file with the questions' ids (--golds FILE)"
-            )
-            yield sentence, {}
-            return
+    for name in [*_own_texts(read, read.facts.containing)][:1]:
+        trajectories = counted(read.facts.trajectories, "trajectory", "trajectories")
+        sentence = (
+            f"no column is read as the gold answer, but {name.removeprefix('imported_')!r}, which no round changes, contains the last answer of "
+            f"{read.facts.containing[name, True]:,} of {trajectories}: if it has the gold answers, write them alone into a file with the "
+            "questions' ids (--golds FILE)"
+        )
+        yield sentence, {}
 
 
 def golds_in_answers(read: Read) -> Iterator[Doubt]:
     """Yield a doubt if nothing judges answers, and these often contain a column's text in fixed words or under a name of gold answers."""
-    facts, n = read.facts, read.facts.trajectories
-    if _is_judged(read):
-        return
-    varying = {name for name, own in facts.own.columns.items() if own.varying}
-    for name in [name for name, is_own in facts.contained if is_own and name not in varying]:
-        theirs = in_log(name)
-        is_framed = 2 * facts.framed[name] > facts.contained[name, True]
-        may_be = (may_be_golds(theirs) or is_framed) and not facts.equalling[name]
-        if may_be and is_often_its_own(facts.contained, name, n):
+    facts = read.facts
+    trajectories = counted(facts.trajectories, "trajectory", "trajectories")
+    for name in [name for name in _own_texts(read, facts.contained) if not facts.equalling[name]]:
+        theirs, n = in_log(name), facts.contained[name, True]
+        if may_be_golds(theirs) or 2 * facts.framed[name] > n:
             sentence = (
-                f"no column is read as the gold answer, but the last answer of {facts.contained[name, True]:,} of "
-                f"{counted(n, 'trajectory', 'trajectories')} holds what {theirs!r} says: without gold answers, only agreement is judged"
+                f"no column is read as the gold answer, but the last answer of {n:,} of {trajectories} holds what {theirs!r} says: without "
+                "gold answers, only agreement is judged"
             )
             yield sentence, of_options(f"{theirs!r} is the gold answer", columns={"golds": theirs})
             return

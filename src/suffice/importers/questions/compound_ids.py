@@ -14,6 +14,7 @@ from suffice.importers.words.choices import Choices, of_options
 from suffice.importers.words.id_names import is_id_name, is_run_name
 from suffice.importers.words.names import ends_with_round, is_pass_name, is_round_name, last_name
 
+_PAIR = 2
 _MOST_PARTS, _CANDIDATES, _TRIED, _OFFERED = 4, 8, 400, 2
 """The most columns of an id, the most columns of which it is made, the most combinations that are tried, and the most ids offered."""
 
@@ -70,7 +71,7 @@ def compound_choices(
 def of_runs(ids: Sequence[str], counter: str) -> Choices:
     """Return the options that read one of two columns as the question and the other, or the counter, as its runs, by their names."""
     result: Choices = {}
-    for question, part in permutations(ids) if len(ids) == len(("question", "run")) else ():
+    for question, part in permutations(ids) if len(ids) == _PAIR else ():
         if is_run_name(question) or is_round_name(last_name(question)) or is_pass_name(question):
             continue
         if is_run_name(part):

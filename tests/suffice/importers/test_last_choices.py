@@ -90,13 +90,14 @@ def test_golds_within_replies_are_asked_about(name, tmp_path):
             "response": lambda q, r: f"{'no ' * (q % 7)}{r * 'yes '}the X{q} stops at {answer(q, r)} {q}",
         },
         {"canonical": lambda q, r: CITIES[(q + 1) % 4], "response": lambda q, r: f"It is {CITIES[0]}."},
+        {"human_label": lambda q, r: CITIES[q % 9 == 0], "response": lambda q, r: f"It is {CITIES[0]}, {q * r} of it."},
         {
             "canonical": lambda q, r: CITIES[q % 4],
             "response": said,
             "correct": lambda q, r: int(answer(q, r) == CITIES[q % 4]),
         },
     ],
-    ids=["mentioned", "by-chance", "judged"],
+    ids=["mentioned", "by-chance", "mostly-one", "judged"],
 )
 def test_texts_that_replies_hold_otherwise_are_no_golds(more, tmp_path):
     made = rows(lambda q, r: {"qid": f"q{q}", **{name: make(q, r) for name, make in more.items()}})

@@ -22,6 +22,9 @@ from suffice.policy.metrics import normalize_answer
 _ENOUGH, _OFTEN, _MORE = 20, 0.3, 0.2
 """The fewest trajectories whose text contains the last answer, their least share, and by how much it is above that of other texts."""
 
+_FAR = 0.382
+"""How far another trajectory is, as a share of all: no half or third, at which runs of a question that were written in turn have it again."""
+
 _FRAME = 60
 """The most characters of the same words around a gold answer."""
 
@@ -44,7 +47,7 @@ def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts:
             _words(one) if one and one == other and len(one) <= _LONGEST else ""
             for one, other in zip(firsts, lasts, strict=True)
         ]
-        for is_own, others in ((True, texts), (False, [*_others(texts)])):
+        for is_own, others in ((True, texts), (False, _others(texts))):
             pairs = [(said, text) for said, text in zip(last, others, strict=True) if said and text and said != text]
             facts.containing[name, is_own] += sum(said in text for said, text in pairs)
             facts.contained[name, is_own] += sum(text in said for said, text in pairs)
@@ -53,12 +56,10 @@ def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts:
                 facts.framed[name] += sum(n for frame, n in frames.items() if n > 1 and len(frame) <= _FRAME)
 
 
-def _others(texts: Sequence[str]) -> Iterator[str]:
-    """Yield for each text the one before that differs: runs of one question have the same text."""
-    before = last = next((text for text in reversed(texts) if text != texts[0]), "")
-    for text in texts:
-        before, last = (before, last) if text == last else (last, text)
-        yield before
+def _others(texts: Sequence[str]) -> list[str]:
+    """Return for each text that of a trajectory far away, so that runs of one question, in rows together or in parts of a file, seldom meet."""
+    far = int(_FAR * len(texts))
+    return [*texts[far:], *texts[:far]]
 
 
 def _words(text: str) -> str:

@@ -255,7 +255,7 @@ def _imported(
         said = as_typed(options) or "your confirmation"
         notes.append(f"read as last time, by {mapping_path(out)}: {said}; delete this file to be asked again")
     with ExitStack() as stack:
-        source = Source(path, embedder, lambda: _part_folder(out, stack), settle, is_small(path), earlier)
+        source = Source(path, embedder, lambda: _part_folder(out, stack), settle, is_small(path), earlier=earlier)
         run, metadata, reading, alarms, settled = source.read(options)
         confirmed, was_asked = _confirmed(path, run, stored, confirm)
         notes += [*settled, *run.notes, *_left_out_note(path)]

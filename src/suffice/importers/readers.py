@@ -25,7 +25,12 @@ from suffice.recordings.schema import column_kind
 
 
 def read_run(
-    path: Path, options: Mapping[str, Any], embedder: Embedder | None, folder: Callable[[], Path]
+    path: Path,
+    options: Mapping[str, Any],
+    embedder: Embedder | None,
+    folder: Callable[[], Path],
+    *,
+    computes: bool = True,
 ) -> PartedRun:
     """Read a source as a run.
 
@@ -34,6 +39,7 @@ def read_run(
         options: The given options of the import, by name.
         embedder: Embeds the answers, if the format requires it or the user asked for it.
         folder: Makes an empty folder for parts and plain files.
+        computes: Whether to compute signals; a trial, whose rounds are only compared, needs none.
 
     Raises:
         UnsettledError: The source can be read in several ways.
@@ -44,7 +50,7 @@ def read_run(
         place = plain_source(
             path, folder, query=options.get("query"), pattern=options.get("pattern"), is_archive=is_archive_of_data
         )
-        run = _read_plain(place, options, embedder, folder)
+        run = _read_plain(place, options, embedder, folder, computes=computes)
     except SufficeError as error:
         name_source(error, place, path)
         raise
@@ -62,7 +68,7 @@ def graded_scores(run: PartedRun) -> Iterator[str]:
 
 
 def _read_plain(
-    path: Path, options: Mapping[str, Any], embedder: Embedder | None, folder: Callable[[], Path]
+    path: Path, options: Mapping[str, Any], embedder: Embedder | None, folder: Callable[[], Path], *, computes: bool
 ) -> PartedRun:
     """Read plain files; raise if their format does not take an option."""
     kind = options.get("kind") or kind_of(path)
@@ -84,6 +90,7 @@ def _read_plain(
             outcomes=outcomes,
             embedder=embedder,
             announce=lambda: announce_size(path, kind),
+            computes=computes,
         )
         other_forms.refuse_other_forms(result.tables(other_forms.COLUMNS), options, result.columns)
         names = [item.name for item in result.schema if item.name not in COLUMNS]
@@ -96,7 +103,7 @@ def _read_plain(
         raise DataError(
             f"the importer of {kind!r} returned {type(run).__name__}; expected an ImportedRun with the trajectories of {path}"
         )
-    result = run_of_trajectories(run, golds, outcomes, None if "embedder" in takes else embedder)
+    result = run_of_trajectories(run, golds, outcomes, None if "embedder" in takes else embedder, computes=computes)
     if "answer_position" in takes:
         refuse_whole_replies(result.tables(COLUMNS), options)
     return result

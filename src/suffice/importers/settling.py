@@ -46,6 +46,7 @@ class Source:
     folder: Callable[[], Path]
     settle: Callable[[UnsettledError], Any] | None
     tries: bool = True
+    is_trial: bool = False
     earlier: Callable[[], tuple[str, str]] | None = None
 
     def read(self, options: dict[str, Any]) -> tuple[PartedRun, dict[str, Any], Reading, list[Alarm], list[str]]:
@@ -54,7 +55,7 @@ class Source:
         earlier = self.earlier
         while True:
             try:
-                run = read_run(self.path, options, self.embedder, self.folder)
+                run = read_run(self.path, options, self.embedder, self.folder, computes=not self.is_trial)
                 return (run, *_reviewed(run, options), notes)
             except UnsettledError as found:
                 error = with_named_runs(found, options.get("columns", {}))
@@ -122,7 +123,7 @@ class Source:
 
     def _read_alone(self, options: dict[str, Any]) -> Reading:
         """Read the source without asking any question."""
-        return replace(self, settle=None, tries=False, earlier=None).read(options)[2]
+        return replace(self, settle=None, tries=False, is_trial=True, earlier=None).read(options)[2]
 
 
 def is_small(path: Path) -> bool:

@@ -18,7 +18,7 @@ from suffice.importers.words.names import OUTCOME_NAMES, plain_name
 from suffice.policy.embedding import Embedder
 from suffice.policy.metrics import METRICS
 from suffice.policy.rounds import COST_KINDS, WRITTEN_KINDS, Floats, Mask, Round
-from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS, Signal, clean_column, compute_signals
+from suffice.policy.signals import LOOP_COMPONENTS, SIGNALS, Signal, clean_column
 from suffice.recordings.schema import (
     ASSUMED_END,
     EMBEDDING,
@@ -87,16 +87,20 @@ def embed_answers(columns: RoundColumns, embedder: Embedder) -> None:
         columns.objects[EMBEDDING] = [vectors.get(answer or "") for answer in answers]
 
 
-def recording_part(columns: RoundColumns, texts: Collection[str] = ()) -> tuple[pa.Table, list[ColumnCount]]:
+def recording_part(
+    columns: RoundColumns, texts: Collection[str] = (), *, computes: bool = True
+) -> tuple[pa.Table, list[ColumnCount]]:
     """Build a recording's table from scored rounds, and count removed, clipped and computed values.
 
     Args:
         columns: The rounds.
         texts: Columns of the source that contain text elsewhere, even if all values here are numbers.
+        computes: Whether to compute the signals that were not measured.
     """
     score_rounds(columns)
     round_at = lru_cache(_REMEMBERED)(columns.round_at)
-    signals = {name: _signal_column(columns, name, round_at) for name in _signal_names(columns)}
+    names = _signal_names(columns) if computes else columns.signals
+    signals = {name: _signal_column(columns, name, round_at) for name in names}
     named: dict[str, Any] = {**_said(columns), **columns.metrics, **signals, **_costs(columns)}
     named |= {
         name if name not in named else f"imported_{name}": columns.each_round(values)
@@ -216,11 +220,11 @@ def _computed(columns: RoundColumns, signal: Signal, wanted: Mask, round_at: Cal
     rows = np.flatnonzero(wanted & _exists(columns, signal))
     codes = columns.codes(signal.reads, signal.lookback)[rows] if signal.reads else np.arange(len(rows))
     _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    values = []
+    values: list[float] = []
     for i in rows[first].tolist():
         back = min(signal.lookback, int(place[i])) if signal.reads else int(place[i])
         rounds = [round_at(j, signal.reads) for j in range(i - back, i + 1)]
-        values.append(compute_signals(rounds, [signal.name], state={})[signal.name])
+        values.append(math.nan if signal.compute is None else signal.clean(signal.compute(rounds)))
     result[rows] = np.array(values, dtype=np.float64)[inverse.reshape(-1)]
     return result
 

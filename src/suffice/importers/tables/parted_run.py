@@ -74,6 +74,7 @@ class PartedRun:
         named: Mapping[str, str] | None = None,
         embedder: Embedder | None = None,
         folder: Path | None = None,
+        computes: bool = True,
     ) -> None:
         self.source = source
         self.notes: list[str] = []
@@ -93,6 +94,7 @@ class PartedRun:
         self._answers = None if golds is None else GoldAnswers(golds, named)
         self._outcomes = None if outcomes is None else Outcomes(outcomes)
         self._embedder, self._folder = embedder, folder
+        self._computes = computes  # a trial, whose rounds are only compared, needs no signals
         self._parts: list[Path | pa.Table] = []
         self._schemas: list[pa.Schema] = []
         self._fields: dict[str, pa.Field] = {}
@@ -113,7 +115,7 @@ class PartedRun:
             self._outcomes.join(columns)
         if self._embedder is not None:
             embed_answers(columns, self._embedder)
-        table, counts = recording_part(columns, texts)
+        table, counts = recording_part(columns, texts, computes=self._computes)
         for item in counts:
             known = self._counts.get(item.name)
             self._counts[item.name] = item if known is None else known + item
@@ -281,6 +283,7 @@ def run_of_table(
     outcomes: str | Path | None = None,
     embedder: Embedder | None = None,
     announce: Callable[[], None] = lambda: None,
+    computes: bool = True,
 ) -> PartedRun:
     """Read a table as a run; a large table part by part, with its columns guessed from the first rows.
 
@@ -291,7 +294,9 @@ def run_of_table(
         options = replace(options, joined=frozenset(GoldAnswers(golds, named).names))
 
     def read(table: TableSource, place: Path | None) -> PartedRun:
-        run = PartedRun("tabular", golds=golds, outcomes=outcomes, named=named, embedder=embedder, folder=place)
+        run = PartedRun(
+            "tabular", golds=golds, outcomes=outcomes, named=named, embedder=embedder, folder=place, computes=computes
+        )
         for columns in table.rounds():
             run.add(columns, table.texts)
         return run
@@ -332,9 +337,11 @@ def run_of_trajectories(
     golds: str | Path | None = None,
     outcomes: str | Path | None = None,
     embedder: Embedder | None = None,
+    *,
+    computes: bool = True,
 ) -> PartedRun:
     """Convert trajectories to a run of one part; join gold answers and outcomes from files, and embed the answers."""
-    run = PartedRun(imported.source, golds=golds, outcomes=outcomes, embedder=embedder)
+    run = PartedRun(imported.source, golds=golds, outcomes=outcomes, embedder=embedder, computes=computes)
     run.expected = imported.expected
     run.add(columns_of(imported.trajectories))
     return run.describe(imported.notes, imported.readings, imported.depends)

@@ -192,9 +192,9 @@ def _copied_rounds(read: Read) -> Iterator[Doubt]:
 
 
 def _marks_of_last(facts: Facts) -> Iterator[str]:
-    """Yield the text about a label that only last rounds have, if the answers of last rounds are copies of the answers before.
+    """Yield words about a label that only last rounds have, with the option that leaves these rows out.
 
-    The text includes the option that leaves these rows out.
+    Nothing is yielded unless nearly all last answers are copies of the answers before.
     """
     changed, copied = facts.last_changes[True], facts.last_changes[False]
     if copied < _FEW or copied < _NEARLY_ALL * (changed + copied):
@@ -210,10 +210,7 @@ def _marks_of_last(facts: Facts) -> Iterator[str]:
 
 
 def _drafts(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if answers are long or never repeat, as drafts do.
-
-    Whether such answers are stable, and how they vote, says little.
-    """
+    """Yield a doubt if answers are long or never repeat, as drafts do: stability and votes of such answers mean little."""
     facts = read.facts
     if not facts.answers or facts.normalizer in _OWN_TEXTS:
         return
@@ -340,7 +337,10 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
 
 
 def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:
-    """Return the check for tables only, whose rows ``--where`` can select; with ``tables=False``, for all other formats only."""
+    """Return a check that is made only for tables, whose rows ``--where`` can select.
+
+    With ``tables=False``, the check is made only for all other formats.
+    """
     return lambda read: check(read) if read.is_table is tables else iter(())
 
 

@@ -1,6 +1,6 @@
 """Choose the normalizer that compares the answers of an imported run, and give the reason.
 
-The choice is the user's option or, without one, follows from the answers and the gold answers.
+If the user's options do not name a normalizer, the answers and the gold answers decide.
 """
 
 from __future__ import annotations

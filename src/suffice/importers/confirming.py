@@ -1,4 +1,4 @@
-"""Answer a question about a reading from the log itself, if its values leave no doubt, and note the answer.
+"""Answer a question about a reading from the log itself, if the log leaves no doubt, and note the answer.
 
 For example, if only the rows of one kind contain gold answers, the rows of that kind are the answers.
 """
@@ -65,8 +65,8 @@ def _others(
 ) -> Scored | None:
     """Count the answers in the rows outside a choice.
 
-    These are all rows minus those of the choice or, if all rows cannot be read together, the rows of every other choice.
-    Return None if one of the other choices cannot be read, for example because its answers are inside replies.
+    To count them, subtract the choice from all rows or, if all rows cannot be read together, add up the other choices.  Return
+    None if one of the other choices cannot be read, for example because its answers are inside replies.
     """
     each = [count(item) for item in filters if item.keys() == where.keys() and ANY not in item.values()]
     known = [item for item in each if item is not None]

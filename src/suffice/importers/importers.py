@@ -121,7 +121,7 @@ def is_archive_of_data(path: Path) -> bool:
 
 
 def _tests() -> tuple[dict[str, _Test], dict[str, _Test], bool]:
-    """Return the tests of formats, the tests of trace formats, and whether suffice-papers, with its importers, is not installed."""
+    """Return the tests of formats, the tests of trace formats, and whether the importers of published runs are missing."""
     traces: dict[str, _Test] = {}
     others: dict[str, _Test] = {}
     entries = by_name(IMPORTERS)  # once: each call reads the metadata of all installed packages

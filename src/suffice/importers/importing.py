@@ -68,7 +68,7 @@ class ImportSummary(Result):
         trajectories: Number of trajectories.
         clusters: Number of questions to which the trajectories belong.
         rounds: The largest number of rounds of a trajectory.
-        censored: Trajectories that a rule ended while they were recorded.
+        censored: Number of trajectories that a rule ended while they were recorded.
         ends: Number of trajectories by end reason.
         readings: The meaning of the files' columns, guessed or given.
         mapping: The file that stores the options for the next import of the same source; None if nothing had to be stored.
@@ -187,7 +187,7 @@ def import_recording(
         key: For traces: the attribute that identifies the question, or `trace_id`; None = the conversation, otherwise the trace.
         samples: Whether the rounds of a question are independent samples.  Samples vote, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `NORMALIZERS`; None = as docs/explanation/same-answer.md says.
-        where: Keeps only rows with these values, by the file's column, such as those of one model; for traces, selects the answers' calls.
+        where: Keeps only rows with these values, by the file's column, such as those of one model; for traces, only calls that are answers.
         ``{"event!": "report"}`` leaves out rows of a table.
         file_is: For a folder or archive: the meaning of file names, a `round`, a `model`, a `run` or a `question`; None = guessed.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
@@ -235,7 +235,7 @@ def _imported(
     settle: Callable[[UnsettledError], Any] | None,
     confirm: Callable[[PartedRun], bool] | None,
 ) -> ImportSummary:
-    """Import a run with the given options, otherwise with those of the last import of the same source.
+    """Import a run with the given options or, if none is given, with those of the last import of the same source.
 
     None and False mean that an option was not given.
     """

@@ -32,7 +32,7 @@ class Mapped:
 
     Attributes:
         options: The user's options, by parameter of `import_recording`.
-        confirmed: The guesses that the user confirmed: the file's column, by this library's column.
+        confirmed: The guesses that the user confirmed, as a map from this library's columns to the file's columns.
     """
 
     options: dict[str, Any]

@@ -81,7 +81,8 @@ class Source:
     def _tried(self, options: Mapping[str, Any], error: UnsettledError) -> UnsettledError:
         """Remove the choices with which the source cannot be read.
 
-        If only `--expected` choices would remain, keep all: the log was misread, and the errors of the other choices explain more.
+        If only `--expected` choices would remain, keep all choices.  Nothing in such a log can be stopped, and the errors of the other
+        choices say so.
         """
         if not self.tries:
             return error
@@ -96,7 +97,10 @@ class Source:
     def _then(
         self, options: Mapping[str, Any], error: UnsettledError, after: Sequence[object]
     ) -> UnsettledError | None:
-        """Return the next question if every choice leads to the same one, with only its readable choices; else None."""
+        """Return the next question if it is the same after every choice; else None.
+
+        Choices of the next question with which the source cannot be read are left out.
+        """
         asked = [item for item in after if isinstance(item, UnsettledError)]
         if not asked or len(asked) < len(after) or len({(item.question, *item.choices) for item in asked}) > 1:
             return None
@@ -224,7 +228,7 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
 
 
 def _attempts(run: PartedRun, options: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the models in the order of attempts, if the user gives one (``round=model:cheap,dear``), as an entry for `depends`."""
+    """Return the order of the models that the user gives (``round=model:cheap,dear``), as an entry for `depends`; empty without one."""
     name, _, words = (options.get("columns") or {}).get("round", "").rpartition(":")
     models = [word.strip() for word in words.split(",")]
     of_models = last_name(name) in MODEL_NAMES and options.get("first_round") != 0 and len(models) == run.longest

@@ -114,7 +114,7 @@ def _scale(run: PartedRun, item: pa.Field) -> str | None:
 def _usual_scale(theirs: str, low: float, high: float) -> str | None:
     """Return the scale of a column that is named like a score; None if its values suggest no scale.
 
-    The highest value of an unusual scale is 100 for measures of overlap, else the column's maximum.
+    If the highest value of the scale is not known, it is 100 for measures of overlap, else the column's maximum.
     """
     scale = scale_of(theirs, OwnColumn(values={str(low), str(high)}, low=low, high=high))
     if last_name(theirs).rpartition("_")[2] in _RATES and low >= 0 and high > 1:

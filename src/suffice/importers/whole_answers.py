@@ -81,7 +81,7 @@ def _is_half(first: str, second: str) -> bool:
 
 
 def _of_labels(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:
-    """Return the reason if answers are one of a few labels, each with many answers; else ""."""
+    """Return the reason if nearly all answers are among a few labels, namely the gold answers; else ""."""
     labels = {*map(normalize_answer, golds)}
     said = [normalize_answer(text) in labels for pair in pairs for text in pair]
     are_few = 1 < len(labels) <= _LABELS and _EACH * len(labels) <= len(pairs)

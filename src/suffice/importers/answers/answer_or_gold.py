@@ -165,9 +165,9 @@ def changes_in_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> boo
 
 
 def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[str], golds: str) -> list[str]:
-    """Return the column of classes that a classifier answered, as a list of one name, or an empty list.
+    """Return the column with the classes that a classifier answered, as a list of one name; empty if there is none.
 
-    Such a column has classes that are gold answers; without gold answers, it is named `label` and varies within questions.
+    At least half of its classes must be gold answers.  Without gold answers, it must be named `label` and vary within questions.
 
     Args:
         table: The columns.
@@ -308,7 +308,7 @@ def session_of(table: TableColumns, question: str) -> str | None:
 
 
 def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
-    """Return a column, named like a question, with a one-word code for each text of the first question column; None if there is none."""
+    """Return a further column of questions with a one-word code for each text of the first one; None if there is none."""
     texts = table.column(questions[0]) if questions else []
     for name in questions[1:]:
         words = table.column(name)

@@ -67,7 +67,10 @@ def mark_of(texts: Sequence[Any]) -> str:
 
 
 def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
-    """Raise if gold answers may be the items of one answer: more answers list all gold answers of their question than equal one of them."""
+    """Raise if several gold answers may be the items of one answer.
+
+    They may be if more answers list all gold answers of their question than equal one of them.
+    """
     pairs = [({*own}, {*listed_items(answer)}) for own, answer in rows if len(own) > 1 and isinstance(answer, str)]
     whole = sum(own == items for own, items in pairs)
     if whole >= max(_ENOUGH, _OFTEN * len(pairs)) and whole > sum(
@@ -286,7 +289,7 @@ def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: 
         joined: The columns of the file that is joined.
 
     Raises:
-        SchemaError: A file is joined, and neither it nor the log has the column.
+        SchemaError: A file is joined, and neither this file nor the log has the column.
     """
     golds = columns.get("golds")
     if not golds:

@@ -52,5 +52,5 @@ class ImportedRun:
         return rows
 
     def kinds(self) -> dict[str, str]:
-        """Return the kind of each column whose name does not determine it, for `suffice.recordings.write_recording`."""
+        """Return the kind of each column whose name alone does not show its kind, for `suffice.recordings.write_recording`."""
         return columns_of(self.trajectories).kinds

@@ -131,7 +131,7 @@ def refuse_whole_replies(
     """Ask for the position or column of the answers if they seem to be whole replies and the user named neither.
 
     They are whole replies if the answers read at some position equal gold answers clearly more often than the whole texts do.
-    (Without gold answers, those of consecutive rounds are compared.)  They are also whole replies if they often contain, but
+    (Without gold answers, the answers of consecutive rounds are compared.)  They are also whole replies if they often contain, but
     hardly ever equal, a gold answer.
 
     Args:
@@ -240,7 +240,7 @@ def _choices(positions: Sequence[AnswerPosition]) -> Choices:
 
 
 def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Choices, str] | None:
-    """Return what `_guess_of` returns if the answers at some position agree better than the whole replies do; else None."""
+    """Return a question about the position of answers if those at some position agree better than whole replies; else None."""
     has_golds = sum(bool(item.golds) for item in questions) >= 2 * _ENOUGH
     questions = [item for item in questions if (item.golds if has_golds else len(item.texts) > 1)]
     places = hash_places([item.cluster for item in questions], salt="answer position:")

@@ -71,7 +71,7 @@ def usage_of(
 ) -> Usage:
     """Return the tokens of a call, with cache reads separated from the other input.
 
-    In some logs, `given` includes cache reads, in others not; the total decides if it is known.
+    Logs differ in whether `given` includes cache reads.  If the total is known, it decides.
 
     >>> usage_of(100, 80, 10, 110)
     Usage(uncached=20, cached=80, output=10, written=0, written_1h=0)
@@ -107,7 +107,7 @@ class LoggedReply:
 
     Attributes:
         text: The assistant's text; may be empty.
-        reasoning: The model's reasoning, if the log has it apart from the text.
+        reasoning: The model's reasoning, if the log contains it separately from the text.
         tokens: Generated tokens with log-probabilities.
         finish_reason: The reason for the reply's end, in the endpoint's words.
         choices: Number of alternative replies that the call returned; the first one is read.

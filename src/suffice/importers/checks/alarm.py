@@ -24,8 +24,8 @@ class Alarm:
         name: Its name, one of `suffice.importers.alarms.ALARMS`.
         level: `stop` = nothing is written until the user answers the alarm; `caution` = the alarm is stored as a note.
         sentence: A description of the doubt.
-        choices: The readings that answer the alarm.  Each command-line option has the parameters of `import_recording` that it sets, with
-        their values, and the meaning of this reading.
+        choices: Maps each command-line option that answers the alarm to the parameters of `import_recording` that it sets, with their
+        values, and to a description of the reading.
         confirmed: The choice that the log itself confirms; "" if only the owner of the log can decide.
     """
 
@@ -55,8 +55,8 @@ class Read:
     """A run as it was read.
 
     Attributes:
-        columns: By this library's name of a column, the log's column or a description of where the values come from.
-        names: By this library's name of a column, the column's name in options; only where this differs from `columns`.
+        columns: Maps this library's names of columns to the log's columns, or to a description of where the values come from.
+        names: Maps this library's names of columns to their names in options, if these differ from those in `columns`.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         sources: The log's columns from which other columns are computed.
     """

@@ -36,7 +36,7 @@ _LONGEST = 4_000
 
 
 def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts: npt.NDArray[np.int64]) -> None:
-    """Count, for each column of texts, the trajectories whose last answer is contained in the text, and those where it contains the text.
+    """Count, for each column of texts, how many last answers are contained in the text, and how many contain it.
 
     Both are also counted with the text of another trajectory, for comparison.
     """
@@ -78,9 +78,9 @@ def _words(text: str) -> str:
 
 
 def _own_texts(read: Read, counted_in: Mapping[tuple[str, bool], int]) -> Iterator[str]:
-    """Yield the columns, constant within trajectories, whose count is high, but much lower with the texts of other trajectories.
+    """Yield the columns with a high count in `counted_in` for their own trajectory, and a much lower count for another trajectory.
 
-    Nothing is yielded if answers are judged.
+    The columns must be constant within trajectories.  Nothing is yielded if answers are judged.
     """
     n, varying = read.facts.trajectories, {name for name, own in read.facts.own.columns.items() if own.varying}
     for name in [name for name, is_own in counted_in if is_own and name not in varying and not _is_judged(read)]:
@@ -90,7 +90,7 @@ def _own_texts(read: Read, counted_in: Mapping[tuple[str, bool], int]) -> Iterat
 
 
 def golds_in_texts(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if a text often contains the last answer of its own question, but seldom that of others.
+    """Yield a doubt if a text often contains the last answer of its own question, but seldom that of another question.
 
     There is no doubt if answers are judged.
     """
@@ -105,9 +105,9 @@ def golds_in_texts(read: Read) -> Iterator[Doubt]:
 
 
 def golds_in_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if answers often contain the text of a column, and this text may be the gold answer.
+    """Yield a doubt if answers often contain the text of a column that may be the gold answer.
 
-    It may be if the column is named like gold answers, or if the same words surround the text in several answers.  There is no doubt if
+    The column must be named like gold answers, or the same words must surround its text in many answers.  There is no doubt if
     answers are judged.
     """
     facts = read.facts

@@ -151,7 +151,7 @@ def never_right(read: Read) -> Iterator[Doubt]:
 
 
 def last_is_gold(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if nearly all last answers equal the gold answers exactly: these may be copies of the last answers."""
+    """Yield a doubt if nearly all last answers equal the gold answers exactly: the gold answers may be copies of them."""
     facts = read.facts
     is_said = read.options.get("log_golds") or read.options.get("golds")
     if (
@@ -188,7 +188,10 @@ def case_alone(read: Read) -> Iterator[Doubt]:
 
 
 def stricter_golds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the log's score accepts nearly all answers that equal a gold answer, and many others, such as equivalent code."""
+    """Yield a doubt if the log's score accepts nearly all answers that equal a gold answer, but many other answers, too.
+
+    Such answers may be code that does the same, or rounded numbers.
+    """
     facts = read.facts
     if not read.is_table or read.options.get("golds"):
         return

@@ -1,4 +1,4 @@
-"""If nothing judges the answers, list columns that may, with the options that use them."""
+"""List columns that may judge answers, with the options that read them, if nothing else judges the answers."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
 
     Args:
         read: The run as it was read.
-        judge: The metric with gold answers on which decisions are based; "" without gold answers.
+        judge: The metric by gold answers on which decisions are based; "" without gold answers.
         judged_by: The metrics that each measure the quality of answers.
     """
     names = [ours.removesuffix(_METRIC) for ours in read.columns if ours in METRICS or ours.endswith(_METRIC)]
@@ -325,7 +325,8 @@ def metric_name(own: str) -> str:
 def scale_of(name: str, own: OwnColumn) -> str | None:
     """Return the scale of a column's values, as the end of an option, such as `:1..5`.
 
-    The scale from 0 to 1 is "".  Words of unknown order return `TEMPLATE`; values that are neither numbers nor a few words, None.
+    The scale from 0 to 1 is "".  For words of unknown order, return `TEMPLATE`.  Return None for values that are neither numbers
+    nor a few words.
     """
     if len(own.values) <= 1:
         return None
@@ -364,7 +365,7 @@ def scales_with(low: float, high: float) -> list[tuple[int, int]]:
 
 
 def _span(own: OwnColumn) -> tuple[float, float]:
-    """Return the lowest and the highest number of a column, also of numbers with decimal commas; NaN if it has other texts."""
+    """Return the lowest and the highest number of a column, whose numbers may have decimal commas; NaN if it has other values."""
     if own.low <= own.high:
         return own.low, own.high
     numbers = [written_number(value) for value in own.values if not says_missing(value)]

@@ -34,7 +34,7 @@ _MEASURES = frozenset(words("hter mae mse rmse mape nll ppl perplexity brier ece
 def orders_of(answers: Sequence[str]) -> list[str]:
     """Return the orders in which answers are sorted.
 
-    Answers that begin alike, as numbered drafts do, and two numbers have no order: the result is empty.
+    The result is empty for answers that begin alike, as numbered drafts do, and for two numbers.
 
     >>> orders_of(["Lima", "Oslo"]), orders_of(["10", "9", "9"]), orders_of(["Oslo", "Lima", "Rome"]), orders_of(["draft 1", "draft 2"])
     (['rise as texts'], ['rise as texts', 'fall as numbers'], [], [])
@@ -54,7 +54,10 @@ def orders_of(answers: Sequence[str]) -> list[str]:
 
 
 def sorted_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the answers of nearly all questions are sorted and no column numbers the rounds: their order was lost."""
+    """Yield a doubt if the answers of nearly all questions are sorted and no column numbers the rounds.
+
+    The order of the rounds may then be lost.
+    """
     facts, where = read.facts, read.columns.get("round", "")
     n = facts.orders[""]
     if n and max([*facts.firsts.values(), *facts.finals.values()]) > _MOST * n:

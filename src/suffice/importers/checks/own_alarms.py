@@ -178,7 +178,10 @@ def _other_answers(read: Read) -> Choices:
 
 
 def mixed_groups(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if scores change over rounds differently in groups of questions, which may come from several systems."""
+    """Yield a doubt if the scores of some groups of questions change differently from round to round.
+
+    The groups may be questions to different systems.
+    """
     facts = read.facts
     used = used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not tells_loops_apart(name)]

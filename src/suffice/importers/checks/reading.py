@@ -296,7 +296,7 @@ class Reading:
                 self.facts.graded_by.add(name)
 
     def _add_ends(self, part: Part) -> None:
-        """Sum each metric over the first and the last rounds of trajectories that have a value (and an answer, for gold answers) in both."""
+        """Sum each metric over first and last rounds, if both have a value (and, for metrics by gold answers, an answer)."""
         firsts, lasts = part.starts[part.lengths > 1], part.ends[part.lengths > 1] - 1
         for name, values in part.metrics.items():
             told = ~np.isnan(values) & (part.has_answer | (name not in SCORES))
@@ -429,12 +429,12 @@ def _is_other_text(item: pa.Field) -> bool:
 
 
 def _end_of(text: str) -> str:
-    """Return the last letter of a text; "" for a single word: words, such as DNA sequences, often have equal lengths."""
+    """Return the last letter of a text; "" for a single word, such as a DNA sequence, since many words have the same length."""
     return "" if text.isascii() and text.isalnum() else text[-1:]
 
 
 def _has_leader(counts: Counter[Any]) -> bool:
-    """Return whether one answer is more frequent than any other, among at least three answers with two different ones."""
+    """Return whether there are at least three answers, not all equal, and one of them is more frequent than any other."""
     (_, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
     return counts.total() >= _REPEATING and most > second > 0
 

@@ -114,7 +114,7 @@ def closed_book_families(
 
 
 def has_run(values: Mapping[str, object]) -> bool:
-    """Return whether a round was run; values that only say otherwise, such as the status "skipped", do not count."""
+    """Return whether a round was run: it has some value that is not a status such as "skipped"."""
     there = {name: value for name, value in values.items() if value is not None and value != ""}
     return not all(last_name(name) in _STATUS and str(value).lower() in _NOT_RUN for name, value in there.items())
 

@@ -50,7 +50,7 @@ class TableColumns:
     def by_name(self, usual: Iterable[str]) -> list[str]:
         """Return the columns with one of the usual names, the best name first, and fields of objects last.
 
-        An object named like a gold answer may have only one field: this field counts as the gold answer, whatever its name.
+        If an object named like a gold answer has only one field, this field counts as the gold answer, whatever its name.
         """
         places = {name: place for place, name in reversed(list(enumerate(usual)))}
         plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
@@ -88,7 +88,7 @@ class TableColumns:
         return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
 
     def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
-        """Return the columns, from `names` of whole numbers, that number the rounds, passes or samples of a question.
+        """Return those columns of whole numbers in `names` that number the rounds, passes or samples of a question.
 
         Columns whose names end with a word for rounds take precedence.  Passes and samples must be numbered once each in every question.
         They do not count if another column, such as the model, varies within questions and so may distinguish loops.  Samples must be
@@ -167,7 +167,7 @@ class TableColumns:
         )
 
     def other_meaning(self, name: str) -> Any:
-        """Return an example of values that this library's column of the same name cannot have, if most values are such; else None."""
+        """Return an example of a column's values if most of them are impossible in this library's column of the same name; else None."""
         values = [value for value in self.column(name) if value is not None and value != ""]
         unusable = [value for value in values if not _is_usable(name, value)]
         return unusable[0] if 2 * len(unusable) > len(values) else None
@@ -214,7 +214,7 @@ def counts_up(numbers: Sequence[int]) -> bool:
 
 
 def _is_usable(name: str, value: Any) -> bool:
-    """Return whether this library's column of the given name can have a value."""
+    """Return whether `value` is possible in this library's column `name`."""
     if name == ANSWER_ID:
         return False  # in a log it is a row's id, while this library computes its own from the answers
     if name in ("answer", "golds", "round"):
@@ -254,7 +254,7 @@ class ColumnMap:
         columns: The file's column for each of this library's names.
         metrics: The file's columns for the user's own metrics, by name.
         labels: The file's columns for labels, by name.
-        formulas: Columns that are computed from others, by name.
+        formulas: Functions that compute a column from a record, by the column's name.
         readings: The meaning of each column, to show to the user.
         notes: Notes on columns with usual names that cannot be used, with reasons.
         of_runs: Metrics that judge whole runs; each row of a run repeats the value.

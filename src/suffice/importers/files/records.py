@@ -117,8 +117,8 @@ def records_of(path: Path, file_is: str | None = None, rounds: str | None = None
     Args:
         path: The file or folder.
         file_is: The meaning of file names, such as `round`; each record then gets a column `round`.  None = no such column.
-        rounds: The field that the user names as the list of rounds: a JSON document with this field is one record.  None = its
-            other fields decide if it is one.
+        rounds: The field that the user names as the list of rounds.  A JSON document with this field is one record.  None = the
+            fields of the document decide if it is one record.
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
@@ -429,7 +429,7 @@ def _is_answers_by_id(value: Mapping[str, Any]) -> bool:
 
 
 def _data_frame(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return the rows of a document that was written as a data frame, such as column by column; None for other documents."""
+    """Return the rows of a document that stores a data frame, for example column by column; None for other documents."""
     names, cells = value.get("columns"), value.get("data")
     if isinstance(names, list) and isinstance(cells, list) and all(isinstance(row, list) for row in cells):
         return [dict(zip(map(str, names), row, strict=False)) for row in cells]

@@ -194,7 +194,7 @@ def _joined(
 ) -> Iterator[tuple[str, str]]:
     """Yield queries that join two tables, and the names of both: each row of the first table refers to a row of the second.
 
-    A row refers to it by a foreign key of the schema (`declared`), by a usual name (`question_id` for `questions`), or by a shared
+    A row refers to another by a foreign key of the schema (`declared`), by a usual name (`question_id` for `questions`), or by a shared
     column that has unique values in the second table.
     """
     columns = {
@@ -221,7 +221,7 @@ def _as_name(text: str) -> str:
 
 
 def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
-    """Return whether a column is unique in table `one`, and its values repeat in table `many`, which has no others."""
+    """Return whether a column is unique in table `one`, repeats in table `many`, and has no other values there."""
     n, n_values = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {one}")
     n_many, n_used = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {many}")
     if not 1 < n == n_values or n_many == n_used:
@@ -243,7 +243,7 @@ def _one_row(database: Any, query: str) -> tuple[int, ...]:
 
 
 def _foreign_keys(database: Any) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the foreign keys of one column in a SQLite schema, as (table, column, other table, other column)."""
+    """Yield the foreign keys in a SQLite schema that have a single column, as (table, column, other table, other column)."""
     names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     for name in names:
         keys: dict[int, list[tuple[str, str, str | None]]] = {}
@@ -256,7 +256,7 @@ def _foreign_keys(database: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _only_table(path: Path, database: Any, listing: str, declared: Collection[tuple[str, str, str, str]] = ()) -> str:
-    """Return the query for the only table of a database; raise if it has several, to offer their joins.
+    """Return the query for the only table of a database; if there are several tables, raise and offer queries that join them.
 
     The query `listing` selects the parts of the tables' names (schema and name), of which some may be missing.
     """

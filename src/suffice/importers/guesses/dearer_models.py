@@ -15,7 +15,7 @@ _TIMES = 2
 
 
 def dearer_text(table: TableColumns, columns: Mapping[str, str], money: str) -> str:
-    """Return a phrase that compares the cost of a call of a loop's most expensive and cheapest model; "" unless they differ clearly."""
+    """Return a phrase that compares what a call costs with the dearest and with the cheapest model; "" unless the costs differ clearly."""
     ids = table.column(columns.get("question_id", ""))
     model = next((name for name in table.by_name(MODELS) if table.changing_in(name, ids)), "")
     means = mean_costs(table, model, money)

@@ -170,7 +170,7 @@ class _Guess(NumberGuess):
     def _without_row_ids(self, names: Sequence[str], ids: Sequence[str]) -> list[str]:
         """Remove counters that number all rows, since these are ids of rows.
 
-        If rows belong to several questions, numbers that never repeat are removed, too, as long as others remain.
+        If rows belong to several questions, counters that never repeat are removed, too, as long as other counters remain.
         """
         unique = [name for name in names if len({*map(str, self.table.column(name))}) == len(self.table.rows)]
         counting = [name for name in names if name not in unique]

@@ -73,7 +73,7 @@ class NumberGuess(CostGuess):
     def scores(self) -> None:
         """Read scores in [0, 1] as metrics.
 
-        Measures of overlap with a reference are always read.  Another score is read for a word in its name, if no metric is known.
+        Measures of overlap with a reference are always read.  If no metric is known, another score is read because of a word in its name.
         """
         for name in [name for name in self._unread(of_rounds=True) if is_overlap(name)]:
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
@@ -150,7 +150,7 @@ class NumberGuess(CostGuess):
     def outcomes_of_runs(self) -> None:
         """Find metrics that judge whole runs and are repeated in each row.
 
-        A metric that the user names counts as one only if it cannot judge single rounds.
+        A metric that the user names is included only if it cannot judge single rounds.
         """
         columns, ids = self.result.columns, self._ids_of_rows()
         found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}

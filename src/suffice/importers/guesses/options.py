@@ -73,7 +73,7 @@ def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, s
 
     Return the rows, the column of answers, and the form ("" if nothing was converted).
 
-    Nearly all answers must name an option by its letter, its text or both, and some must use only one of these.
+    Nearly all answers must name an option by its letter, its text or both.  Some must use the text alone, and others not.
     """
     read = _reader(shape.rows)
     if read is None:

@@ -64,7 +64,7 @@ class Prefixes:
         self._is_charged: bool | None = None
 
     def read(self, columns: RoundColumns, grid: Grid, plan: ColumnMap) -> Grid:
-        """Add the costs of thinking and of trials to some questions, if their rows are prefixes of chains.
+        """Add the costs of thinking and of trial answers to the rounds of some questions, if these rounds are prefixes of chains.
 
         Args:
             columns: All rounds of these questions.

@@ -250,7 +250,7 @@ def _fraction(values: Sequence[Any]) -> float | None:
 
 
 def form_name(name: str, form: str) -> str:
-    """Return the name of the column that contains another one's values in a form.
+    """Return the name of the column with the values of the column `name`, read in a form.
 
     >>> form_name("cost_usd", EACH)
     'cost_usd (each)'

@@ -117,8 +117,8 @@ def refuse_unread_answer(
 def _objects(table: TableColumns, names: Collection[str], unread: Collection[str], ids: Sequence[Any]) -> list[str]:
     """Return objects that may be whole answers: some of their fields vary within questions.
 
-    In addition, another object must have the same fields, several fields must be varying texts, or the object must be named like an
-    answer.
+    In addition, one of these must be true: another object has the same fields, several fields are varying texts, or the object is
+    named like an answer.
     """
     fields = fields_in(table.names)
     found = []
@@ -194,7 +194,7 @@ def _told_by_golds(table: TableColumns, names: Sequence[str], golds: str) -> str
 def _agrees(table: TableColumns, name: str, golds: str) -> float:
     """Return the share of a column's values that equal a gold answer.
 
-    Return 0 if few rows have both, or if so many would be equal by chance.
+    Return 0 if few rows have both a value and a gold answer, or if as many would be equal by chance.
     """
     columns = (table.column(own)[:_ROWS] for own in (name, golds))
     pairs = [pair for pair in zip(*columns, strict=True) if None not in pair]

@@ -201,7 +201,7 @@ def _no_tokens_note(
 
 
 def _forms(name: str, value: object) -> str:
-    """Return options that say if commas in a column of seconds are decimal commas; "" unless this is open."""
+    """Return options that say if commas in a column of seconds are decimal commas; "" if the values leave no doubt."""
     if not is_undecided(value):
         return ""
     options = [column_options({"cost.generator.seconds": f"{name}:{form}"}) for form in (THOUSANDS, DECIMAL_COMMA)]

@@ -117,7 +117,7 @@ def of_judges(choices: Choices) -> str:
 def are_groups(table: TableColumns, name: str, values: Sequence[str]) -> bool:
     """Return whether each value has several rows.
 
-    Fewer are enough for a column that looks like ids: several rows on average, and the rows of each value together in the file.
+    For a column that looks like ids, several rows on average are enough, if the rows of each value are together in the file.
     """
     counts = Counter(values)
     if min(counts.values()) > 1:

@@ -119,9 +119,9 @@ def _of_returned(theirs: str) -> Choices:
 
 
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
-    """Yield a doubt if a flag marks last rounds, and these repeat an earlier answer, not always that of the round before.
+    """Yield a doubt if a flag marks last rounds, and their answers repeat earlier ones, but not always those of the round before.
 
-    Such a row may record the loop's choice again, without a call.
+    A last row may then record the loop's choice again, without a call.
     """
     for name, own in facts.own.columns.items():
         for value, marks in own.marks.items():

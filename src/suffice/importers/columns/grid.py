@@ -121,9 +121,9 @@ class Grid:
 
 
 def _check_name(ours: str, theirs: str) -> None:
-    """Raise if no column of a recording can have this name.
+    """Raise if `ours` cannot be the name of a column of a recording.
 
-    Also raise if the name is usual for a cost but is not this library's name of a cost.
+    Also raise if it is a usual name for a cost but not this library's name.
     """
     if ours in OWN_COLUMNS or ours in SIGNALS or is_cost(ours):
         return

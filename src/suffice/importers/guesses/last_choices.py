@@ -1,4 +1,4 @@
-"""Offer readings of a table in which no name is known: columns that divide rows into questions, and fields with several items."""
+"""Offer readings of a table with unknown names: columns that divide rows into questions, and fields with several items."""
 
 from __future__ import annotations
 

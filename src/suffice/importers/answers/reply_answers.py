@@ -316,7 +316,7 @@ def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tup
 
 
 def _words(text: str) -> str:
-    """Return the words of a text between blanks, so that a search for another text finds only whole words."""
+    """Return the words of a text with a blank at both ends, so that a search for it finds only whole words."""
     words = normalize_answer(text) or text.strip().lower()
     return f" {words} " if words else ""
 

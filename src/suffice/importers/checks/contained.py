@@ -63,7 +63,7 @@ def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts:
 
 
 def _others(texts: Sequence[str]) -> list[str]:
-    """Return, for each trajectory, the text of another one, far enough away to seldom belong to the same question.
+    """Return, for each trajectory, the text of a distant trajectory, which seldom belongs to the same question.
 
     Runs of one question may be neighbouring rows or parts of a file.
     """
@@ -72,7 +72,7 @@ def _others(texts: Sequence[str]) -> list[str]:
 
 
 def _words(text: str) -> str:
-    """Return the words of a text between blanks, so that a search for another text finds only whole words."""
+    """Return the words of a text with a blank at both ends, so that a search for it finds only whole words."""
     words = normalize_answer(text)
     return f" {words} " if words else ""
 

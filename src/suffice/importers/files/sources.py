@@ -221,7 +221,7 @@ def _as_name(text: str) -> str:
 
 
 def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
-    """Return whether a column is unique in table `one` and repeats in table `many`, where it has only values that `one` has, too."""
+    """Return whether a column is unique in table `one` and repeats in table `many`, and each value in `many` also occurs in `one`."""
     n, n_values = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {one}")
     n_many, n_used = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {many}")
     if not 1 < n == n_values or n_many == n_used:

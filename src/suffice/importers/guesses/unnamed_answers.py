@@ -1,4 +1,4 @@
-"""Find columns with unusual names that may contain the answers, if no answer is read or if they have words of the replies."""
+"""Find columns with unusual names that may contain the answers, because no answer is read or because they have words of the replies."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def _groups(table: TableColumns, ids: Sequence[str], counter: str) -> dict[tuple
 
 
 def _own_parts(table: TableColumns, key: str) -> list[str]:
-    """Return the columns of a compound id, the id itself if it is one column, or an empty list without an id."""
+    """Return the columns of which the id `key` consists: several, one, or none if `key` is ""."""
     parts = [part.strip() for part in key.split(",")] if key else []
     return parts if len(parts) > 1 and {*parts} <= {*table.names} else [key] * bool(key)
 

@@ -111,7 +111,7 @@ def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]
 
 
 def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]], *, is_closed: bool) -> str:
-    """Return the reason if answers with some words of the gold answer are mostly other values, such as lines 18 and 11; else "".
+    """Return the reason if most partly right answers name a different value, such as line 18 and not line 11; else "".
 
     If the set of gold answers is closed (each belongs to several questions), any two different answers are different values.
     """

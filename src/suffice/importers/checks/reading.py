@@ -223,7 +223,7 @@ class Reading:
             self.facts.case = self.facts.case or pair
 
     def _count_speakers(self, others: Mapping[str, Sequence[str | None]]) -> None:
-        """Record the speakers (or kinds) of a question's rounds, and count a question if its rounds after the first have several."""
+        """Record the speakers of rounds (or kinds of rounds), and count a question if several speakers follow its first round."""
         for name, values in others.items():
             self.facts.said_by[name].update(filter(None, values))
             self.facts.speakers[name] += len({*values[1:]} - {None}) > 1

@@ -74,7 +74,7 @@ def _scale(table: TableColumns, name: str, ids: Sequence[Any], lengths: Sequence
 
 
 def _only_rises(numbers: Floats, ids: Sequence[Any]) -> bool:
-    """Return whether numbers never fall within any question in row order, or never rise within any."""
+    """Return whether numbers never fall from row to row of a question, or never rise."""
     steps = np.concatenate([np.diff(numbers[places]) for places in places_of(map(str, ids)).values()])
     return bool((steps[~np.isnan(steps)] >= 0).all() or (steps[~np.isnan(steps)] <= 0).all())
 

@@ -294,7 +294,7 @@ def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
 
 
 def session_of(table: TableColumns, question: str) -> str | None:
-    """Return the column of session ids if each session is about one question, even if its wording changes; None if there is no such column."""
+    """Return the column of session ids if each session asks one question, perhaps in changing words; None if there is no such column."""
     texts = table.column(question)
     for name in table.names:
         ids = table.column(name)

@@ -69,7 +69,7 @@ def mark_of(texts: Sequence[Any]) -> str:
 def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
     """Raise if several gold answers may be the items of one answer.
 
-    They may be if more answers list all gold answers of their question than equal one of them.
+    The sign of this is that answers often list all gold answers of their question, and seldom equal only one.
     """
     pairs = [({*own}, {*listed_items(answer)}) for own, answer in rows if len(own) > 1 and isinstance(answer, str)]
     whole = sum(own == items for own, items in pairs)

@@ -1,4 +1,4 @@
-"""Ask about two columns with unusual names in a log of replies: one may be parsed from the replies, the other its gold answer."""
+"""Ask about two columns with unusual names in a log of replies: the parsed answer and its gold answer."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Read:
 
     Attributes:
         columns: Maps this library's names of columns to the log's columns, or to a description of where the values come from.
-        names: Maps this library's names of columns to their names in options, if these differ from those in `columns`.
+        names: Maps this library's names of columns to their names in options; only columns for which `columns` has another name.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         sources: The log's columns from which other columns are computed.
     """

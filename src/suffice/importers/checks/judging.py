@@ -365,7 +365,7 @@ def scales_with(low: float, high: float) -> list[tuple[int, int]]:
 
 
 def _span(own: OwnColumn) -> tuple[float, float]:
-    """Return the lowest and the highest number of a column, whose numbers may have decimal commas; NaN if it has other values."""
+    """Return the lowest and the highest number of a column; NaN if it has other values.  Numbers may have decimal commas."""
     if own.low <= own.high:
         return own.low, own.high
     numbers = [written_number(value) for value in own.values if not says_missing(value)]
@@ -408,7 +408,10 @@ def total_beside(name: str, names: Collection[str]) -> str:
 
 
 def _shares(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
-    """Return the counts that vary and have a total, such as `passed`, with the end of the option that divides by it, such as `/total`."""
+    """Return the counts that vary and have a total, each with the end of the option that reads the share.
+
+    For example, `tests.passed` has the total `tests.total`, and the end is `/tests.total`.
+    """
     totals = {name: total_beside(name, columns) for name, own in columns.items() if own.varying and own.high > 1}
     return {
         name: f"/{total}" for name, total in totals.items() if total and 0 <= columns[name].low <= columns[total].high

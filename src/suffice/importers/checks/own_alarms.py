@@ -119,7 +119,7 @@ def _of_returned(theirs: str) -> Choices:
 
 
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
-    """Yield a doubt if a flag marks last rounds, and their answers repeat earlier ones, but not always those of the round before.
+    """Yield a doubt if a flag marks last rounds, and their answers are copies of an earlier round, not always of the round before.
 
     A last row may then record the loop's choice again, without a call.
     """

@@ -162,7 +162,7 @@ class Reading:
         return may_be
 
     def _add_scored(self, part: Part, scores: Floats, golds: Sequence[Sequence[str] | None]) -> None:
-        """Count answers compared with gold answers, and those on which the log's own metrics agree and disagree with them."""
+        """Count answers compared with gold answers; for each metric of the log, count answers judged alike and differently."""
         if "em" in part.metrics:
             every = [gold for own in golds for gold in own or ()]
             self._choice += MultipleChoice.counted(every, part.metrics["em"], part.metrics.get("f1"))

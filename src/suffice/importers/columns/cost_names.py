@@ -109,7 +109,7 @@ def dollars_note(theirs: str, currency: str) -> str:
 
 
 def without_form(name: str) -> str:
-    """Return the log's name of a column without the form of its values, such as `each`; other words in brackets are part of the name.
+    """Return the log's name of a column, without a form such as "(each)"; other words in brackets are part of the name.
 
     >>> without_form("cost (each)"), without_form("cost (EUR)")
     ('cost', 'cost (EUR)')

@@ -215,7 +215,7 @@ def list_text(value: Any) -> str:
 
 
 def cell_number(value: Any, name: str, where: str) -> float:
-    """Return a cell as a number; NaN if it is empty; raise a `DataError` if it is neither empty nor a number."""
+    """Return a cell as a number, or NaN if the cell is empty; raise a `DataError` for other values."""
     if value is None:
         return math.nan
     try:

@@ -41,8 +41,8 @@ def refuse_second_header(records: Sequence[Record]) -> None:
 def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = None) -> tuple[list[Record], list[str]]:
     """Fill the empty cells of merged columns; return the records, and notes (empty if no cells were merged).
 
-    If the user names the columns of question and run, cells were merged if every row has a run, but some rows with an answer lack the
-    question.  All columns that are empty in the same rows are filled from the previous row of the run.
+    If the user names the columns of question and run, every row must have a run, and some rows with an answer must lack the question.
+    Then all columns that are empty in the same rows are filled from the previous row of the run.
 
     Otherwise, the first column and those empty in the same rows were merged, if the first row is filled, the first column has no
     value twice, and another column has no gaps.  A last row in which the second column is empty has totals and is left out.

@@ -173,7 +173,7 @@ class TableColumns:
         return unusable[0] if 2 * len(unusable) > len(values) else None
 
     def numbers(self, name: str) -> list[float] | None:
-        """Return the numbers of a column, without missing ones; None if it has other values, or no number."""
+        """Return the numbers of a column, without missing values; None if there is no number, or a value of another kind."""
         try:
             numbers = [cell_number(value, name, "") for value in self.column(name)]
         except DataError:

@@ -279,7 +279,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _json_records(
     path: Path, value: Any, rounds: str | None = None, *, is_one_of: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the records of a JSON document, which is a list of objects, an object with one list of them, or an object of objects.
+    """Yield the records of a JSON document: a list of objects, an object with one such list, or an object whose values are records.
 
     Args:
         path: The file.

@@ -425,7 +425,7 @@ class _Guess(NumberGuess):
     def _read_answer(self, name: str, *, is_reply: bool) -> None:
         """Read a column as the answer.
 
-        If it has whole replies and exactly one other column was parsed from them (by name and values), that one is the answer.
+        If it has whole replies and exactly one column was parsed from them, read the parsed column as the answer in its place.
         """
         if is_reply and self.lacks("text"):
             free = [own for own in self._unread(of_rounds=True) if own not in self.counters]

@@ -101,7 +101,7 @@ def _in_form(value: Any, options: _Options, wanted: str) -> Any:
 
 
 def _both_forms(value: Any, options: _Options) -> dict[str, str]:
-    """Return the letter of an option, under both forms, if a value has its letter and text, such as "B. Paris"; else an empty object."""
+    """Return the letter of an option, under both forms, if a value has letter and text of the option ("B. Paris"); else an empty object."""
     match = _LETTER_AND_TEXT.fullmatch(str(value).strip())
     label = match[1].upper() if match else ""
     is_one = label in options and normalize_answer(str(match and match[2])) == normalize_answer(options[label])

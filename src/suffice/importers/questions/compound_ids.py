@@ -69,7 +69,7 @@ def compound_choices(
 
 
 def of_runs(ids: Sequence[str], counter: str) -> Choices:
-    """Return the options that read one of two id columns as the question, and the other one or the counter as the question's runs.
+    """Return the options that read two id columns as the question and its runs, or one as the question and the counter as its runs.
 
     The names of the columns must suggest this.
     """
@@ -162,7 +162,7 @@ def has_decimals(texts: Iterable[str]) -> bool:
 
 
 def _rank(table: TableColumns, counter: str, ids: Sequence[str]) -> tuple[bool, bool, int]:
-    """Return a sort key for counters: those named like rounds come first, then those whose ids have their rows together."""
+    """Return a sort key for counters: first by a name of rounds, then by ids whose rows are together in the file."""
     keys = [*zip(*(map(str, table.column(name)) for name in ids), strict=True)]
     blocks = 1 + sum(one != other for one, other in pairwise(keys))
     is_named = is_round_name(last_name(counter)) or ends_with_round(counter)

@@ -367,6 +367,6 @@ def _left_out_note(path: Path) -> list[str]:
 
 
 def _part_folder(out: Path, stack: ExitStack) -> Path:
-    """Create a folder beside the recording, which is removed when the stack closes."""
+    """Create a temporary folder beside the recording; it is removed when the stack closes."""
     out.parent.mkdir(parents=True, exist_ok=True)
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))

@@ -104,7 +104,7 @@ def as_typed(options: Mapping[str, Any]) -> str:
 
 
 def earlier_import(out: Path, source: Path) -> tuple[str, str]:
-    """Return the options of the last import of the same content: the name of the file that stores them, and the options as typed.
+    """Return the name of the file with the options of the last import of the same content, and these options as typed.
 
     The file is searched in the current folder and in those of `out` and the source.  Both texts are "" if there was no such
     import, or it needed no options.

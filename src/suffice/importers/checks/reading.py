@@ -162,7 +162,7 @@ class Reading:
         return may_be
 
     def _add_scored(self, part: Part, scores: Floats, golds: Sequence[Sequence[str] | None]) -> None:
-        """Count answers compared with gold answers; for each metric of the log, count answers judged alike and differently."""
+        """Count the answers compared with gold answers, and how often each metric of the log agrees with this comparison or not."""
         if "em" in part.metrics:
             every = [gold for own in golds for gold in own or ()]
             self._choice += MultipleChoice.counted(every, part.metrics["em"], part.metrics.get("f1"))
@@ -429,7 +429,7 @@ def _is_other_text(item: pa.Field) -> bool:
 
 
 def _end_of(text: str) -> str:
-    """Return the last letter of a text; "" for a single word, such as a DNA sequence, since many words have the same length."""
+    """Return the last letter of a text; "" for a single word: DNA sequences, for example, have equal lengths without being cut."""
     return "" if text.isascii() and text.isalnum() else text[-1:]
 
 

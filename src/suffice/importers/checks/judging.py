@@ -257,10 +257,10 @@ def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
 
 
 def _alike(columns: Mapping[str, OwnColumn], scores: Collection[str]) -> dict[str, str]:
-    """Return the columns with numbers on the scale of a known score, whatever their names, each with the end of the option that reads it.
+    """Return the columns whose numbers lie on the scale of a known score, each with the end of the option that reads it.
 
-    The numbers are shares or grades.  They vary in many questions and start at different values, so they are not counts.
-    Columns that are named after something else are left out.
+    Their names need not suggest a score, but must not mean anything else.  The numbers are shares or grades.  They vary in many
+    questions and start at different values, so they are not counts.
     """
     found: dict[str, str] = {}
     for scale in dict.fromkeys(scores):

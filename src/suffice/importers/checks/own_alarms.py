@@ -119,9 +119,9 @@ def _of_returned(theirs: str) -> Choices:
 
 
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
-    """Yield a doubt if a flag marks last rounds, and their answers are copies of an earlier round, not always of the round before.
+    """Yield a doubt if last rounds, which a flag marks, repeat the answer of an earlier round.
 
-    A last row may then record the loop's choice again, without a call.
+    This is not always the round just before.  A last row may then record the loop's choice again, without a call.
     """
     for name, own in facts.own.columns.items():
         for value, marks in own.marks.items():

@@ -69,9 +69,9 @@ def compound_choices(
 
 
 def of_runs(ids: Sequence[str], counter: str) -> Choices:
-    """Return the options that read two id columns as the question and its runs, or one as the question and the counter as its runs.
+    """Return the options that read one of two id columns as the question, and another column as its runs.
 
-    The names of the columns must suggest this.
+    The runs are the other id column or the counter, if the names of the columns suggest this.
     """
     result: Choices = {}
     for question, part in permutations(ids) if len(ids) == _PAIR else ():

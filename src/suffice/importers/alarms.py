@@ -307,7 +307,7 @@ def _same_score(read: Read) -> Iterator[Doubt]:
 
 
 def _share(facts: Facts, name: str) -> str:
-    """Return the text " that have it (of 120)" if only some of 120 rounds have the metric; "" if all have it."""
+    """Return a phrase such as " that have it (of 120)" if some rounds lack the metric; "" if all rounds have it."""
     known = facts.known[name]
     return f" that have it (of {facts.rounds:,})" if known < facts.rounds else ""
 

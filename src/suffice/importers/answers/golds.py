@@ -347,7 +347,7 @@ def _cell(values: Mapping[str, object], name: str) -> object:
 def says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
     """Return whether some answers are lists in brackets, so that a gold answer in brackets is one answer.
 
-    Return False if all gold answers but hardly any answers are in brackets: each gold answer is then a list of alternatives.
+    Return False if all gold answers are in brackets and hardly any answers are: each gold answer is then a list of alternatives.
     """
     said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
     return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))

@@ -314,7 +314,7 @@ def metric_of(theirs: str) -> str:
 
 
 def metric_name(own: str) -> str:
-    """Return the name of the metric read from a column: the column's name, changed if the library uses it for a signal or column.
+    """Return the name for a metric that is read from a column: the column's name, unless the library has a signal or column so named.
 
     >>> metric_name("passed"), metric_name("tests_passed")
     ('passed_score', 'tests_passed')

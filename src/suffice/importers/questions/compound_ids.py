@@ -162,7 +162,7 @@ def has_decimals(texts: Iterable[str]) -> bool:
 
 
 def _rank(table: TableColumns, counter: str, ids: Sequence[str]) -> tuple[bool, bool, int]:
-    """Return a sort key for counters: first by a name of rounds, then by ids whose rows are together in the file."""
+    """Return a sort key for counters: counters named like rounds come first, then those whose ids have their rows together."""
     keys = [*zip(*(map(str, table.column(name)) for name in ids), strict=True)]
     blocks = 1 + sum(one != other for one, other in pairwise(keys))
     is_named = is_round_name(last_name(counter)) or ends_with_round(counter)

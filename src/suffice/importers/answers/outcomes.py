@@ -1,4 +1,4 @@
-"""Outcomes of whole runs from another file: the success of each question's run."""
+"""Read the outcomes of whole runs, that is, whether each run succeeded, from another file."""
 
 from __future__ import annotations
 

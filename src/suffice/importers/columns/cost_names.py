@@ -1,4 +1,4 @@
-"""Usual names of columns of tokens, seconds and calls; also detect columns that are running totals."""
+"""Define the usual names of columns of tokens, seconds and calls, and detect columns that are running totals."""
 
 from __future__ import annotations
 

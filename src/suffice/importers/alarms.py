@@ -313,7 +313,7 @@ def _share(facts: Facts, name: str) -> str:
 
 
 def _other_speakers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the rounds of a question come from several speakers or are of several kinds.
+    """Yield a doubt if a question's rounds after the first come from several speakers or are of several kinds.
 
     Some of these rounds may not be answers.
     """

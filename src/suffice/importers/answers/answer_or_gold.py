@@ -277,7 +277,7 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
 
 
 def _has_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
-    """Return whether each question of a session has several rows on average; only its first row needs to contain the text."""
+    """Return whether the questions of a session have several rows on average; rows after the first may lack the question's text."""
     asked = {pair for pair in zip(map(str, ids), table.column(name), strict=True) if pair[1] is not None}
     return len(ids) >= _ROWS_OF_ONE * len(asked)
 

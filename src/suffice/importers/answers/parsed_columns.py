@@ -111,7 +111,9 @@ _MOST_PARSES = 8
 def refuse_other_parses(
     table: TableColumns, columns: Mapping[str, str], used: Collection[str], *, has_replies: bool
 ) -> None:
-    """Raise if the records of a question differ only in a label, as with the filters of lm-eval: each label is a parser of one reply.
+    """Raise if the records of a question have equal replies but different labels, as with the filters of lm-eval.
+
+    The labels may be names of parsers, which read different answers in the same reply.
 
     Args:
         table: The rows, each with the number of its record.

@@ -128,7 +128,7 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
 def refuse_whole_replies(
     parts: Iterable[pa.Table], options: Mapping[str, Any], scores: Iterable[str] = (), columns: Collection[str] = ()
 ) -> None:
-    """Ask for the position or column of the answers if they seem to be whole replies and the user named neither.
+    """Raise to ask for the position or column of the answers if they seem to be whole replies and the user named neither.
 
     They are whole replies if the answers read at some position equal gold answers clearly more often than the whole texts do.
     (Without gold answers, the answers of consecutive rounds are compared.)  They are also whole replies if they often contain, but

@@ -75,7 +75,7 @@ class Prefixes:
             The settings.  Unless the user gives an end reason, shorter chains count as ended by themselves.
 
         Raises:
-            DataError: Tokens rise in the first questions but not in later ones, or a trial cost is given for rows that are not prefixes.
+            DataError: Tokens rise in some questions but not in all, or a trial cost is given for rows that are not prefixes.
         """
         self._share = self._share or _share_of(columns)
         is_charged = _rises(columns) and not columns.costs

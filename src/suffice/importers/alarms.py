@@ -49,7 +49,7 @@ _OWN_TEXTS = frozenset({"literal", "math", "exact"})
 
 
 def check_expected(names: Iterable[str]) -> list[str]:
-    """Return the names of expected alarms; raise if there is no alarm of such a name."""
+    """Return the names of expected alarms; raise if one of them is not the name of an alarm."""
     names = [names] if isinstance(names, str) else list(dict.fromkeys(names))
     for name in names:
         if name not in ALARMS:
@@ -74,7 +74,10 @@ def find_alarms(read: Read) -> list[Alarm]:
 
 
 def _equal_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if nearly all questions have equal answers while another text varies: a gold answer or input was read."""
+    """Yield a doubt if the answers of nearly all questions never change while another text does.
+
+    The column read as answers may then be a gold answer or an input.
+    """
     facts = read.facts
     if facts.several < _FEW or facts.several - facts.equal > FEW * facts.several or not read.is_table:
         return
@@ -96,7 +99,10 @@ def _equal_answers(read: Read) -> Iterator[Doubt]:
 
 
 def _passages_as_rounds(facts: Facts, passages: Collection[str]) -> Iterator[Doubt]:
-    """Yield a doubt if unnumbered rows of a question have one answer but nearly always several passages: they are no rounds."""
+    """Yield a doubt if the unnumbered rows of a question repeat one answer, but nearly always with different passages.
+
+    Such rows may be the passages behind one answer, not rounds.
+    """
     name = max(passages, key=facts.beside.__getitem__)
     if facts.beside[name] >= _MOSTLY * facts.several:
         sentence = (
@@ -117,7 +123,10 @@ def _one_question(read: Read) -> Iterator[Doubt]:
 
 
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if some rounds, kinds of rounds, or last rounds never have an answer: they may be steps, such as retrievals."""
+    """Yield a doubt if some rounds, some kinds of rounds, or the last rounds never have an answer.
+
+    Such rounds may be steps of the loop, such as retrievals.
+    """
     facts = read.facts
     empty = [r for r, n in sorted(facts.rows.items()) if n >= _FEW and not facts.answered[r]]
     which = [
@@ -152,7 +161,7 @@ def _empty_rounds(read: Read) -> Iterator[Doubt]:
 
 
 def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:
-    """Yield the columns with kinds of rows, and their kinds that never have an answer, other than failed calls."""
+    """Yield each column that names the kinds of rows, with those kinds that never have an answer and are not failed calls."""
     for name, (answering, others) in facts.kinds.items():
         kinds = others - answering - {"None"}
         if last_name(in_log(name)) in KINDS and answering and kinds and all(map(may_be_outside, kinds)):
@@ -160,7 +169,10 @@ def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:
 
 
 def _copied_rounds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if a round's answers equal the previous round's in every question: its rows may be copies without a call."""
+    """Yield a doubt if the answers of a round equal those of the round before in every question.
+
+    The rows of that round may be copies, written without a call of the model.
+    """
     facts = read.facts
     if facts.several == facts.equal or not read.is_table or read.samples:
         return
@@ -180,7 +192,10 @@ def _copied_rounds(read: Read) -> Iterator[Doubt]:
 
 
 def _marks_of_last(facts: Facts) -> Iterator[str]:
-    """Yield a label that only last rounds have, if their answers are copies, and the option that leaves them out."""
+    """Yield words about a label that only last rounds have, with the option that leaves these rows out.
+
+    Nothing is yielded unless nearly all last answers are copies of the answers before.
+    """
     changed, copied = facts.last_changes[True], facts.last_changes[False]
     if copied < _FEW or copied < _NEARLY_ALL * (changed + copied):
         return
@@ -195,7 +210,7 @@ def _marks_of_last(facts: Facts) -> Iterator[str]:
 
 
 def _drafts(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if answers are long or never repeat: stability and votes mean little."""
+    """Yield a doubt if answers are long or never repeat, as drafts do: stability and votes of such answers mean little."""
     facts = read.facts
     if not facts.answers or facts.normalizer in _OWN_TEXTS:
         return
@@ -216,7 +231,10 @@ def _drafts(read: Read) -> Iterator[Doubt]:
 
 
 def _options(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if a question's answers always differ, and exactly one is right: they may be options to choose from."""
+    """Yield a doubt if the answers to a question all differ and exactly one of them is right.
+
+    They may be the options of a multiple-choice question.
+    """
     facts = read.facts
     is_distinct = facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating
     is_distinct = (
@@ -250,7 +268,7 @@ def _missing_values(read: Read) -> Iterator[Doubt]:
 
 
 def _is_of_runs(read: Read, metric: str) -> bool:
-    """Return whether a metric belongs to whole runs, so that it is known only in last rounds."""
+    """Return whether a metric judges whole runs; it is then known only in last rounds."""
     return read.columns.get(f"{metric} (metric)", "").endswith(LAST_ROUND)
 
 
@@ -272,7 +290,7 @@ def _other_systems(read: Read) -> Iterator[Doubt]:
 
 
 def _same_score(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if a metric is the same in all rounds although answers differ: it cannot show a loss."""
+    """Yield a doubt if a metric has the same value in all rounds although answers differ; such a metric cannot show a loss."""
     facts = read.facts
     if facts.scored < _ENOUGH or facts.several == facts.equal:
         return
@@ -289,13 +307,16 @@ def _same_score(read: Read) -> Iterator[Doubt]:
 
 
 def _share(facts: Facts, name: str) -> str:
-    """Return a phrase with the share of rounds in which a metric is known; "" if it is known in all."""
+    """Return a phrase such as " that have it (of 120)" if some rounds lack the metric; "" if all rounds have it."""
     known = facts.known[name]
     return f" that have it (of {facts.rounds:,})" if known < facts.rounds else ""
 
 
 def _other_speakers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if a question's rounds after the first come from several speakers or kinds: not all are answers."""
+    """Yield a doubt if a question's rounds after the first come from several speakers or are of several kinds.
+
+    Some of these rounds may not be answers.
+    """
     facts = read.facts
     are_judged = any(name not in SCORES and not _is_of_runs(read, name) for name in facts.spans)
     if not (facts.answers or are_judged):
@@ -316,12 +337,18 @@ def _other_speakers(read: Read) -> Iterator[Doubt]:
 
 
 def _in_tables(check: Callable[[Read], Iterator[Doubt]], *, tables: bool) -> Callable[[Read], Iterator[Doubt]]:
-    """Restrict a check to tables, whose rows can be selected with ``--where``, or to other formats."""
+    """Return a check that is made only for tables, whose rows ``--where`` can select.
+
+    With ``tables=False``, the check is made only for all other formats.
+    """
     return lambda read: check(read) if read.is_table is tables else iter(())
 
 
 def _stopped_when_right(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if every shorter trajectory ends at its first round with a metric of 1, and none continues after one."""
+    """Yield a doubt if loops seem to have ended because the gold answer was reached.
+
+    This is so if every shorter trajectory ends at its first round with a metric of 1, and no trajectory continues after such a round.
+    """
     stopped = read.facts.stopped
     for metric in dict.fromkeys(name for name, _, _ in stopped):
         ends = {(length, end): n for (name, length, end), n in stopped.items() if name == metric}

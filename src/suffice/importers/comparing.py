@@ -1,4 +1,7 @@
-"""Choose the comparison of answers of an imported run, and give the reason: the user's option, or its answers and gold answers."""
+"""Choose the normalizer that compares the answers of an imported run, and give the reason.
+
+If the user's options do not name a normalizer, the answers and the gold answers decide.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +87,10 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
 
 
 def _other_numbers(pairs: Pairs) -> list[str]:
-    """Note pairs of different numbers that count as equal, as they differ only in points or signs; too few for another normalizer."""
+    """Note pairs of different numbers that count as equal, because they differ only in decimal points or signs.
+
+    The note is for logs with too few such pairs to choose another normalizer.
+    """
     key_of, number = NORMALIZERS[DEFAULT_NORMALIZER], NORMALIZERS["number"]
     same = [pair for pair in pairs if pair[0] != pair[1] and key_of(pair[0]) == key_of(pair[1])]
     apart = [pair for pair in same if None not in (own := [*map(number, pair)]) and own[0] != own[1]]
@@ -98,7 +104,7 @@ def _other_numbers(pairs: Pairs) -> list[str]:
 
 
 def _unread_golds(name: str, run: PartedRun) -> list[str]:
-    """Note that the chosen normalizer reads no gold answer of some questions."""
+    """Note the share of questions with gold answers that the chosen normalizer cannot read."""
     key_of = normalizer_of(name)
     if isinstance(key_of, Grouping):
         return []

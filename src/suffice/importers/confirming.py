@@ -1,4 +1,7 @@
-"""Answer a question about a reading from the log itself if it leaves no doubt, such as by gold answers, and note the answer."""
+"""Answer a question about a reading from the log itself, if the log leaves no doubt, and note the answer.
+
+For example, if only the rows of one kind contain gold answers, the rows of that kind are the answers.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ _OFTEN, _NEVER = 0.3, 0.01
 
 
 class Scored(NamedTuple):
-    """Numbers of questions, of answers that were compared with gold answers, and of right answers."""
+    """The numbers of questions, of answers that were compared with gold answers, and of right answers among these."""
 
     questions: int
     answers: int
@@ -34,12 +37,14 @@ class Scored(NamedTuple):
 def confirmed_rows(
     error: UnsettledError, given: Collection[str], count: Callable[[Mapping[str, str]], Scored | None]
 ) -> str:
-    """Return the option that selects the only rows with right answers; "" if none does so without doubt.
+    """Return the option whose filter keeps answers that are often right, while the rows left out are almost never right.
+
+    Return "" if no option does so beyond doubt.
 
     Args:
-        error: The question, with filters as its choices.
-        given: Columns that are used in filters already.
-        count: Counts what is read with a filter; None if nothing can be read with it.
+        error: The question about the reading; its choices are filters.
+        given: The columns that earlier filters use.
+        count: Counts the questions and answers read with a filter; returns None if nothing can be read with the filter.
     """
     filters = {option: as_options(error, value).get("where", {}) for option, (value, _) in error.choices.items()}
     filters = {option: where for option, where in filters.items() if len(where) == 1 and where.keys().isdisjoint(given)}
@@ -58,9 +63,10 @@ def _others(
     filters: Sequence[Mapping[str, str]],
     count: Callable[[Mapping[str, str]], Scored | None],
 ) -> Scored | None:
-    """Count the rows outside a choice: all rows minus its own or, if all cannot be read together, the rows of each other choice.
+    """Count the answers in the rows outside a choice.
 
-    None if any of these cannot be read, as when its answers are inside replies.
+    To count them, subtract the choice from all rows or, if all rows cannot be read together, add up the other choices.  Return
+    None if one of the other choices cannot be read, for example because its answers are inside replies.
     """
     each = [count(item) for item in filters if item.keys() == where.keys() and ANY not in item.values()]
     known = [item for item in each if item is not None]
@@ -74,12 +80,12 @@ def _others(
 
 
 def as_options(error: UnsettledError, value: Any) -> dict[str, Any]:
-    """Return the parameters, with values, that a choice sets."""
+    """Return the values that a choice sets, by parameter."""
     return value if error.parameter == "options" else {error.parameter: value}
 
 
 def confirmed_note(error: UnsettledError, option: str) -> str:
-    """Return the note on a question that the log itself answers."""
+    """Return the note for a question that the values of the log answered."""
     others = [own for own in error.choices if own != option]
     remedy = f"; for another reading, {others[0]}" if others else ""
     shown = f"decided by the values of the log: {error.choices[option][1]} ({option}){remedy}"

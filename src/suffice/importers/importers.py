@@ -37,7 +37,7 @@ _REGISTERED: dict[str, Callable[..., ImportedRun]] = {}
 def recognised_by(test: Callable[[Head], bool]) -> Callable[[_Reader], _Reader]:
     """Return a decorator that adds to an importer a test for files of its format.
 
-    For importers that an installed package declares in its entry points; `register_importer` takes the test as an
+    This is for importers that an installed package declares in its entry points.  `register_importer` takes the test as an
     argument.
 
     Args:
@@ -121,7 +121,7 @@ def is_archive_of_data(path: Path) -> bool:
 
 
 def _tests() -> tuple[dict[str, _Test], dict[str, _Test], bool]:
-    """Return the tests of formats, the tests of trace formats, and whether the importers of published runs are not installed."""
+    """Return the tests of formats, the tests of trace formats, and whether the importers of published runs are missing."""
     traces: dict[str, _Test] = {}
     others: dict[str, _Test] = {}
     entries = by_name(IMPORTERS)  # once: each call reads the metadata of all installed packages
@@ -165,7 +165,10 @@ def _loaded(name: str, entries: Iterable[EntryPoint]) -> Callable[..., ImportedR
 
 
 def reader_arguments(options: Mapping[str, Any], takes: Collection[str]) -> dict[str, Any]:
-    """Return the options that a reader takes, including those implied by others."""
+    """Return the options that a reader takes.
+
+    Some options imply others: `samples` implies `ended="exhausted"`, and `golds` implies `log_golds="drop"`.
+    """
     arguments = {name: value for name, value in options.items() if name not in NOT_OF_A_FORMAT}
     if options.get("samples") and "ended" in takes:  # a smaller number of samples does not mean that a loop stopped
         arguments.setdefault("ended", "exhausted")

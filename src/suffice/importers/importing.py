@@ -66,17 +66,17 @@ class ImportSummary(Result):
     Attributes:
         path: The recording.
         trajectories: Number of trajectories.
-        clusters: Number of questions to which they belong.
+        clusters: Number of questions to which the trajectories belong.
         rounds: The largest number of rounds of a trajectory.
-        censored: Trajectories that a rule ended while they were recorded.
+        censored: Number of trajectories that a rule ended while they were recorded.
         ends: Number of trajectories by end reason.
         readings: The meaning of the files' columns, guessed or given.
-        mapping: The file with the options for the next import of the same source; None if there were none.
+        mapping: The file that stores the options for the next import of the same source; None if nothing had to be stored.
         samples: True if the rounds of a question are independent samples.
-        loops: Filters that each select one loop, such as ``model=gpt-4o``, the loop with the most questions first; empty if the
+        loops: One filter for each loop, such as ``model=gpt-4o``, starting with the loop that has the most questions.  Empty if the
         recording has only one loop.
-        columns: Counts of defined, removed and clipped values, by column.
-        by_round: Means over the trajectories that have a round, by round.
+        columns: For each column, the numbers of defined, removed and clipped values.
+        by_round: For each round, the means over the trajectories that have this round.
         notes: Caveats for results: data that were truncated, left out, repaired, or are unknown.
         judged_by: The metrics that judge answers; empty if the log has none.
         preview: One question as it was read.
@@ -178,27 +178,28 @@ def import_recording(
         out: The recording, a parquet file; None = in the current folder, under the name of `path`.
         columns: For tabular files: the file's column for each of this library's names.
         metrics: For tabular files: the columns of your own metrics, in [0, 1], by name.
-        labels: For tabular files: the columns of your own texts, by name; policies depend on a `model`.
-        golds: A file of questions with gold answers, joined by id or by the question's text; for tabular files, `columns` may name its
-            columns, too.
-        log_golds: `keep` gold answers of a table that equal its last answers, or `drop` them; None = drop if `golds` is given, else ask.
+        labels: For tabular files: the columns of your own texts, by name.  A label `model` is stored with policies, which depend on it.
+        golds: A file of questions with gold answers, joined by id or by the question's text.  For tabular files, `columns` may name
+            the columns of this file, too.
+        log_golds: `keep` or `drop` the gold answers of a table that equal its last answers; None = drop if `golds` is given, else ask.
         first_round: The number of the file's lowest round: 0 (the model alone) or 1; None = as the file counts.
-        ended: The reason why some questions have fewer rounds than others; None = `rule`, the loop's own stops: censored.
+        ended: The reason why some questions have fewer rounds than others; None = `rule`: the loop itself stopped, so they are censored.
         key: For traces: the attribute that identifies the question, or `trace_id`; None = the conversation, otherwise the trace.
-        samples: Whether the rounds of a question are independent samples: they vote, and figures are means over random orders.
+        samples: Whether the rounds of a question are independent samples.  Samples vote, and figures are means over random orders.
         normalizer: Decides which answers are the same, one of `NORMALIZERS`; None = as docs/explanation/same-answer.md says.
-        where: Only rows with these values, by the file's column, such as those of one model; for traces, the calls that are answers.
+        where: Keeps only rows with these values, by the file's column, such as those of one model; for traces, only calls that are answers.
         ``{"event!": "report"}`` leaves out rows of a table.
         file_is: For a folder or archive: the meaning of file names, a `round`, a `model`, a `run` or a `question`; None = guessed.
         query: For a SQLite or DuckDB database: the query whose rows are the table; None = its only table.
         pattern: For prose: a regular expression with the named group `answer`, and others (`question`, `round`, `gold`).
-        answer_position: The position of the answer in a reply, also as text (`json:city`); policies use it, too; None = as logged.
-        expected: Names of alarms to accept, as the log was read correctly (`suffice.importers.alarms.ALARMS`).
+        answer_position: The position of the answer in a reply, also as text (`json:city`).  Policies use it, too.  None = as logged.
+        expected: Names of alarms (`suffice.importers.alarms.ALARMS`) to accept because the log was read correctly.
         outcomes: A file with the outcomes of runs: a table with ids and grades, or a SWE-bench report.
         trial_cost: For a table of prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
-        repeated: For tables: the row that counts if a question has a round several times, the `first` or `last` answer; None = ask.
+        repeated: For tables: the row that counts if a question has the same round several times, `first` or `last`; None = ask.
         embedder: Embeds the answers, for `semantic_distance`.
-        settle: Called with the error if a file can be read in several ways; returns the value of its `parameter`, or several for `options`.
+        settle: Called with the error if a file can be read in several ways.  Returns a value for the parameter that the error's
+            `parameter` names or, if this is `options`, the values of several parameters by name.
         confirm: Called with the run if some of its columns were guessed; returns whether the guesses are right.  None =
         accept them.  Options and confirmed guesses are stored beside `out`, for the next import of the same source.
 
@@ -234,7 +235,7 @@ def _imported(
     settle: Callable[[UnsettledError], Any] | None,
     confirm: Callable[[PartedRun], bool] | None,
 ) -> ImportSummary:
-    """Import a run with the given options, otherwise with those of the last import of the same source.
+    """Import a run with the given options or, if none is given, with those of the last import of the same source.
 
     None and False mean that an option was not given.
     """
@@ -295,13 +296,19 @@ def _imported(
 
 
 def _second_judge(read: Read, judged_by: Sequence[str]) -> list[str]:
-    """Return the note on a score that judges nothing, beside gold answers alone or scores of the log's own alone."""
+    """Return the note on a score that could judge answers but is not used.
+
+    There is no note if answers are judged both by gold answers and by scores of the log.
+    """
     own = [name for name in judged_by if name not in ("em", "f1", MATCH)]
     return second_judge_note(read, own) if judged_by and own in ([], [*judged_by]) else []
 
 
 def _unjudged(columns: Sequence[ColumnCount]) -> str:
-    """Return the note on a log without anything that judges answers; "" for states of an agent, which nobody can label."""
+    """Return the note on a log in which nothing judges answers.
+
+    The note suggests labels, except for the states of an agent, which nobody can label.
+    """
     return UNJUDGED if _are_steps(columns) else f"{UNJUDGED}, unless labels say more (--ask)"
 
 
@@ -310,7 +317,10 @@ def _are_steps(columns: Iterable[ColumnCount]) -> bool:
 
 
 def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
-    """Return the metrics that are known in some round, without parts of others; F1 only if no exact metric is known."""
+    """Return the metrics that are known in some round, without those that are parts of another metric.
+
+    Of the comparisons with gold answers, F1 is included only if no exact match is known.
+    """
     own = dict.fromkeys(name for means in by_round for name, mean in means.scores.items() if not math.isnan(mean))
     compared = [MATCH if not math.isnan(means.match) else "em" for means in by_round if means.scored]
     compared = compared or ["f1" for means in by_round if not math.isnan(means.f1)]
@@ -318,7 +328,7 @@ def _judged_by(by_round: Sequence[RoundMeans]) -> tuple[str, ...]:
 
 
 def _with_unread(read: Read, notes: Sequence[str]) -> list[str]:
-    """Move the note on unread columns to the end, without columns that another note offers to read."""
+    """Move the note on unread columns to the end, and drop the columns that another note already offers to read."""
     others = [note for note in notes if not note.startswith(NOT_READ)]
     # a caution names a column without offering to read it
     return [*others, *unread_note(read, [note for note in others if not note.startswith(CAUTION)])]
@@ -345,7 +355,7 @@ def _confirmed(
 
 
 def _left_out_note(path: Path) -> list[str]:
-    """Return a note on the files of a folder that are not read; empty without any."""
+    """Return a note on the files of a folder that were not read; an empty list if all files were read."""
     names = [str(file.relative_to(path)) for file in left_out(path)]
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     if not names:
@@ -357,6 +367,6 @@ def _left_out_note(path: Path) -> list[str]:
 
 
 def _part_folder(out: Path, stack: ExitStack) -> Path:
-    """Create a folder beside the recording, which is removed when the stack closes."""
+    """Create a temporary folder beside the recording; it is removed when the stack closes."""
     out.parent.mkdir(parents=True, exist_ok=True)
     return Path(stack.enter_context(TemporaryDirectory(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)))

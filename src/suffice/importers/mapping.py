@@ -32,7 +32,7 @@ class Mapped:
 
     Attributes:
         options: The user's options, by parameter of `import_recording`.
-        confirmed: The file's column for each of this library's columns that was guessed and confirmed.
+        confirmed: The guesses that the user confirmed, as a map from this library's columns to the file's columns.
     """
 
     options: dict[str, Any]
@@ -85,7 +85,7 @@ def write_mapping(out: Path, source: Path, mapped: Mapped) -> None:
 
 
 def as_typed(options: Mapping[str, Any]) -> str:
-    """Return the options of an import as on the command line.
+    """Return the options of an import as they are typed on the command line.
 
     >>> as_typed({"columns": {"answer": "final reply"}, "samples": True, "expected": ["drafts"], "first_round": 0})
     "--column 'answer=final reply' --samples --expected drafts --first-round 0"
@@ -104,9 +104,10 @@ def as_typed(options: Mapping[str, Any]) -> str:
 
 
 def earlier_import(out: Path, source: Path) -> tuple[str, str]:
-    """Return the options file of the last import of a source with equal content, near `out` or the source, and its options as typed.
+    """Return the name of the file with the options of the last import of the same content, and these options as typed.
 
-    Both are "" if there was no such import, or it needed no options.
+    The file is searched in the current folder and in those of `out` and the source.  Both texts are "" if there was no such
+    import, or it needed no options.
     """
     folders = {folder.resolve() for folder in (out.parent, source.parent, Path())}
     found = [file for folder in folders for file in folder.glob(f"*{_ENDING}")]
@@ -133,7 +134,10 @@ def _content(source: Path) -> str:
 
 
 def default_out(path: Path) -> Path:
-    """Return the path of a recording in the current folder, named after its source; with another extension if this is the source."""
+    """Return the default path of a recording: in the current folder, with the name of its source.
+
+    If the source has this path itself, the recording gets the ending `.recording.parquet`.
+    """
     name = path.resolve().name
     stem = name.rpartition(".")[0] if name.endswith(PACKED) else name
     out = Path(f"{stem if path.is_dir() else Path(stem).stem}.parquet")
@@ -141,7 +145,10 @@ def default_out(path: Path) -> Path:
 
 
 def own_place(out: Path) -> Path:
-    """Return `out` if an import may write there; raise if it is a log, or a recording that was not imported and may have cost calls."""
+    """Return `out` if an import may write there; else raise.
+
+    An import overwrites neither a log nor a recording that was not imported: recording it again may cost calls.
+    """
     ending = out.suffix.lower()
     if ending in _LOG_ENDINGS:
         raise DataError(

@@ -43,7 +43,7 @@ def read_run(
 
     Raises:
         UnsettledError: The source can be read in several ways.
-        DataError: The format does not take an option, or nothing can be stopped earlier.
+        DataError: The format does not take an option, or no question has several rounds.
     """
     place = path
     try:
@@ -60,7 +60,7 @@ def read_run(
 
 
 def graded_scores(run: PartedRun) -> Iterator[str]:
-    """Yield the names of the log's own graded scores, with values other than right and wrong, such as a judge's from 0 to 1."""
+    """Yield the names of the log's own scores with values other than right and wrong, such as a judge's score from 0 to 1."""
     for item in run.schema:
         is_own = column_kind(item.name, item) == "metric" and item.name not in ("em", "f1")
         if is_own and any({*table.column(0).drop_null().to_pylist()} - {0.0, 1.0} for table in run.tables([item.name])):

@@ -1,4 +1,7 @@
-"""Read a source, and answer questions about it: by the log itself, by the user, or by an error with choices that were tried."""
+"""Read a source, and settle the questions that it leaves open.
+
+An answer comes from the log itself or from the user; otherwise, an error offers the choices that can be read.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,9 @@ _SMALL = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source to import, and the function that answers questions about it that the log leaves open.
+    """A source to import, and the function that answers questions which the log leaves open.
 
-    `earlier` returns the value of `UnsettledError.earlier` for the first question.
+    `earlier` returns the value of `UnsettledError.earlier`, which is set only for the first question.
     """
 
     path: Path
@@ -50,7 +53,10 @@ class Source:
     earlier: Callable[[], tuple[str, str]] | None = None
 
     def read(self, options: dict[str, Any]) -> tuple[PartedRun, dict[str, Any], Reading, list[Alarm], list[str]]:
-        """Read the source; add the answers to questions to the options. The last item returned is notes on these answers."""
+        """Read the source, and add the answers to questions to `options`.
+
+        The last item returned contains notes on these answers.
+        """
         notes: list[str] = []
         earlier = self.earlier
         while True:
@@ -74,9 +80,10 @@ class Source:
                 _settled(options, error, self.settle(error))
 
     def _tried(self, options: Mapping[str, Any], error: UnsettledError) -> UnsettledError:
-        """Remove the choices with which the source cannot be read, unless only `--expected` choices would be left.
+        """Remove the choices with which the source cannot be read.
 
-        In that case, a misread log has nothing to stop, and the errors of the other choices say so.
+        If only `--expected` choices would remain, keep all choices.  Nothing in such a log can be stopped, and the errors of the other
+        choices say so.
         """
         if not self.tries:
             return error
@@ -91,7 +98,10 @@ class Source:
     def _then(
         self, options: Mapping[str, Any], error: UnsettledError, after: Sequence[object]
     ) -> UnsettledError | None:
-        """Return the question that follows each choice, with its readable choices; None if it is not the same for all."""
+        """Return the next question if it is the same after every choice; else None.
+
+        Choices of the next question with which the source cannot be read are left out.
+        """
         asked = [item for item in after if isinstance(item, UnsettledError)]
         if not asked or len(asked) < len(after) or len({(item.question, *item.choices) for item in asked}) > 1:
             return None
@@ -102,7 +112,7 @@ class Source:
         return UnsettledError(then.question, then.parameter, works) if works else None
 
     def _after(self, options: Mapping[str, Any], error: UnsettledError, choice: Any) -> UnsettledError | bool:
-        """Return the question that follows a choice; else whether the source can be read with it."""
+        """Return the question that follows a choice; without one, return whether the source can be read with the choice."""
         trial = dict(options)
         _settled(trial, error, choice)
         try:
@@ -114,7 +124,7 @@ class Source:
         return True
 
     def _scored(self, options: Mapping[str, Any], where: Mapping[str, str]) -> Scored | None:
-        """Count right answers if only some rows are read, ignoring all alarms; None if these rows cannot be read."""
+        """Count right answers if only the rows of a filter are read, ignoring all alarms; None if these rows cannot be read."""
         trial = {**options, "where": {**options.get("where", {}), **where}, "expected": [*ALARMS]}
         try:
             return Scored.of(self._read_alone(trial))
@@ -133,15 +143,15 @@ def is_small(path: Path) -> bool:
 
 
 def _overrule(options: Mapping[str, Any], more: Mapping[str, Any]) -> bool:
-    """Return whether further options would replace given ones."""
+    """Return whether new options would replace values that were given."""
     return any(not {*own}.isdisjoint(options.get(name, ())) for name, own in more.items() if isinstance(own, dict))
 
 
 def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any], Reading, list[Alarm]]:
-    """Read a run again to check it; raise if it was probably misread, else return alarms.
+    """Read a run again to check it; raise if it was probably misread.
 
     Returns:
-        The metadata of the recording, without its notes, the figures of the run, and its alarms.
+        The metadata of the recording (without its notes), the figures of the run, and its alarms.
     """
     refuse_two_judges(run, options)
     notes, comparison = [*run.notes], comparison_of(run, options)
@@ -170,7 +180,7 @@ def _reviewed(run: PartedRun, options: Mapping[str, Any]) -> tuple[dict[str, Any
 
 
 def read_of(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Read:
-    """Return the facts about a run that alarms use."""
+    """Return the facts about a run that the checks for alarms use."""
     columns = {item.ours: item.theirs for item in run.readings}
     sources = {name for item in run.readings for name in item.sources}
     names = {item.ours: item.named for item in run.readings}
@@ -186,7 +196,7 @@ def read_of(run: PartedRun, reading: Reading, options: Mapping[str, Any]) -> Rea
 
 
 def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> None:
-    """Add a choice to the options: the value of one parameter, or of several."""
+    """Add a choice to the options; it may set one parameter or several."""
     for name, value in as_options(error, choice).items():
         before = options.get(name)
         if value is None:
@@ -198,7 +208,7 @@ def _settled(options: dict[str, Any], error: UnsettledError, choice: Any) -> Non
 
 
 def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison, notes: list[str]) -> dict[str, Any]:
-    """Return the metadata of the recording; add notes on the comparison of answers."""
+    """Return the metadata of the recording, and append notes on the comparison of answers to `notes`."""
     notes += comparison_notes(run, options, comparison)
     result = {
         "source": run.source,
@@ -219,7 +229,7 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
 
 
 def _attempts(run: PartedRun, options: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the models in the order of attempts that the user gives (``round=model:cheap,dear``), as part of `depends`."""
+    """Return the order of the models that the user gives (``round=model:cheap,dear``), as an entry for `depends`; empty without one."""
     name, _, words = (options.get("columns") or {}).get("round", "").rpartition(":")
     models = [word.strip() for word in words.split(",")]
     of_models = last_name(name) in MODEL_NAMES and options.get("first_round") != 0 and len(models) == run.longest

@@ -1,4 +1,4 @@
-"""Ask for the measure of quality if gold answers are sentences and the log has its own score."""
+"""Ask for the measure of quality if gold answers are sentences and the log has scores of its own."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ _HALF = 1 / 2
 
 
 def refuse_two_judges(run: PartedRun, options: Mapping[str, Any]) -> None:
-    """Raise if gold answers are sentences, for which shared words are a weak measure, and the log may score each answer itself."""
+    """Raise if gold answers are sentences and a column of the log may score each answer itself.
+
+    For sentences, the words shared with the gold answer are a weak measure of quality.
+    """
     if run.source != "tabular" or not {"normalizer", "golds"}.isdisjoint(options):
         return
     golds = run.texts("golds")
@@ -78,9 +81,10 @@ def _listed(found: Sequence[str], names: Mapping[str, str]) -> str:
 
 
 def _scale(run: PartedRun, item: pa.Field) -> str | None:
-    """Return the scale of a column that may judge answers, as the end of an option; None if it cannot judge.
+    """Return the scale of a column that may judge answers, as the end of an option such as `:0..100`; None if it cannot judge.
 
-    Without a name of scores, it must have values in [0, 1] that vary between rounds, while answers seldom equal gold answers.
+    A column not named like a score must have values in [0, 1] that vary between rounds.  In addition, answers must seldom equal
+    gold answers.
     """
     kind, theirs = column_kind(item.name, item), in_log(item.name)
     if "self" in words_in(theirs):
@@ -108,7 +112,10 @@ def _scale(run: PartedRun, item: pa.Field) -> str | None:
 
 
 def _usual_scale(theirs: str, low: float, high: float) -> str | None:
-    """Return the scale of a column named like a score; if it is not a usual one, its highest value is 100, or the column's maximum."""
+    """Return the scale of a column that is named like a score; None if its values suggest no scale.
+
+    If the highest value of the scale is not known, it is 100 for measures of overlap, else the column's maximum.
+    """
     scale = scale_of(theirs, OwnColumn(values={str(low), str(high)}, low=low, high=high))
     if last_name(theirs).rpartition("_")[2] in _RATES and low >= 0 and high > 1:
         return f":{max(_PERCENT, math.ceil(high))}..0"

@@ -1,4 +1,7 @@
-"""Logs in which answers with some words of the gold answer are wrong: labels, codes, similar names, or by the log's own score."""
+"""Detect logs in which an answer that shares only some words with the gold answer is wrong.
+
+Examples are labels, codes, names of cases, and logs whose own score is 0 for such answers.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ def whole_reason(run: PartedRun, options: Mapping[str, Any]) -> str:
 
     Args:
         run: A run whose answers are compared by the default normalizer for question answering.
-        options: The user's options for the import; a given normalizer is always used.
+        options: The user's options for the import.  If they include a normalizer, it is used, and the result is "".
     """
     golds = run.texts("golds")
     is_said = "normalizer" in options or any(item.ours == "f1" for item in run.readings)
@@ -78,7 +81,7 @@ def _is_half(first: str, second: str) -> bool:
 
 
 def _of_labels(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:
-    """Return the reason if answers are a few labels, each of which is the gold answer of many questions; else ""."""
+    """Return the reason if nearly all answers are among a few labels, namely the gold answers; else ""."""
     labels = {*map(normalize_answer, golds)}
     said = [normalize_answer(text) in labels for pair in pairs for text in pair]
     are_few = 1 < len(labels) <= _LABELS and _EACH * len(labels) <= len(pairs)
@@ -88,7 +91,7 @@ def _of_labels(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> st
 
 
 def _of_cases(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
-    """Return the reason if gold answers are names of cases, and answers that share words mostly name different cases; else ""."""
+    """Return the reason if gold answers are names of legal cases, and most answers with some of their words name another case; else ""."""
     apart = sum(all(_words_apart(*pair)) for pair in halves)
     if sum(_CASE.search(gold) is not None for gold in golds) < _SHORT * len(golds) or apart < _MOSTLY * len(halves):
         return ""
@@ -96,7 +99,7 @@ def _of_cases(golds: Collection[str], halves: Collection[tuple[str, str]]) -> st
 
 
 def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
-    """Return the reason if partial credit is mostly for words of many gold answers, such as "v." or "Art."; else ""."""
+    """Return the reason if partly right answers mostly share only words that many gold answers have, such as "v." or "Art."; else ""."""
     words = Counter(word for gold in golds for word in {*normalize_answer(gold).split()})
     shared = {word for word, n in words.items() if n > _COMMON * len(golds)}
     alike = [{*normalize_answer(first).split()} & {*normalize_answer(second).split()} for first, second in halves]
@@ -108,9 +111,9 @@ def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]
 
 
 def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]], *, is_closed: bool) -> str:
-    """Return the reason if answers that share words are mostly different values, such as lines 18 and 11, or two citations; else "".
+    """Return the reason if most partly right answers name a different value, such as line 18 and not line 11; else "".
 
-    In a closed set of gold answers, each of which belongs to several questions, different answers are different values as well.
+    If the set of gold answers is closed (each belongs to several questions), any two different answers are different values.
     """
     kinds = (lambda gold: len(gold.split()) <= _WORDS, _is_numbered)
     if all(sum(map(is_kind, golds)) < _SHORT * len(golds) for is_kind in kinds):
@@ -127,7 +130,7 @@ def _of_other_values(golds: Collection[str], halves: Collection[tuple[str, str]]
 
 
 def _is_numbered(gold: str) -> bool:
-    """Return whether a gold answer is a title or a citation with a number, and no sentence.
+    """Return whether a gold answer is a title or a citation with a number, not a sentence.
 
     >>> _is_numbered("Directive 2019/790, Article 17(4), point (c)"), _is_numbered("It sold 12 of the 15."), _is_numbered("Oslo")
     (True, False, False)
@@ -147,7 +150,7 @@ def _differ_in_code(first: str, second: str) -> bool:
 
 
 def _of_own_score(run: PartedRun) -> str:
-    """Return the reason if a score of the log is 1 only for answers that equal a gold answer, and 0 for those that share words; else ""."""
+    """Return the reason if a score of the log agrees with exact match and is 0 for answers that share only some words; else ""."""
     names = [item.name for item in run.schema if column_kind(item.name, item) == "metric" and item.name not in SCORES]
     for name in names:
         rows = [row for part in run.tables(["em", "f1", name]) for row in zip(*_columns(part), strict=True)]

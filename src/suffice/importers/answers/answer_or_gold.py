@@ -102,13 +102,13 @@ def refuse_gold_as_answer(
 
     A column `answer` is doubtful if there is another parsed answer (`prediction`, `llm_answer`, ...), or if there is a
     reply and `answer` is the same in all rows of nearly every question.  Any column of answers is doubtful if at least
-    five questions, and nearly all, have the same answer in all of their rows, while a reply or another text varies.
+    five questions and nearly all questions have one answer in all of their rows, while a reply or another text varies.
 
     Args:
         table: The columns.
         ids: The question of each row.
         answer: The column that would be read as the answer, although the user did not name it.
-        golds: The column of gold answers; "" if the user says that there is none, None if none is known.
+        golds: The column of gold answers.  "" = the user says that there is none; None = none is known.
         unread: Columns without a known meaning, which may be texts of the model.
     """
     several = several_rows(ids)
@@ -142,7 +142,7 @@ def refuse_gold_as_answer(
 
 
 def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
-    """Raise if rounds are steps to their record's answer: in most records, the last reply does not contain it."""
+    """Raise if the replies seem to be steps to the answer of their record: in most records, the last reply does not contain this answer."""
     last: dict[int, tuple[str, str]] = {}
     for row, said, answer in zip(table.rows, table.column(reply), table.column(final), strict=True):
         if said is not None and answer is not None:
@@ -160,12 +160,14 @@ def refuse_steps(table: TableColumns, reply: str, final: str) -> None:
 
 
 def changes_in_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
-    """Return whether a column varies within too many questions to be the gold answer."""
+    """Return whether a column cannot be the gold answer because its value varies between the rows of too many questions."""
     return not table.constant_in(name, ids, but_for=FEW)
 
 
 def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[str], golds: str) -> list[str]:
-    """Return the class column with a classifier's answers, in a list; empty if none has values of the gold answers or varies.
+    """Return the column with the classes that a classifier answered, as a list of one name; empty if there is none.
+
+    At least half of its classes must be gold answers.  Without gold answers, it must be named `label` and vary within questions.
 
     Args:
         table: The columns.
@@ -191,7 +193,7 @@ def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[s
 
 
 def _classes(values: Sequence[Any]) -> set[str]:
-    """Return the distinct labels among values, each of which may be a list of labels."""
+    """Return the distinct labels in a column whose cells contain one label or a list of labels."""
     known = [value for value in values if value is not None]
     return {str(label) for value in known for label in (value if isinstance(value, list) else [value])}
 
@@ -208,7 +210,10 @@ def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[st
 
 
 def varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> bool:
-    """Return whether a column's texts vary within at least a tenth of the questions, and not just by the row's position."""
+    """Return whether a column's texts vary within at least a tenth of the questions.
+
+    Texts that depend only on the position of the row, such as "first" and "second" in every question, do not count.
+    """
     may_be_said = is_model_text(name) or last_name(name) in GOLDS  # a gold answer would not vary
     if not may_be_said or table.numbers(name) is not None:
         return False
@@ -225,14 +230,14 @@ def varies(table: TableColumns, name: str, ids: Sequence[Any], several: int) -> 
 
 
 def gold_beside(table: TableColumns, ids: Sequence[Any], answer: str, unread: Collection[str]) -> str | None:
-    """Return the constant column whose name marks it as the gold answer for `answer`, such as `gold_entities` for `entities`."""
+    """Return the column named as the gold answer for `answer`, such as `gold_entities` for `entities`, if it is constant per question."""
     plain = last_name(answer)
     usual = {f"{word}_{plain}" for word in _GOLD_WORDS} | {f"{plain}_{word}" for word in _GOLD_WORDS[:2]}
     return next((n for n in unread if last_name(n) in usual and table.filled(n) and table.constant_in(n, ids)), None)
 
 
 def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collection[str]) -> None:
-    """Raise if a column with an unusual name has a column named as its gold answer; see `gold_beside`."""
+    """Raise if no column is named like an answer, but one is named like the gold answer of another column; see `gold_beside`."""
     several = len(several_rows(ids))
     for name in unread:
         gold = gold_beside(table, ids, name, unread) if is_model_text(name) and table.changing_in(name, ids) else None
@@ -247,9 +252,9 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
 
 
 def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, golds: str) -> None:
-    """Raise if a user's request differs in nearly every row of a conversation: its replies answer several questions.
+    """Raise if the user's request differs in nearly every row of a conversation: the replies then answer several questions.
 
-    Does not raise if the conversation has one gold answer in the column `golds`, which may be "".
+    Nothing is raised if the column `golds` has one gold answer per conversation.  `golds` may be "" (no such column).
     """
     name = "" if golds and table.constant_in(golds, ids) else other_questions(table, ids, key)
     if name:
@@ -272,7 +277,7 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
 
 
 def _has_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
-    """Return whether a question of a session has several rows on average; its text may be missing in some of them."""
+    """Return whether the questions of a session have several rows on average; rows after the first may lack the question's text."""
     asked = {pair for pair in zip(map(str, ids), table.column(name), strict=True) if pair[1] is not None}
     return len(ids) >= _ROWS_OF_ONE * len(asked)
 
@@ -289,7 +294,7 @@ def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
 
 
 def session_of(table: TableColumns, question: str) -> str | None:
-    """Return the column of session ids if each session asks one question, in changing words; None if there is none."""
+    """Return the column of session ids if each session asks one question, perhaps in changing words; None if there is no such column."""
     texts = table.column(question)
     for name in table.names:
         ids = table.column(name)
@@ -303,7 +308,7 @@ def session_of(table: TableColumns, question: str) -> str | None:
 
 
 def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
-    """Return the column, named like a question, that has a one-word code for each text of the first one; None if there is none."""
+    """Return a further column of questions with a one-word code for each text of the first one; None if there is none."""
     texts = table.column(questions[0]) if questions else []
     for name in questions[1:]:
         words = table.column(name)
@@ -314,23 +319,23 @@ def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
 
 
 def is_step_name(name: str) -> bool:
-    """Return whether a column's name is usual for the kind of a step, or for how it ended."""
+    """Return whether a name is usual for a column that says the kind of a step, or how the step ended."""
     return last_name(name) in _OTHER_TEXTS
 
 
 def is_of_passages(name: str) -> bool:
-    """Return whether a column's name is usual for retrieved passages or their names."""
+    """Return whether a name is usual for a column of retrieved passages or of their titles."""
     return _OF_PASSAGES.fullmatch(last_name(name)) is not None
 
 
 def is_called_reply(name: str) -> bool:
-    """Return whether a column's name is one of a reply, such as `model_solution`."""
+    """Return whether a name is usual for a column of replies, such as `model_solution`."""
     plain = last_name(name)
     return plain in (*PARSED_ANSWERS, *REPLIES, *WEAK_REPLIES) or _OF_WHO.match(plain) is not None
 
 
 def is_model_text(name: str) -> bool:
-    """Return whether a column of this name may contain a text of the model, but not a text of its critic.
+    """Return whether a column of this name may contain text of the model; text of a critic does not count.
 
     >>> is_model_text("message"), is_model_text("critic.comment"), is_model_text("stop_reason")
     (True, False, False)
@@ -362,7 +367,7 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
 
 
 def answer_readings(answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool) -> Choices:
-    """Return the possible readings by option; each option names the columns of answers and of gold answers."""
+    """Return the possible readings as choices; each choice names a column of answers and perhaps one of gold answers."""
     kept = {"golds": golds} if golds else {}
     result: Choices = {}
     for name in candidates:

@@ -40,9 +40,9 @@ _REMEMBERED = 10_000
 
 
 def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
-    """Replace gold answers by those of a file, for questions in it, and recompute the metrics with them.
+    """Replace gold answers by those of another file, and recompute the metrics of the questions that the file contains.
 
-    A metric of the source is kept for questions that had no gold answers before.
+    If a question had no gold answers before, a metric that the source recorded for it is kept.
     """
     answers.find([*columns.question_ids, *columns.clusters], columns.questions)
     other = [*map(answers.of, columns.question_ids, columns.clusters, columns.questions)]
@@ -62,7 +62,10 @@ def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
 
 
 def score_rounds(columns: RoundColumns) -> None:
-    """Compute metrics that the source lacks from gold answers; they are unknown if there is no column of answers."""
+    """Compute from gold answers the metrics that the source lacks.
+
+    Without a column of answers, these metrics are unknown (NaN).
+    """
     if not columns.is_scored and any(columns.golds):
         columns.metrics = {**_scores(columns), **columns.metrics}
     columns.is_scored = True
@@ -94,7 +97,7 @@ def recording_part(
 
     Args:
         columns: The rounds.
-        texts: Columns of the source that contain text elsewhere, even if all values here are numbers.
+        texts: Columns of the source to store as text even if all values here are numbers, since other parts contain text.
         computes: Whether to compute the signals that were not measured.
     """
     score_rounds(columns)
@@ -120,7 +123,10 @@ def recording_part(
 
 
 def _comparable(name: str, values: list[Any]) -> list[Any]:
-    """Convert a column of truth values to 1 and 0, which rules can compare; outcomes stay as they are, since no rule reads them."""
+    """Convert a column of truth values to 1 and 0, so that rules can compare them.
+
+    Columns of outcomes stay as they are, since no rule reads them.
+    """
     is_boolean = plain_name(name.rpartition(".")[2]) not in OUTCOME_NAMES and {bool} <= set(map(type, values)) <= {
         bool,
         type(None),
@@ -166,7 +172,10 @@ def _said(columns: RoundColumns) -> dict[str, Any]:
 
 
 def _costs(columns: RoundColumns) -> dict[str, Floats]:
-    """Return the cost columns; a component without a call in a round costs 0 if the round's calls are known."""
+    """Return the cost columns.
+
+    If the calls of a round are known, a component that was not called in this round costs 0.
+    """
     undefined = np.full(len(columns), math.nan)
     calls = [columns.costs.get(cost_column(name, "calls"), undefined) for name in LOOP_COMPONENTS]
     counted = ~np.isnan(calls).all(axis=0)
@@ -199,7 +208,7 @@ def _is_computed(signal: Signal) -> bool:
 
 
 def _signal_column(columns: RoundColumns, name: str, round_at: Callable[..., Round]) -> Floats:
-    """Return a signal's values: measured ones clipped to its range, and computed ones in rounds without a measured value."""
+    """Return a signal's values: measured where possible, else computed.  Values outside the signal's range are clipped."""
     signal, measured = SIGNALS.get(name), columns.was_measured(name)
     values = columns.signals.get(name, np.full(len(columns), math.nan))
     if signal is not None and _is_computed(signal) and not measured.all():
@@ -215,7 +224,7 @@ def _exists(columns: RoundColumns, signal: Signal) -> Mask:
 
 
 def _computed(columns: RoundColumns, signal: Signal, wanted: Mask, round_at: Callable[..., Round]) -> Floats:
-    """Compute a signal in the wanted rounds, once for rounds that are known to have the same value."""
+    """Compute a signal in the wanted rounds; rounds with equal inputs share one computation."""
     place, result = columns.place, np.full(len(columns), math.nan)
     rows = np.flatnonzero(wanted & _exists(columns, signal))
     codes = columns.codes(signal.reads, signal.lookback)[rows] if signal.reads else np.arange(len(rows))
@@ -230,7 +239,7 @@ def _computed(columns: RoundColumns, signal: Signal, wanted: Mask, round_at: Cal
 
 
 def _counts(columns: RoundColumns, table: pa.Table, kinds: Mapping[str, str]) -> list[ColumnCount]:
-    """Count the values of each column that were removed, clipped or computed, for the summary."""
+    """Count the defined, removed, clipped and computed values of each column for the summary."""
     counts = []
     for name in table.column_names:
         kind = kinds.get(name) or column_kind(name)

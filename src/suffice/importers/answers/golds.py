@@ -38,9 +38,10 @@ _SIGNS, _LONGEST = "|;", 1_000
 
 
 def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
-    """Return the form of gold answers: after a mark, in a box, as alternatives separated by "|" or ";", or "" for plain text.
+    """Return the form of gold answers: a mark, a box, or a separator; "" for plain text.
 
-    Alternatives are recognised if many answers equal one of them, and no answer contains the separator.
+    An answer may follow a mark (####) or be in a box.  Alternatives are separated by "|" or ";": many answers must equal one of the
+    alternatives, and no answer may contain the separator.
     """
     pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
     if form := mark_of([gold for gold, _ in pairs]):
@@ -54,7 +55,7 @@ def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
 
 
 def mark_of(texts: Sequence[Any]) -> str:
-    r"""Return the mark that precedes the answer in nearly all of some texts; "" if there is none.
+    r"""Return the mark that precedes or encloses the answer in nearly all texts; "" if there is none.
 
     >>> mark_of(["19 * 4 = 76\n#### 76"]), mark_of([r"So it is \boxed{76}."]), mark_of([r"\boxed{76}"]), mark_of(["76"])
     ('####', 'boxed', '', '')
@@ -66,7 +67,10 @@ def mark_of(texts: Sequence[Any]) -> str:
 
 
 def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
-    """Raise if questions have several gold answers, and more answers list all of these than equal one of them."""
+    """Raise if several gold answers may be the items of one answer.
+
+    The sign of this is that answers often list all gold answers of their question, and seldom equal only one.
+    """
     pairs = [({*own}, {*listed_items(answer)}) for own, answer in rows if len(own) > 1 and isinstance(answer, str)]
     whole = sum(own == items for own, items in pairs)
     if whole >= max(_ENOUGH, _OFTEN * len(pairs)) and whole > sum(
@@ -86,14 +90,17 @@ def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
 
 
 def items_of(text: str) -> list[str | None]:
-    """Return the text itself and the parts that may be answers: items of a list written as text, or a solution's marked answer."""
+    """Return a text, followed by the parts of it that may be answers.
+
+    The parts are the items of a list that is written as text or, in a solution, the marked answer.
+    """
     if listed := listed_texts(text):
         return [text, *listed]
     return [text, *filter(None, (marked_part(text, form) for form in (AFTER_MARK, IN_BOX)))]
 
 
 def listed_texts(text: str) -> list[str | None]:
-    """Return the items of a list written as text, in JSON or with separators; empty for other texts."""
+    """Return the items of a list that is written as text, such as `["Oslo", "Rome"]` or `Oslo; Rome`; empty for other texts."""
     listed = literal(text)
     if isinstance(listed, list):
         return [*map(value_text, listed)]
@@ -102,11 +109,11 @@ def listed_texts(text: str) -> list[str | None]:
 
 
 class GoldAnswers:
-    """Gold answers from a file, by question id and by question text; it counts the matched questions.
+    """Gold answers from a file, by question id and by question text, with counts of the matched trajectories.
 
     Args:
         path: The file.
-        named: The columns that the user names, by this library's names; None if the log's format takes none.
+        named: The columns that the user names, by this library's names; None if the log's format does not let users name columns.
 
     Attributes:
         names: The file's columns.
@@ -137,12 +144,15 @@ class GoldAnswers:
         self._missing: list[str] = []
 
     def _named(self, named: Mapping[str, str] | None, ours: str) -> list[str]:
-        """Return the file's column that the user names, perhaps with the form of its values; empty without one."""
+        """Return the column that the user names, as a list of one name; empty if the file does not have it.
+
+        The user may add the form of the values: `solution:####` names the column `solution`.
+        """
         theirs = (named or {}).get(ours, "")
         return [name for name in (theirs, theirs.rpartition(":")[0]) if name and name in self.names][:1]
 
     def _called(self, usual: tuple[str, ...], within: tuple[str, ...] = ()) -> list[str]:
-        """Return the file's columns with usual names, including fields of objects with such names."""
+        """Return the file's columns with usual names, and fields with such names in the objects named by `within`."""
         inside = [name for name in self.names if "." in name and plain_name(name).partition(".")[0] in within]
         own = [name for wanted in usual for name in inside if last_name(name) == wanted]
         return [name for wanted in usual for name in self.names if plain_name(name) == wanted] + (
@@ -159,7 +169,9 @@ class GoldAnswers:
         self._is_read, self._records = True, []
 
     def find(self, ids: Iterable[str], questions: Iterable[str]) -> None:
-        """Find columns without usual names: ids or questions by the run's values, gold answers as the only other column.
+        """Find columns that have unusual names.
+
+        Ids or question texts are found by their values, which also occur in the run.  Gold answers are the only other column.
 
         Raises:
             SchemaError: The file has no gold answers, or neither ids nor questions.
@@ -190,7 +202,7 @@ class GoldAnswers:
         self._read()
 
     def _ask_about_outcomes(self, names: Collection[str]) -> None:
-        """Raise if a column without a name of gold answers has only outcomes, such as true and false, instead."""
+        """Raise if the values of a column are all outcomes, such as true and false, and no column is named like gold answers."""
         for name in names:
             said = {
                 str(item.values[name]).strip().lower() for item in self._records if item.values.get(name) is not None
@@ -213,7 +225,10 @@ class GoldAnswers:
             )
 
     def _with_values(self, wanted: set[str], form: Callable[[Any], str]) -> list[str]:
-        """Return the column with the most wanted values, at least half of its own or of the wanted ones; empty if there is none."""
+        """Return the column with the most wanted values, as a list of one name.
+
+        At least half of its values must be wanted, or it must contain half of the wanted values; else the list is empty.
+        """
         known = {
             name: {form(item.values[name]) for item in self._records if item.values.get(name) is not None}
             for name in self.names
@@ -224,7 +239,7 @@ class GoldAnswers:
         return sorted(names, key=lambda name: -found[name])[:1]
 
     def of(self, question_id: str, cluster: str, question: str) -> tuple[str, ...] | None:
-        """Return a trajectory's gold answers and count the match; None if the file has none for it."""
+        """Return the gold answers of a trajectory and count the match; None if the file has no gold answers for it."""
         golds = self._by_id.get(question_id) or self._by_id.get(cluster)
         way = "id"
         if golds is None and question:
@@ -244,7 +259,7 @@ class GoldAnswers:
         return golds
 
     def note(self) -> str:
-        """Return a note on the number of trajectories with gold answers."""
+        """Return a note on the number of trajectories with gold answers; raise if none has any."""
         matched = sum(self._ways.values())
         if not matched:
             texts = [next(iter(self._by_text), ""), self._asked]
@@ -264,7 +279,9 @@ class GoldAnswers:
 
 
 def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: Collection[str]) -> None:
-    """Resolve the user's column of gold answers: an object becomes its only field; a column of the joined file is removed.
+    """Resolve the column of gold answers that the user names.
+
+    An object with one field is replaced by this field.  A column that only the joined file has is removed from `columns`.
 
     Args:
         columns: The columns that the user named, by this library's names; changed in place.
@@ -272,7 +289,7 @@ def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: 
         joined: The columns of the file that is joined.
 
     Raises:
-        SchemaError: A file is joined, and neither it nor the log has the column.
+        SchemaError: A file is joined, and neither this file nor the log has the column.
     """
     golds = columns.get("golds")
     if not golds:
@@ -291,13 +308,13 @@ def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: 
 
 
 def _records(path: Path) -> tuple[list[Record], list[str]]:
-    """Return the rows of a file of gold answers, with dotted names for fields of objects, and its columns."""
+    """Return the rows of a file of gold answers and the names of its columns; fields of objects have dotted names."""
     records = [replace(item, values=dict(_fields(item.values))) for item in records_of(path)]
     return records, column_names(records)
 
 
 def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a record, with dotted names for fields of objects such as `inputs` and `outputs`."""
+    """Yield the fields of a record; fields of objects, such as `inputs` and `outputs`, have dotted names (`inputs.question`)."""
     for name, value in values.items():
         own = value.items() if isinstance(value, Mapping) else ()
         yield from ((f"{name}.{key}", item) for key, item in own)
@@ -307,7 +324,7 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _by(
     records: list[Record], keys: list[str], columns: list[str], normalise: Callable[[str], str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return gold answers by key, each from the first column that has a value."""
+    """Return the gold answers for each key, read from the first column that has any; raise if rows of a key differ."""
     result: dict[str, tuple[str, ...]] = {}
     forms = {name: gold_form([item.values.get(name) for item in records], [None] * len(records)) for name in columns}
     for item in records:
@@ -328,23 +345,26 @@ def _cell(values: Mapping[str, object], name: str) -> object:
 
 
 def says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether answers are lists in brackets, so that a gold answer in brackets is a single answer.
+    """Return whether some answers are lists in brackets, so that a gold answer in brackets is one answer.
 
-    If all gold answers but hardly any answers are in brackets, each gold answer is a list of alternatives.
+    Return False if all gold answers are in brackets and hardly any answers are: each gold answer is then a list of alternatives.
     """
     said, right = ([str(value).lstrip()[:1] == "[" for value in own if value is not None] for own in (answers, golds))
     return any(said) and not (right and all(right) and sum(said) <= FEW * len(said))
 
 
 def are_single_texts(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether each answer is a list of one text, as in logs of OpenAI Evals, while no gold answer is a list."""
+    """Return whether each answer is a list of exactly one text, as in logs of OpenAI Evals, and no gold answer is a list."""
     known = [value for value in answers if value is not None]
     is_single = bool(known) and all(isinstance(value, list) and isinstance(only_text(value), str) for value in known)
     return is_single and not any(isinstance(value, list) for value in golds)
 
 
 def are_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether all answers are lists, or lists written as text while gold answers are lists."""
+    """Return whether all answers are lists.
+
+    If all gold answers are lists, answers may be lists that are written as text.
+    """
     known = [value for value in answers if value is not None]
     if known and all(isinstance(value, list) for value in known):
         return True

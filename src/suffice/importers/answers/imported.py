@@ -17,12 +17,12 @@ class ImportedRun:
     """A recorded run.
 
     Attributes:
-        source: The source's format: `tasr`, `tabular`, `ircot`, `debate`, `reflexion` or `self_refine`.
+        source: The format of the source, such as `tabular` or `debate`.
         trajectories: The trajectories, in the order of the files.
         notes: Caveats for results: data that were truncated, left out, repaired, or are unknown.
-        depends: The configuration on which signals depend (`embedder`: id, revision and pooling), which policies pin.
+        depends: The configuration (`embedder`: id, revision and pooling) on which signals depend, and to which policies are tied.
         readings: The meaning of each column of the files, guessed or given.
-        expected: Alarms to accept for every file of the format: what they doubt is correct.
+        expected: Names of alarms that never apply to files of this format, and are therefore accepted.
     """
 
     source: str
@@ -52,5 +52,5 @@ class ImportedRun:
         return rows
 
     def kinds(self) -> dict[str, str]:
-        """Return the kind of each column whose name does not determine it, for `suffice.recordings.write_recording`."""
+        """Return the kind of each column whose name alone does not show its kind, for `suffice.recordings.write_recording`."""
         return columns_of(self.trajectories).kinds

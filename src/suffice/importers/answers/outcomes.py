@@ -1,4 +1,4 @@
-"""Outcomes of whole runs from another file: the success of each question's run."""
+"""Read the outcomes of whole runs, that is, whether each run succeeded, from another file."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def _graded(grade: Any, where: str) -> float:
 
 
 def read_outcomes(path: str | Path) -> dict[str, float]:
-    """Read which runs succeeded, by id.
+    """Read the grade of each run by its id; a grade of 1 is success.
 
     The file is a SWE-bench report (lists of ids, or an object with `resolved` for each id), or a table with an id and a grade in
-    [0, 1] in each row.  In a table of two columns, one usual name determines the meaning of both.
+    [0, 1] in each row.  If a table has two columns, only one of them needs a usual name.
 
     Raises:
         SchemaError: The file is neither a report nor such a table.
@@ -102,7 +102,7 @@ class Outcomes:
         self._missing: list[str] = []
 
     def join(self, columns: RoundColumns) -> None:
-        """Add the outcome of each run as the metric `resolved` of its last round; earlier rounds have none."""
+        """Add the outcome of each run as the metric `resolved` of the run's last round; earlier rounds have no value."""
         grades = [*map(self._of, columns.question_ids, columns.clusters)]
         values = np.full(len(columns), math.nan)
         values[columns.starts + columns.lengths - 1] = grades

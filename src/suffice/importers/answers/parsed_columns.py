@@ -1,4 +1,4 @@
-"""Columns with the answer that a log parsed from a reply, and logs that repeat each reply once for every parser."""
+"""Find the columns of answers that a log parsed from replies, and logs that repeat each reply once for every parser."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def may_be_parsed_name(name: str) -> bool:
 
 
 def are_in_replies(values: Sequence[Any], replies: Sequence[Any]) -> bool:
-    """Return whether at least half of the rows have a value, and nearly all of these values are words of their replies.
+    """Return whether at least half of the rows have a value, and nearly all values occur as words in the reply of the same row.
 
     >>> are_in_replies(["A", "B"], ["The answer is (A).", "b"]), are_in_replies([True, False], ["True", "False"])
     (True, False)
@@ -76,9 +76,9 @@ def with_columns(
     parsed: Mapping[str, Sequence[tuple[Any, str, Sequence[str]]]],
     normalizer: str | None,
 ) -> tuple[tuple[str, Choices, str], Choices]:
-    """Add columns whose values occur in the replies to a question about answer positions, those closest to gold answers first.
+    """Add columns to a question about the position of answers, if the values of these columns occur in the replies.
 
-    Also return the new choices; empty if there is no such column.
+    The columns closest to the gold answers come first.  Also return the choices with the columns; empty if there is no such column.
     """
     shares: dict[str, float] = {}
     for name, rows in parsed.items():
@@ -111,13 +111,15 @@ _MOST_PARSES = 8
 def refuse_other_parses(
     table: TableColumns, columns: Mapping[str, str], used: Collection[str], *, has_replies: bool
 ) -> None:
-    """Raise if a question's records have equal replies, but each a different label, as with the filters of lm-eval.
+    """Raise if the records of a question have equal replies but different labels, as with the filters of lm-eval.
+
+    The labels may be names of parsers, which read different answers in the same reply.
 
     Args:
         table: The rows, each with the number of its record.
         columns: The table's columns by this library's names.
         used: Columns whose meaning is known.
-        has_replies: Whether the column of answers holds replies, in which the answers are found.
+        has_replies: Whether the column of answers holds whole replies, from which the answers are read.
     """
     reply = columns.get("text") or (columns.get("answer") if has_replies else None)
     if reply is None or not {"question", "answer"} <= columns.keys():

@@ -1,4 +1,4 @@
-"""Ask about two columns with unusual names beside replies: one parsed from them, and one with the gold answer."""
+"""Ask about two columns with unusual names in a log of replies: the parsed answer and its gold answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ _MOST, _ROWS = 16, 2000
 
 
 def refuse_parsed_pairs(table: TableColumns, ids: Sequence[Any], reply: str, names: Collection[str]) -> None:
-    """Raise if a column has words of whole replies, and often equals another column that is constant in each question.
+    """Raise if a column contains words of the replies and often equals another column, which is constant in each question.
+
+    The first may be the parsed answer, and the second its gold answer.
 
     Args:
         table: The rows.
@@ -62,7 +64,10 @@ def refuse_parsed_pairs(table: TableColumns, ids: Sequence[Any], reply: str, nam
 
 
 def equal_pairs(table: TableColumns, ids: Sequence[Any], names: Collection[str]) -> Iterator[tuple[str, str, float]]:
-    """Yield pairs of columns that are equal more often than by chance, the second constant in each question, and their share of equal rows."""
+    """Yield pairs of columns that are equal more often than by chance, with the share of rows in which they are equal.
+
+    The second column of each pair is constant in each question.
+    """
     keys = {name: _keys(table.column(name)[:_ROWS]) for name in names if _is_short(table.column(name)[:_ROWS])}
     keys = {name: own for name, own in keys.items() if len({*own}) > 1}
     for gold in [name for name in keys if table.constant_in(name, ids)][:_MOST]:
@@ -79,7 +84,10 @@ def equal_pairs(table: TableColumns, ids: Sequence[Any], names: Collection[str])
 
 
 def right_beside(table: TableColumns, ids: Sequence[Any], names: Collection[str], least: float) -> dict[str, str]:
-    """Return the possible gold answer for each column that often equals it, and not only in the last row of each question.
+    """Return the columns that may be answers, each with the column that may be its gold answer.
+
+    Both are equal in at least the share `least` of the rows.  A pair that is equal in the last row of nearly every question is
+    left out, since the last answers are then copies of the gold answers.
 
     Args:
         table: The rows.

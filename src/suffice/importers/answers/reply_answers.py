@@ -1,6 +1,6 @@
-"""Read answers inside replies as live loops do, and ask for their position if a log has whole replies.
+"""Read answers inside replies as live loops do, and ask for the position of the answers if a log has whole replies.
 
-A position is guessed on half of the questions and measured on the other half; nothing is extracted until the user confirms.
+A position is chosen on half of the questions and tested on the other half.  No answer is extracted until the user confirms.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class Replies:
 
 
 def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
-    """Read the answers of rounds at a position of their replies; return the numbers of replies, and of answers.
+    """Read the answers of rounds at a position of their replies; return the numbers of replies and of answers.
 
-    The reply is the round's text if the source has one, otherwise its answer; it becomes the round's text.
+    If a round has no text, its answer is the reply, and becomes the text.
     """
     from suffice.loops.models.prompted import unless_cut
 
@@ -107,12 +107,12 @@ def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
 
 
 def counts_of(replies: Iterable[str | None], answers: Iterable[str | None]) -> Counter[str]:
-    """Count the replies and the answers that are not empty."""
+    """Count the texts in `replies` and in `answers` that are not empty."""
     return Counter(replies=sum(map(bool, replies)), answers=sum(map(bool, answers)))
 
 
 def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
-    """Return a note on the replies without an answer at a position; raise if no reply has one there."""
+    """Return a note on the replies that have no answer at a position; raise if no reply has one there."""
     if not counts["answers"]:
         raise DataError(f"no reply has an answer at {position}: name another answer position, or 'whole'")
     missing = counts["replies"] - counts["answers"]
@@ -128,19 +128,20 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
 def refuse_whole_replies(
     parts: Iterable[pa.Table], options: Mapping[str, Any], scores: Iterable[str] = (), columns: Collection[str] = ()
 ) -> None:
-    """Raise if answers seem to be whole replies, to ask for the position or column of the answers, unless the user named it.
+    """Raise to ask for the position or column of the answers if they seem to be whole replies and the user named neither.
 
-    They are whole replies if the answers at some position agree clearly better with gold answers, or without any between
-    rounds, than the whole texts do; or if whole texts hardly ever equal a gold answer but often contain one.
+    They are whole replies if the answers read at some position equal gold answers clearly more often than the whole texts do.
+    (Without gold answers, the answers of consecutive rounds are compared.)  They are also whole replies if they often contain, but
+    hardly ever equal, a gold answer.
 
     Args:
-        parts: The recording, at least its columns `COLUMNS` and `columns`.
+        parts: The recording's tables, with at least the columns in `COLUMNS` and `columns`.
         options: The user's options for the import.
-        scores: The log's own graded scores; the first one can judge whole replies instead of gold answers.
+        scores: The log's own graded scores; the first one is offered as the judge of whole replies in place of gold answers.
         columns: Columns that the log may have parsed from its replies.
 
     Raises:
-        UnsettledError: A position agrees better in both halves of the questions, or no position reads the answers.
+        UnsettledError: Answers are whole replies.  A position is offered only if it is better in both halves of the questions.
     """
     if "answer_position" in options:
         return
@@ -186,7 +187,7 @@ def refuse_whole_replies(
 
 
 def with_position(error: UnsettledError, rows: Sequence[Record]) -> UnsettledError:
-    """Add the position of the answers to each option that names a column of answers, if that column has whole replies."""
+    """Add the position of the answers to each option that names a column of whole replies as the answers."""
     table = TableColumns(rows)
     ids = [str(value) for name in table.by_name(IDS)[:1] for value in table.column(name)]
     choices = {}
@@ -212,13 +213,13 @@ def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str
 
 
 def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, Choices, str] | None:
-    """Return a question about the position of answers, its choices, and the sure choice or ""; None if the replies are answers."""
+    """Return a question about the position of answers, its choices, and the sure choice or ""; None if replies are answers."""
     unknown = [item.texts for item in questions if not item.golds and len(item.texts) > 1]
     return _compared(questions, normalizer) or _marked([text for own in unknown for text in own])
 
 
 def _marked(texts: Sequence[str]) -> tuple[str, Choices, str] | None:
-    """Return a question about a mark, such as a tag, that nearly all replies have, without gold answers; None if there is none."""
+    """Return a question about a mark, such as a tag, that nearly all replies have; None without such a mark.  Needs no gold answers."""
     for position in marks_in(texts) if len(texts) >= _ENOUGH else []:
         answers = [found.answer for found in located_in(texts, position)]
         said = {answer for answer in answers if answer}
@@ -239,7 +240,7 @@ def _choices(positions: Sequence[AnswerPosition]) -> Choices:
 
 
 def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Choices, str] | None:
-    """Return a question about a position at which answers agree better than whole replies do, as `_guess_of` does."""
+    """Return a question about the position of answers if those at some position agree better than whole replies; else None."""
     has_golds = sum(bool(item.golds) for item in questions) >= 2 * _ENOUGH
     questions = [item for item in questions if (item.golds if has_golds else len(item.texts) > 1)]
     places = hash_places([item.cluster for item in questions], salt="answer position:")
@@ -301,7 +302,7 @@ def _meaning(position: AnswerPosition) -> str:
 
 
 def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, Choices, str] | None:
-    """Return a question about replies that hardly ever equal a gold answer, but often contain one at no usual position; else None."""
+    """Return a question if replies often contain a gold answer at no usual position, and hardly ever equal one; else None."""
     right = compare.whole(questions)
     pairs = [(_words(text), [*map(_words, item.golds)]) for item in questions for text in item.texts]
     containing = sum(any(gold and gold in text for gold in golds) for text, golds in pairs) / max(len(pairs), 1)
@@ -315,7 +316,7 @@ def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tup
 
 
 def _words(text: str) -> str:
-    """Return a text's words with blanks around them, so that one text contains another only as whole words."""
+    """Return the words of a text with a blank at both ends, so that a search for it finds only whole words."""
     words = normalize_answer(text) or text.strip().lower()
     return f" {words} " if words else ""
 
@@ -326,12 +327,12 @@ def _length(texts: Sequence[str]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """Compares answers with gold answers, or with those of the round before.
+    """A comparison of answers with gold answers or, without them, with the answers of the round before.
 
     Attributes:
         normalizer: Decides which answers are the same.
         has_golds: Whether to compare with gold answers.
-        is_prose: Whether replies are sentences, so that whole replies are no answers, even if a normalizer reads a number in them.
+        is_prose: Whether replies are sentences.  A whole sentence is not an answer, even if a normalizer reads a number in it.
     """
 
     normalizer: str
@@ -345,7 +346,7 @@ class _Comparison:
     def at(self, position: AnswerPosition, questions: Sequence[Replies]) -> tuple[float, float]:
         """Return the share of replies with an answer at a position, and the share in which these answers agree.
 
-        Without gold answers, an answer that is the same everywhere does not count.
+        Without gold answers, both shares are 0 if the same answer is read from every reply.
         """
         answers = [[found.answer for found in located_in(item.texts, position)] for item in questions]
         if self.is_prose:
@@ -359,9 +360,10 @@ class _Comparison:
         return read, agreed
 
     def is_sure(self, positions: Sequence[AnswerPosition], questions: Sequence[Replies]) -> bool:
-        """Return whether the first position is a usual mark that nearly all replies have, followed by no more than an answer.
+        """Return whether the first position is beyond doubt.
 
-        Other positions that agree as well with gold answers must yield the same answers.
+        It must be a usual mark in nearly all replies, followed only by a short answer.  Any other position whose answers agree as well
+        must yield the same answers.
         """
         first, *others = positions
         texts, key_of = [text for item in questions for text in item.texts], normalizer_of(self.normalizer)
@@ -412,7 +414,7 @@ _AFTER = re.compile(r"[.!,;*\"')]+|.*\w+ \w+ \w+.*")
 
 
 def framed_position(pairs: Sequence[tuple[str, Sequence[str]]]) -> AnswerPosition | None:
-    r"""Return an expression for answers that may have usual words around them; None if no reply has such words.
+    r"""Return a regular expression for answers inside a usual frame of words, such as "It is ..."; None if no reply has such a frame.
 
     >>> pairs = [("Oslo", ["Oslo"]), ("It is Rome.", ["Rome"])] * 3
     >>> str(framed_position(pairs))

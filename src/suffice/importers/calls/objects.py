@@ -60,7 +60,7 @@ def _values(file: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _cell(name: str, text: Any) -> Any:
-    """Return a cell of a span table; lists of messages in JSON, Python or NumPy syntax are parsed, other text is returned unchanged."""
+    """Return a cell of a span table; a list of messages, written as JSON, Python or NumPy, is parsed, and other text is unchanged."""
     if not isinstance(text, str) or not name.endswith("messages") or text[:1] != "[":
         return text
     for written in (text, _BETWEEN_OBJECTS.sub("}, {", text)):

@@ -54,7 +54,7 @@ def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def asked_in(value: Any) -> str:
-    """Return the question in a step's input: a text, or an object's only text under a usual name; "" if there is none.
+    """Return the question in a step's input, which is a text, or an object with one text under a usual name; "" if there is none.
 
     >>> asked_in('{"question": "Where?", "documents": []}'), asked_in({"input": "Who?"}), asked_in([1])
     ('Where?', 'Who?', '')
@@ -72,7 +72,7 @@ def count(value: Any) -> float:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content, which may come in parts; reasoning and tool calls are not text."""
+    """Return the text of a message's content, which may be divided into parts; parts with reasoning or tool calls are left out."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -92,7 +92,7 @@ def text_of(content: Any) -> str:
 
 
 def _bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a message without a framework's wrappers."""
+    """Return the message inside the wrappers of a framework."""
     if isinstance(message.get("kwargs"), dict) and message.get("type") == "constructor":  # serialised by LangChain
         kind = str((message.get("id") or [""])[-1])
         role = next((role for start, role in _CLASSES if kind.startswith(start)), kind)
@@ -157,7 +157,7 @@ def tools_of(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
 
 
 def messages_of(value: Any) -> tuple[LoggedMessage, ...]:
-    """Return the messages to a model, from a list, an object with such a list (`messages`, ...), or a text."""
+    """Return the messages to a model; `value` is a list, an object with a list (`messages`, ...), or one text."""
     value = unwrapped(value)
     if isinstance(value, str):
         return _transcript(value)
@@ -181,7 +181,7 @@ def messages_of(value: Any) -> tuple[LoggedMessage, ...]:
 
 
 def _transcript(text: str) -> tuple[LoggedMessage, ...]:
-    r"""Split a prompt in one text into messages, each of which begins with its role.
+    r"""Split a prompt that is one text into messages; each message begins with its role.
 
     >>> [item.text for item in _transcript("System: Be brief.\nHuman: Who wrote it?")]
     ['Be brief.', 'Who wrote it?']
@@ -321,7 +321,7 @@ def _of_object(value: Mapping[str, Any]) -> LoggedReply:  # noqa: PLR0911 - one 
 
 
 def _last_assistant(messages: Sequence[Any]) -> LoggedReply:
-    """Read the last message of a list if it is the assistant's; a list of texts is joined."""
+    """Read the last message of a list if the assistant wrote it; if all items are texts, join them as the reply."""
     if messages and all(isinstance(item, str) for item in messages):
         return LoggedReply(text="".join(messages))
     last = messages[-1] if messages else None

@@ -40,7 +40,7 @@ class Usage:
         uncached: Input tokens that were processed.
         cached: Input tokens that were read from a cache.
         output: Generated tokens.
-        written: Uncached tokens that were written to a cache, for five minutes if the duration is known.
+        written: Uncached tokens that were written to a cache for five minutes or an unknown time.
         written_1h: Uncached tokens that were written to a cache for an hour.
     """
 
@@ -55,7 +55,7 @@ class Usage:
 
     @property
     def costs(self) -> dict[str, float]:
-        """The numbers by the names of `Cost`."""
+        """The numbers of tokens by the field names of `Cost`."""
         return dict(zip(PRICED_KINDS, astuple(self), strict=True))
 
 
@@ -71,7 +71,7 @@ def usage_of(
 ) -> Usage:
     """Return the tokens of a call, with cache reads separated from the other input.
 
-    Emitters differ on whether `given` includes cache reads; the total decides if it is known.
+    Logs differ in whether `given` includes cache reads.  If the total is known, it decides.
 
     >>> usage_of(100, 80, 10, 110)
     Usage(uncached=20, cached=80, output=10, written=0, written_1h=0)
@@ -107,10 +107,10 @@ class LoggedReply:
 
     Attributes:
         text: The assistant's text; may be empty.
-        reasoning: The model's reasoning, if the log has it apart from the text.
+        reasoning: The model's reasoning, if the log contains it separately from the text.
         tokens: Generated tokens with log-probabilities.
         finish_reason: The reason for the reply's end, in the endpoint's words.
-        choices: Number of alternative replies of the call; the first one is read.
+        choices: Number of alternative replies that the call returned; the first one is read.
     """
 
     text: str = ""
@@ -166,10 +166,10 @@ class About:
     """Facts about a whole trace, as given in a file.
 
     Attributes:
-        question: The question, if the file has it apart from the messages.
+        question: The question, if the file contains it separately from the messages.
         scores: Scores of the outcome, by name.
-        end: The reason for its end, if the file gives one.
-        cluster: The question's own id, if the file holds several trajectories of it.
+        end: The reason why the trace ended, if the file gives one.
+        cluster: The id of the question, if the file contains several trajectories of the same question.
         answer_tool: True if the model had to answer by calling a tool (`submit`).
     """
 
@@ -185,7 +185,7 @@ class About:
 class Log:
     """The result of reading one format: spans in file order, and facts about traces by their id.
 
-    `number` is the word for a round if request ids number the rounds; a span's start is then its round number.
+    If request ids number the rounds, `number` is their word for a round, and the start of a span is its round number.
     """
 
     spans: list[TraceSpan] = field(default_factory=list)

@@ -22,11 +22,11 @@ class Alarm:
 
     Attributes:
         name: Its name, one of `suffice.importers.alarms.ALARMS`.
-        level: `stop`: nothing is written until it is answered; or `caution`.
+        level: `stop` = nothing is written until the user answers the alarm; `caution` = the alarm is stored as a note.
         sentence: A description of the doubt.
-        choices: Readings that answer it: for each command-line option, the parameters of `import_recording` with their values,
-        and the meaning.
-        confirmed: The choice that the log itself confirms; "" if only its owner can decide.
+        choices: Maps each command-line option that answers the alarm to the parameters of `import_recording` that it sets, with their
+        values, and to a description of the reading.
+        confirmed: The choice that the log itself confirms; "" if only the owner of the log can decide.
     """
 
     name: str
@@ -55,8 +55,8 @@ class Read:
     """A run as it was read.
 
     Attributes:
-        columns: The log's column, or a description of its source, by this library's name.
-        names: The column's name in options, by this library's name; without an entry if it is as in `columns`.
+        columns: Maps this library's names of columns to the log's columns, or to a description of where the values come from.
+        names: Maps this library's names of columns to their names in options; only columns for which `columns` has another name.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         sources: The log's columns from which other columns are computed.
     """
@@ -70,15 +70,18 @@ class Read:
     names: Mapping[str, str] = field(default_factory=dict)
 
     def was_guessed(self, ours: str) -> bool:
-        """Return whether a table's column was guessed, and not named by the user; in other formats, the fields are known."""
+        """Return whether a table's column was guessed.
+
+        Return False if the user named the column, and for other formats, whose fields are known.
+        """
         return self.is_table and ours not in self.said
 
     def named(self, ours: str) -> str:
-        """Return the name in options of the column that is read under one of this library's names."""
+        """Return the log's column that is read under one of this library's names, as it is spelled in options."""
         return self.names.get(ours) or self.columns.get(ours, ours)
 
     def named_metric(self, ours: str) -> str:
-        """Return the name in options of the column that is read as a metric."""
+        """Return the log's column that is read as a metric, as it is spelled in options."""
         return self.named(f"{ours} (metric)").removesuffix(" (metric)")
 
     @property
@@ -102,7 +105,7 @@ Doubt = tuple[str, Choices] | tuple[str, Choices, str]
 
 
 def used_columns(read: Read) -> set[str]:
-    """Return the columns that are read, under either name, and those used in filters."""
+    """Return the names of the columns that are read, both the log's and this library's, and of those used in filters."""
     own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
     said = [
         part

@@ -1,4 +1,7 @@
-"""Texts about a question that contain its last answer, as solutions do, or are contained in it: they may be the gold answers."""
+"""Find texts about a question that contain its last answer, as solutions do, or that are contained in the answer.
+
+Such texts may be the gold answers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ _LONGEST = 4_000
 
 
 def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts: npt.NDArray[np.int64]) -> None:
-    """Count, by column, trajectories whose last answer is contained in their own text or the previous trajectory's, and the reverse."""
+    """Count, for each column of texts, how many last answers are contained in the text, and how many contain it.
+
+    Both are also counted with the text of another trajectory, for comparison.
+    """
     if "answer" not in table.column_names:
         return
     ends = np.append(starts[1:], len(table)) - 1
@@ -57,19 +63,25 @@ def count_contained(facts: Facts, table: pa.Table, names: Iterable[str], starts:
 
 
 def _others(texts: Sequence[str]) -> list[str]:
-    """Return for each text that of a trajectory far away, so that runs of one question, in rows together or in parts of a file, seldom meet."""
+    """Return, for each trajectory, the text of a distant trajectory, which seldom belongs to the same question.
+
+    Runs of one question may be neighbouring rows or parts of a file.
+    """
     far = int(_FAR * len(texts))
     return [*texts[far:], *texts[:far]]
 
 
 def _words(text: str) -> str:
-    """Return a text's words with blanks around them, so that one text contains another only as whole words."""
+    """Return the words of a text with a blank at both ends, so that a search for it finds only whole words."""
     words = normalize_answer(text)
     return f" {words} " if words else ""
 
 
 def _own_texts(read: Read, counted_in: Mapping[tuple[str, bool], int]) -> Iterator[str]:
-    """Yield columns that no round changes whose count is high, and much lower with other trajectories' texts; none if answers are judged."""
+    """Yield the columns with a high count in `counted_in` for their own trajectory, and a much lower count for another trajectory.
+
+    The columns must be constant within trajectories.  Nothing is yielded if answers are judged.
+    """
     n, varying = read.facts.trajectories, {name for name, own in read.facts.own.columns.items() if own.varying}
     for name in [name for name, is_own in counted_in if is_own and name not in varying and not _is_judged(read)]:
         own, other = counted_in[name, True], counted_in[name, False]
@@ -78,7 +90,10 @@ def _own_texts(read: Read, counted_in: Mapping[tuple[str, bool], int]) -> Iterat
 
 
 def golds_in_texts(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if nothing judges answers, and texts often contain their own question's last answer, but seldom another's."""
+    """Yield a doubt if a text often contains the last answer of its own question, but seldom that of another question.
+
+    There is no doubt if answers are judged.
+    """
     for name in [*_own_texts(read, read.facts.containing)][:1]:
         trajectories = counted(read.facts.trajectories, "trajectory", "trajectories")
         sentence = (
@@ -90,7 +105,11 @@ def golds_in_texts(read: Read) -> Iterator[Doubt]:
 
 
 def golds_in_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if nothing judges answers, and these often contain a column's text in fixed words or under a name of gold answers."""
+    """Yield a doubt if answers often contain the text of a column that may be the gold answer.
+
+    The column must be named like gold answers, or the same words must surround its text in many answers.  There is no doubt if
+    answers are judged.
+    """
     facts = read.facts
     trajectories = counted(facts.trajectories, "trajectory", "trajectories")
     for name in [name for name in _own_texts(read, facts.contained) if not facts.equalling[name]]:
@@ -105,6 +124,6 @@ def golds_in_answers(read: Read) -> Iterator[Doubt]:
 
 
 def _is_judged(read: Read) -> bool:
-    """Return whether answers are judged by gold answers or a score of the log, or the user declared that there are none."""
+    """Return whether gold answers or a score of the log judge answers, or the user declared that the log has no gold answers."""
     is_said = read.options.get("log_golds") or read.options.get("golds") or not read.was_guessed("golds")
     return bool(is_said) or read.facts.without_golds < read.facts.trajectories or has_own_score(read.facts)

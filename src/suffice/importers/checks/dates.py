@@ -1,4 +1,4 @@
-"""Equal dates in a column and in answers, although they are written in different ways."""
+"""Find equal dates in a column and in answers, even if they are written in different ways."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _SAMPLE = 20
 
 
 def pairs_of_dates(texts: Mapping[int, str], part: Part) -> list[int]:
-    """Return the pairs of a column's value and an answer's key that are the same date, encoded as value code times number of keys plus key.
+    """Return the pairs of a column's value and an answer's key that are the same date.
+
+    A pair is encoded as one number: the code of the value times the number of keys, plus the place of the key.
 
     In dates such as 3/4/2025, the day or the month is first, whichever gives more pairs.
 

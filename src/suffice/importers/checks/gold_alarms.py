@@ -39,7 +39,7 @@ def has_own_score(facts: Facts) -> bool:
 
 
 def marks_like_golds(facts: Facts) -> list[str]:
-    """Return the log's scores that may be model outputs, since all gold answers are grades as well; empty if there are answers."""
+    """Return the log's scores that may be outputs of the model, because all gold answers are grades too; empty if there are answers."""
     are_marks = bool(facts.golds) and {gold.strip().lower() for gold in facts.golds} <= _MARKS
     return [
         name
@@ -49,7 +49,7 @@ def marks_like_golds(facts: Facts) -> list[str]:
 
 
 def may_be_gold(facts: Facts, name: str) -> bool:
-    """Return whether a column that is constant in each question equals many answers, and not just the last ones."""
+    """Return whether a column that is constant in each question equals many answers, not only last answers."""
     is_scored = any(
         agreed >= _NEARLY_ALL * facts.rounds for (other, _), agreed in facts.agreeing.items() if other == name
     )
@@ -87,7 +87,10 @@ def unread_golds(read: Read) -> Iterator[Doubt]:
 
 
 def _named_golds(read: Read, names: Sequence[str]) -> Iterator[str]:
-    """Yield columns named like gold answers that often equal answers, but have too few values to exclude chance."""
+    """Yield columns that are named like gold answers and often equal answers.
+
+    These columns may have too few different values for `may_be_gold`, which excludes chance.
+    """
     facts = read.facts
     for name in names if not has_own_score(facts) else ():
         is_often = facts.equalling[name] >= max(_FEW, _OFTEN * facts.trajectories)
@@ -123,7 +126,10 @@ def other_score(read: Read) -> Iterator[Doubt]:
 
 
 def never_right(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if no answer is right: the gold answer may be in another column, or answers inside longer texts."""
+    """Yield a doubt if no answer is right.
+
+    The gold answer may be in another column, or the answers may be inside longer texts.
+    """
     facts = read.facts
     quality = facts.spans.get(MATCH, facts.spans.get("em", (0, 0)))
     are_short = facts.characters <= _SHORT * facts.answers or all(len(gold) <= _SHORT for gold in facts.golds)
@@ -145,7 +151,7 @@ def never_right(read: Read) -> Iterator[Doubt]:
 
 
 def last_is_gold(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if last answers equal the gold answers and earlier ones do not: the gold answers may be copies of the last answers."""
+    """Yield a doubt if nearly all last answers equal the gold answers exactly: the gold answers may be copies of them."""
     facts = read.facts
     is_said = read.options.get("log_golds") or read.options.get("golds")
     if (
@@ -163,7 +169,10 @@ def last_is_gold(read: Read) -> Iterator[Doubt]:
 
 
 def case_alone(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if equal answers differ in case, and no gold answer shows if case matters."""
+    """Yield a doubt if answers that count as equal differ in case.
+
+    Only questions without gold answers are counted; a gold answer would show if case matters.
+    """
     facts = read.facts
     if (
         facts.case is not None
@@ -179,7 +188,10 @@ def case_alone(read: Read) -> Iterator[Doubt]:
 
 
 def stricter_golds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the log's score is 1 for nearly all answers that equal a gold answer, and for many others, such as code."""
+    """Yield a doubt if the log's score accepts nearly all answers that equal a gold answer, but many other answers, too.
+
+    Such answers may be code that does the same, or rounded numbers.
+    """
     facts = read.facts
     if not read.is_table or read.options.get("golds"):
         return
@@ -199,7 +211,7 @@ def stricter_golds(read: Read) -> Iterator[Doubt]:
 
 
 def own_score(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the score that is read as correctness was given by the model itself, according to a column."""
+    """Yield a doubt if the model itself gave the score that is read as correctness, according to another column."""
     facts = read.facts
     score = next((name for name in facts.spans if name not in SCORES), "")
     theirs = read.columns.get(f"{score} (metric)", "")

@@ -1,4 +1,4 @@
-"""If nothing judges the answers, list columns that may, with the options that use them."""
+"""List columns that may judge answers, with the options that read them, if nothing else judges the answers."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ _UNTIL = " Until then `suffice decide` counts every answer that another would re
 
 
 def judging_note(read: Read) -> str:
-    """Return a note on columns that may judge answers, if nothing that is read does; "" if there are none."""
+    """Return a note on columns that may judge answers; "" if there are none.  It is used if nothing that is read judges answers."""
     if not read.is_table:
         return ""
     columns = read.facts.own.columns
@@ -130,11 +130,13 @@ def judging_note(read: Read) -> str:
 
 
 def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
-    """Return a note on the metric that judges and the others that are kept, if the log has several scores, or one and gold answers.
+    """Return a note on the metric that judges answers, and on other metrics that are kept.
+
+    There is none if the log has no score of its own, or a single score and no gold answers.
 
     Args:
         read: The run as it was read.
-        judge: The metric with gold answers on which decisions are based; "" without gold answers.
+        judge: The metric by gold answers on which decisions are based; "" without gold answers.
         judged_by: The metrics that each measure the quality of answers.
     """
     names = [ours.removesuffix(_METRIC) for ours in read.columns if ours in METRICS or ours.endswith(_METRIC)]
@@ -158,13 +160,13 @@ def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
 
 
 def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
-    """Return a note on a column of scores that is not used to judge, if gold answers or a score of the log judge.
+    """Return a note on a column of scores that could judge answers in place of the gold answers or the score that judges them.
 
-    Beside a score that the user named, it is one on the same scale.
+    If the user named the score that judges, the column must have the same scale.
 
     Args:
         read: The run as it was read.
-        judges: The log's scores that judge or may judge; empty if gold answers do.
+        judges: The log's scores that judge or may judge; empty if gold answers judge.
     """
     columns = read.facts.own.columns
     said = {*(read.options.get("metrics") or {}).values(), *(read.options.get("columns") or {}).values()}
@@ -195,7 +197,10 @@ def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
 
 
 def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
-    """Yield a note on a column of 0 and 1, or two words such as Y and N, that varies between rounds, if nothing else judges answers."""
+    """Yield a note on a column with two values, such as 0 and 1 or Y and N, that varies between rounds.
+
+    The note is used if nothing else judges answers.
+    """
     ids = table.column(columns.get("question_id", ""))
     may = [name for name in unused if "answer" in columns or not is_error_count(name)]
     in_words = {
@@ -217,7 +222,7 @@ def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collecti
 
 
 def other_judge_note(table: TableColumns, ids: Sequence[Any], guessed: str, unread: Collection[str]) -> Iterator[str]:
-    """Yield a note on a 0/1 column named like a judgement, if another column is read as the score because of a word in its name."""
+    """Yield a note on a 0/1 column that is named like a judgement, if another column was guessed as the score."""
     for name in unread:
         is_called = (is_judgement(name) or is_score_name(name) or may_judge(name)) and not is_error_count(name)
         if is_called and table.judges_rounds(name, ids) and table.column(name) != table.column(guessed):
@@ -229,16 +234,19 @@ def other_judge_note(table: TableColumns, ids: Sequence[Any], guessed: str, unre
 
 
 def _order_of_two(table: TableColumns, name: str) -> str:
-    """Return the only two words of a column, the worse one first; "" if it has other values, or their order is unknown."""
+    """Return the two words of a column that has no other values, the worse one first, as `N,Y`.
+
+    Return "" for other columns, or if the order of the words is unknown.
+    """
     said = {*islice(dict.fromkeys(str(value) for value in table.column(name) if value not in (None, "")), 3)}
     order = order_of_words(name, said) if len(said) == len(("worst", "best")) and not may_judge(name) else ""
     return "" if EQUAL in order else order
 
 
 def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
-    """Return the columns that may judge answers by name and values, numbers first, with the end of the option that reads each.
+    """Return the columns that may judge answers by name and values, each with the end of the option that reads it, such as `:1..5`.
 
-    Columns with words of unknown order are left out.
+    Columns of numbers come first; columns with words of unknown order are left out.
     """
     may = [name for name, own in columns.items() if own.varying and may_judge(name)]
     scales = {in_log(name): scale for name in may if (scale := scale_of(name, columns[name])) not in (None, TEMPLATE)}
@@ -249,9 +257,10 @@ def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
 
 
 def _alike(columns: Mapping[str, OwnColumn], scores: Collection[str]) -> dict[str, str]:
-    """Return further columns that have numbers on a scale of some scores, by values alone, with the ending of the option that reads each.
+    """Return the columns whose numbers lie on the scale of a known score, each with the end of the option that reads it.
 
-    They vary in many questions, which begin with different ones, so that they count nothing: grades, or shares, that are not called after something else.
+    Their names need not suggest a score, but must not mean anything else.  The numbers are shares or grades.  They vary in many
+    questions and start at different values, so they are not counts.
     """
     found: dict[str, str] = {}
     for scale in dict.fromkeys(scores):
@@ -269,7 +278,7 @@ def _alike(columns: Mapping[str, OwnColumn], scores: Collection[str]) -> dict[st
 
 
 def _unordered(read: Read, columns: Mapping[str, OwnColumn]) -> str:
-    """Describe the first column that may judge answers by words of unknown order; "" if there is none."""
+    """Describe the first column that may judge answers but has words in an unknown order; "" if there is none."""
     for name, own in columns.items():
         if own.varying and may_judge(name) and scale_of(name, own) == TEMPLATE:
             theirs = read.named(in_log(name))
@@ -286,7 +295,7 @@ def _lists_words(scale: str) -> bool:
 
 
 def metric_option(theirs: str, scale: str) -> str:
-    """Return the option that uses a column as the metric, with the column's own spelling.
+    """Return the option that reads a column as a metric, with the column's own spelling.
 
     >>> metric_option("rougeL", ""), metric_option("2nd judge", ":1..5"), metric_option("tests.passed", "/tests.total")
     ('--metric-column rougeL=rougeL', "--metric-column 'score_2nd_judge=2nd judge:1..5'", '--metric-column tests_passed=tests.passed/tests.total')
@@ -305,7 +314,7 @@ def metric_of(theirs: str) -> str:
 
 
 def metric_name(own: str) -> str:
-    """Return a column's name as that of a metric; changed if the library has a signal or column with this name.
+    """Return the name for a metric that is read from a column: the column's name, unless the library has a signal or column so named.
 
     >>> metric_name("passed"), metric_name("tests_passed")
     ('passed_score', 'tests_passed')
@@ -314,9 +323,10 @@ def metric_name(own: str) -> str:
 
 
 def scale_of(name: str, own: OwnColumn) -> str | None:
-    """Return the scale of a column's values, as the end of an option.
+    """Return the scale of a column's values, as the end of an option, such as `:1..5`.
 
-    It is "" for 0 to 1, `TEMPLATE` for words of unknown order, and None for values that are neither numbers nor a few words.
+    The scale from 0 to 1 is "".  For words of unknown order, return `TEMPLATE`.  Return None for values that are neither numbers
+    nor a few words.
     """
     if len(own.values) <= 1:
         return None
@@ -332,7 +342,10 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
 
 
 def _failures_of(name: str, own: OwnColumn) -> str | None:
-    """Return the scale of exit codes, such as 0 and 101, or of a count of errors that is 0 or another number: 0 is best, and all others are the same; None for other counts."""
+    """Return the scale of exit codes, such as 0 and 101, or of error counts with two values; None for other counts.
+
+    0 is best, and all other values are equally bad.
+    """
     is_code = len(own.values) == len(("worst", "best")) or last_name(name).endswith(("code", "status"))
     if not is_code or "0" not in own.values or len(own.values) > _WORDS:
         return None
@@ -340,7 +353,7 @@ def _failures_of(name: str, own: OwnColumn) -> str | None:
 
 
 def scales_with(low: float, high: float) -> list[tuple[int, int]]:
-    """Return the usual scales that have two numbers, the narrowest first.
+    """Return the usual scales that contain the numbers `low` to `high`, the narrowest scale first.
 
     >>> scales_with(2, 5)
     [(1, 5), (0, 5), (1, 6), (0, 10), (0, 100)]
@@ -352,7 +365,7 @@ def scales_with(low: float, high: float) -> list[tuple[int, int]]:
 
 
 def _span(own: OwnColumn) -> tuple[float, float]:
-    """Return the lowest and the highest number of a column, including numbers with decimal commas; NaN if it has other values."""
+    """Return the lowest and the highest number of a column; NaN if it has other values.  Numbers may have decimal commas."""
     if own.low <= own.high:
         return own.low, own.high
     numbers = [written_number(value) for value in own.values if not says_missing(value)]
@@ -372,7 +385,7 @@ def _scale_of_words(theirs: str, own: OwnColumn) -> str | None:
 
 
 def _turned(theirs: str, scale: str) -> str:
-    """Return a hint on the reverse direction of a scale, unless its direction is known; else ""."""
+    """Return a hint that offers the scale in reverse, if lower may be better; "" if the direction is known."""
     worst, dots, best = (scale.removeprefix(":") or "0..1").partition("..")
     if scale.startswith("/") or is_error_count(theirs) or not dots:
         return ""
@@ -395,7 +408,10 @@ def total_beside(name: str, names: Collection[str]) -> str:
 
 
 def _shares(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
-    """Return the counts that vary and have a total, with the end of the option that reads their share."""
+    """Return the counts that vary and have a total, each with the end of the option that reads the share.
+
+    For example, `tests.passed` has the total `tests.total`, and the end is `/tests.total`.
+    """
     totals = {name: total_beside(name, columns) for name, own in columns.items() if own.varying and own.high > 1}
     return {
         name: f"/{total}" for name, total in totals.items() if total and 0 <= columns[name].low <= columns[total].high

@@ -19,7 +19,7 @@ _ASKED = {"golds": "the gold answer", "question": "the question", "question_id":
 
 
 def rounds_named(columns: Mapping[str, str]) -> list[str]:
-    """Return the columns that the user names as single rounds; empty if the user names a field with the list of rounds.
+    """Return the columns that the user names as single rounds; empty if the user names one field that contains a list of rounds.
 
     >>> rounds_named({"rounds": "draft,final"}), rounds_named({"rounds": "steps"})
     (['draft', 'final'], [])
@@ -29,11 +29,11 @@ def rounds_named(columns: Mapping[str, str]) -> list[str]:
 
 
 def refuse_two_roles(columns: Mapping[str, str], *, joins_golds: bool) -> None:
-    """Raise if the user names one column as answers (of all rounds or one), and also as the gold answer, the question or its id.
+    """Raise if the user names the same column as answers (or as one round) and as the gold answer, the question or its id.
 
     Args:
         columns: The columns that the user names.
-        joins_golds: Whether the column of gold answers is in another file.
+        joins_golds: Whether gold answers come from another file, whose column may have the same name.
     """
     rounds = rounds_named(columns)
     if len({*rounds}) < len(rounds):
@@ -53,7 +53,7 @@ def refuse_two_roles(columns: Mapping[str, str], *, joins_golds: bool) -> None:
 
 
 def named_golds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if a column that the user names as a round or answer is named like gold answers, a question or an id."""
+    """Yield a doubt if the user names a column as a round or answer although its name suggests gold answers, a question or an id."""
     rounds, facts = rounds_named(read.said), read.facts
     golds = {} if "golds" in read.columns else {"golds": ""}
     called = [name for name in rounds if is_surely_gold(name) or last_name(name) in QUESTIONS]

@@ -1,4 +1,4 @@
-"""Alarms about the order of rounds: sorted alphabetically, reversed, or each text repeats those before it."""
+"""Alarms about the order of rounds: answers in sorted order, falling scores, or texts that repeat all texts before them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ _MEASURES = frozenset(words("hter mae mse rmse mape nll ppl perplexity brier ece
 
 
 def orders_of(answers: Sequence[str]) -> list[str]:
-    """Return the orders in which answers are sorted; empty if they begin alike, as numbered drafts do, or are two numbers.
+    """Return the orders in which answers are sorted.
+
+    The result is empty for answers that begin alike, as numbered drafts do, and for two numbers.
 
     >>> orders_of(["Lima", "Oslo"]), orders_of(["10", "9", "9"]), orders_of(["Oslo", "Lima", "Rome"]), orders_of(["draft 1", "draft 2"])
     (['rise as texts'], ['rise as texts', 'fall as numbers'], [], [])
@@ -52,7 +54,10 @@ def orders_of(answers: Sequence[str]) -> list[str]:
 
 
 def sorted_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if no column numbers rounds and nearly all questions have sorted answers: the order of rounds is lost."""
+    """Yield a doubt if the answers of nearly all questions are sorted and no column numbers the rounds.
+
+    The order of the rounds may then be lost.
+    """
     facts, where = read.facts, read.columns.get("round", "")
     n = facts.orders[""]
     if n and max([*facts.firsts.values(), *facts.finals.values()]) > _MOST * n:
@@ -70,7 +75,7 @@ def sorted_answers(read: Read) -> Iterator[Doubt]:
 
 
 def transcripts(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if texts begin with the previous round's text, and all answers are read from the repeated part."""
+    """Yield a doubt if texts begin with the text of the round before, and every answer is read from this repeated part."""
     facts = read.facts
     position = read.options.get("answer_position")
     is_same = facts.several >= _FEW and facts.several - facts.equal <= (1 - _NEARLY_ALL) * facts.several
@@ -89,7 +94,10 @@ def transcripts(read: Read) -> Iterator[Doubt]:
 
 
 def falling_scores(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if a metric falls far from the first to the last round, or measures errors: rounds or scale may be reversed."""
+    """Yield a doubt if a metric falls far from the first to the last round, or is named as a measure of errors.
+
+    The order of rounds or the scale may be reversed.
+    """
     facts = read.facts
     if not read.is_table or read.samples:
         return
@@ -117,14 +125,14 @@ def falling_scores(read: Read) -> Iterator[Doubt]:
 
 
 def _scored_by(read: Read, name: str) -> tuple[str, bool]:
-    """Return the log's column of a metric, and whether the user has given the direction of its scale."""
+    """Return the log's column of a metric, and whether the user gave the direction of its scale."""
     said = (read.options.get("metrics") or {}).get(name, "")
     theirs, _, scale = said.rpartition(":")
     return theirs or said or read.named_metric(name), bool(theirs and scale)
 
 
 def _error_name(facts: Facts) -> tuple[str, str] | None:
-    """Return a column whose only value is the name of an error measure, and this value; None if there is none."""
+    """Return a column with one value, the name of an error measure such as "WER", and this value; None if there is none."""
     for name, own in facts.own.columns.items():
         if last_name(in_log(name)) in _KINDS and len(own.values) == 1:
             (value,) = own.values

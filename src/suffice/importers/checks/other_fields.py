@@ -1,4 +1,4 @@
-"""Note that only one field of the answer is judged, if a log has a column and a gold answer for each field."""
+"""Note that only one field of answers is judged, if the log has several fields, each with its own gold answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ _LEAST = 3
 
 
 def other_fields_note(read: Read) -> list[str]:
-    """Return a note on the fields that are not judged: their columns and gold answers are named like those of the judged field."""
+    """Return a note on the fields that are not judged.
+
+    Their columns and gold answers are named like those of the judged field: `city` and `city_gold` beside `date` and `date_gold`.
+    """
     answer, golds = read.columns.get("answer", "").partition(" ")[0], read.named("golds")
     field = commonprefix([answer, golds]).rstrip("_-. ")  # noqa: RUF071 - not of paths
     end = golds.removeprefix(field)

@@ -1,4 +1,4 @@
-"""Alarms about columns that are kept unchanged: they mark the returned round, or divide the questions into groups."""
+"""Alarms about columns of the log that have no fixed meaning but may mark the returned round or divide the questions into groups."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ _AFTERWARDS = frozenset(
 
 
 def returned_rounds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if a flag or a text about the question implies that a round before the last was returned in many questions."""
+    """Yield a doubt if many questions seem to have returned a round before the last.
+
+    A flag marks that round, or a text that is constant per question equals its answer.
+    """
     facts = read.facts
     if not read.is_table or read.samples or RETURNED in read.said:
         return
@@ -105,7 +108,7 @@ def _of_votes(facts: Facts, name: str) -> Iterator[Doubt]:
 
 
 def _of_gold(facts: Facts, theirs: str) -> Choices:
-    """Return the option that reads a column as the gold answer; empty if gold answers are read."""
+    """Return the option that reads a column as the gold answer; empty if gold answers are read already."""
     gold = of_options(f"{theirs!r} is the gold answer", columns={"golds": theirs})
     return gold if facts.without_golds == facts.trajectories else {}
 
@@ -116,7 +119,10 @@ def _of_returned(theirs: str) -> Choices:
 
 
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
-    """Yield a doubt if last rounds copy an earlier answer, not always that of the round before, and a flag marks them."""
+    """Yield a doubt if last rounds, which a flag marks, repeat the answer of an earlier round.
+
+    This is not always the round just before.  A last row may then record the loop's choice again, without a call.
+    """
     for name, own in facts.own.columns.items():
         for value, marks in own.marks.items():
             is_last = marks.last >= _NEARLY_ALL * marks.once and marks.once >= max(_ENOUGH, _MOSTLY * facts.several)
@@ -132,7 +138,10 @@ def copied_choice(facts: Facts) -> Iterator[Doubt]:
 
 
 def dependent_samples(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if samples depend on their order, and another column may have single samples: the answers may be running votes."""
+    """Yield a doubt if samples depend on their order, and another column may contain the single samples.
+
+    The answers may then be the vote so far.
+    """
     choices = _other_answers(read)
     if choices and _are_ordered(read):
         answer = read.columns.get("answer", "answer")
@@ -140,7 +149,7 @@ def dependent_samples(read: Read) -> Iterator[Doubt]:
 
 
 def ordered_samples(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if samples agree, or are right, more often in their order than by chance: they may be rounds."""
+    """Yield a doubt if agreement or correctness of samples depends on their order more than by chance: they may be rounds."""
     if _are_ordered(read) and not _other_answers(read):
         yield f"the answers {_ORDERED}: they may be rounds that follow one another (then leave --samples out)", {}
 
@@ -158,7 +167,7 @@ def _are_ordered(read: Read) -> bool:
 
 
 def _other_answers(read: Read) -> Choices:
-    """Return the options that read another column as the answers: one that varies within questions and is named like an answer."""
+    """Return the options that read, as the answers, another column that varies within questions and is named like an answer."""
     facts, used = read.facts, used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not _SAID.isdisjoint(words_in(name))]
     said = [name for name in names if facts.own.columns[name].varying >= _SOME * facts.trajectories]
@@ -169,7 +178,10 @@ def _other_answers(read: Read) -> Choices:
 
 
 def mixed_groups(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if scores change differently from round to round in groups of questions: these may be several systems."""
+    """Yield a doubt if the scores of some groups of questions change differently from round to round.
+
+    The groups may be questions to different systems.
+    """
     facts = read.facts
     used = used_columns(read)
     names = [name for name in facts.own.columns if name not in used and not tells_loops_apart(name)]
@@ -189,9 +201,10 @@ def mixed_groups(read: Read) -> Iterator[Doubt]:
 
 
 def uneven_groups(own: OwnColumns, names: Sequence[str]) -> tuple[str, int, Mapping[str, tuple[int, float]]] | None:
-    """Return a column whose values differ in their gain from a round to the last, that round, and each value's question count and gain.
+    """Find the column whose values divide questions into groups that gain differently from some round to the last.
 
-    None if no difference exceeds chance, in a permutation test over all columns and rounds together.
+    Return the column, that round, and the number of questions and the mean gain for each value.  Return None if no difference
+    exceeds chance in a permutation test of all columns and rounds together.
     """
     changes = own.changes[:_QUESTIONS]
     known = [place for place, row in enumerate(changes) if row]
@@ -221,7 +234,10 @@ def uneven_groups(own: OwnColumns, names: Sequence[str]) -> tuple[str, int, Mapp
 
 
 def _groups(values: Sequence[str | None], known: Sequence[int]) -> dict[str, Floats]:
-    """Return a mask of the questions with each value; empty if most questions have none, or a value has too few questions."""
+    """Return a mask of the questions with each value; values with too few questions are left out.
+
+    The result is empty if the masks cover too few questions.
+    """
     own = [values[place] for place in known]
     masks = (
         {value: np.array([other == value for other in own], dtype=float) for value in {*own} - {None}}
@@ -233,7 +249,7 @@ def _groups(values: Sequence[str | None], known: Sequence[int]) -> dict[str, Flo
 
 
 def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
-    """Return how much the groups of each column differ in each round, about 0 with a standard deviation of 1 by chance."""
+    """Return the differences between the groups of each column in each round, standardised: by chance, mean 0 and standard deviation 1."""
     squares = (members @ table) ** 2
     sums = np.add.reduceat(squares, np.cumsum([0, *sizes[:-1]]), axis=0)
     free = np.array(sizes)[:, None] - 1
@@ -242,7 +258,10 @@ def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
 
 
 def unread_note(read: Read, notes: Sequence[str]) -> list[str]:
-    """Return a note on columns that vary within questions or divide them, but are not read and not named in another note."""
+    """Return a note on columns that are not read although they vary within questions or divide questions into groups.
+
+    Columns that another note names are left out.
+    """
     facts = read.facts
     whole = {*read.columns.values(), *read.names.values()}  # an object may be read as a whole, with all of its fields
     used = used_columns(read) | {name for name in facts.own.columns if in_log(name).rpartition(".")[0] in whole}

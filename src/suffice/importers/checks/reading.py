@@ -1,4 +1,4 @@
-"""Read a run again part by part before it is written: means by round, a question to preview, and counts for alarms."""
+"""Read a run again, part by part, before it is written: means by round, a question to preview, and counts for alarms."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _PROMPT_TOKENS = ("cost.generator.uncached_tokens", "cost.generator.cached_token
 
 
 class Reading:
-    """Figures of a run, added up from its parts, which are recording tables of whole questions."""
+    """The figures of a run, summed over its parts; each part is a recording table of whole questions."""
 
     def __init__(self, normalizer: str, why: str = "", whole: str = "") -> None:
         self.facts = Facts(normalizer)
@@ -77,14 +77,14 @@ class Reading:
 
     @property
     def judge(self) -> str:
-        """The default metric with gold answers for decisions; "" without gold answers."""
+        """The metric by gold answers on which decisions are based by default; "" without gold answers."""
         known = {name for (name, _), n in self._known.items() if n}
         usual = ("em",) if self._choice.note else ("f1", "em")
         return next((name for name in (MATCH, *usual) if name in known), "")
 
     @property
     def partial_note(self) -> str:
-        """The note on answers with partial credit by F1, if F1 judges; "" if these are few."""
+        """The note on answers that F1 counts as partly right, if F1 judges; "" if there are few."""
         return self._partial.note if self.judge == "f1" else ""
 
     def add(self, table: pa.Table) -> None:
@@ -150,7 +150,7 @@ class Reading:
         self._add_kinds(table, [*sides, (facts.grade_kinds, self._add_grades(part))])
 
     def _add_grades(self, part: Part) -> Mask:
-        """Count trajectories in which later answers may be grades of the first one; return a mask of answers that may be grades."""
+        """Count trajectories whose later answers may be grades of the first; return a mask of all answers that may be grades."""
         answers, starts = part.answers, part.starts
         may_be = np.array([text is not None and may_be_grade(text) for text in answers])
         is_later = may_be & ~np.repeat(may_be[starts], part.lengths)
@@ -162,7 +162,7 @@ class Reading:
         return may_be
 
     def _add_scored(self, part: Part, scores: Floats, golds: Sequence[Sequence[str] | None]) -> None:
-        """Count answers that were compared with gold answers, and those where the log's own metrics disagree."""
+        """Count the answers compared with gold answers, and how often each metric of the log agrees with this comparison or not."""
         if "em" in part.metrics:
             every = [gold for own in golds for gold in own or ()]
             self._choice += MultipleChoice.counted(every, part.metrics["em"], part.metrics.get("f1"))
@@ -177,7 +177,7 @@ class Reading:
             self.facts.contrary[name] += int((known & (scores == 1) & (own < 1)).sum())
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
-        """Return the key by which each answer is compared: the text itself if the normalizer cannot read it."""
+        """Return the key of each answer for comparisons: the answer's text itself if the normalizer cannot read it."""
         keys = {text: self._key_of(text) for text in {*answers} if text is not None}
         return [None if text is None else keys[text] or ("", text.strip()) for text in answers]
 
@@ -223,13 +223,13 @@ class Reading:
             self.facts.case = self.facts.case or pair
 
     def _count_speakers(self, others: Mapping[str, Sequence[str | None]]) -> None:
-        """Count the speakers of rounds, or the kinds of rounds, in a question."""
+        """Record the speakers of rounds (or kinds of rounds), and count a question if several speakers follow its first round."""
         for name, values in others.items():
             self.facts.said_by[name].update(filter(None, values))
             self.facts.speakers[name] += len({*values[1:]} - {None}) > 1
 
     def _add_texts(self, part: Part) -> None:
-        """Count texts that begin with the previous one, the longest texts, and answers in sorted order."""
+        """Count texts that begin with the text before, texts of the greatest length, and sorted answers."""
         facts = self.facts
         columns: dict[str, Sequence[str | None]] = {"answer": part.answers, "text": _texts(part.table, "text")}
         for rows in part.trajectories:
@@ -249,7 +249,7 @@ class Reading:
                 facts.finals[hash(said[-1])] += 1
 
     def _add_prompts(self, part: Part) -> None:
-        """Count trajectories with growing prompts."""
+        """Count trajectories whose prompts grow from round to round."""
         tokens = np.zeros(len(part.answers))
         for name in _PROMPT_TOKENS:
             if name in part.table.column_names:
@@ -258,7 +258,7 @@ class Reading:
         self.facts.growing += int((never_fall & (tokens[part.ends - 1] > tokens[part.starts])).sum())
 
     def _add_stops(self, part: Part) -> None:
-        """Count trajectories that the loop ended itself, according to the log or the user."""
+        """Count trajectories that the loop itself ended, if the log or the user says so."""
         firsts = part.table.take(pa.array(part.starts))
         assumed = _texts(firsts, ASSUMED_END)
         self.facts.stops += sum(
@@ -266,7 +266,7 @@ class Reading:
         )
 
     def _add_scales(self, table: pa.Table) -> None:
-        """Count the values of the log's confidences between 0 and 1, and those above."""
+        """Count the values between 0 and 1 and those above 1 in the log's columns of confidence."""
         for item in _own_columns(table):
             if _CONFIDENCE.search(item.name) and pa.types.is_floating(item.type):
                 values = table.column(item.name).to_numpy()
@@ -296,7 +296,7 @@ class Reading:
                 self.facts.graded_by.add(name)
 
     def _add_ends(self, part: Part) -> None:
-        """Sum metrics in the first and the last round of trajectories with both; metrics by gold answers only if both have answers."""
+        """Sum each metric over first and last rounds, if both have a value (and, for metrics by gold answers, an answer)."""
         firsts, lasts = part.starts[part.lengths > 1], part.ends[part.lengths > 1] - 1
         for name, values in part.metrics.items():
             told = ~np.isnan(values) & (part.has_answer | (name not in SCORES))
@@ -308,7 +308,7 @@ class Reading:
             self.facts.ends[name] = n, first, last, squares
 
     def _add_equalling(self, part: Part) -> None:
-        """Count trajectories in which a constant column of the log equals an answer."""
+        """Count, for each column of the log, the trajectories in which it is constant and equals an answer."""
         facts, starts, lengths, places, of_row = self.facts, part.starts, part.lengths, part.places, part.codes
         counts = [Counter(key for key in part.keys[rows] if key is not None) for rows in part.trajectories]
         most = np.array([max(own.values(), default=0) for own in counts])
@@ -355,7 +355,7 @@ class Reading:
             count_contained(facts, part.table, names, part.starts)
 
     def _add_kinds(self, table: pa.Table, sides: Sequence[tuple[dict[str, tuple[set[str], set[str]]], Mask]]) -> None:
-        """Record the labels and flags that occur in chosen rounds, and those in other rounds."""
+        """Record the labels and flags of the chosen rounds, and separately those of all other rounds."""
         for item in _own_columns(table):
             values = table.column(item.name)
             if not pa.types.is_string(item.type) and not _is_flag(values):
@@ -410,7 +410,7 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:
-    """Yield the columns, other than the answer, with texts that the model may have written or that were retrieved."""
+    """Yield the columns beside the answer with texts that were retrieved or that the model may have written."""
     for item in table.schema:
         name = in_log(item.name)
         is_id = last_name(name).endswith(("_id", "rank")) and column_kind(item.name, item) == "label"
@@ -429,16 +429,16 @@ def _is_other_text(item: pa.Field) -> bool:
 
 
 def _end_of(text: str) -> str:
-    """Return the last letter of a text; "" for a single word, such as a DNA sequence, whose length others may share."""
+    """Return the last letter of a text; "" for a single word: DNA sequences, for example, have equal lengths without being cut."""
     return "" if text.isascii() and text.isalnum() else text[-1:]
 
 
 def _has_leader(counts: Counter[Any]) -> bool:
-    """Return whether at least three answers, not all equal, have a single most frequent one."""
+    """Return whether there are at least three answers, not all equal, and one of them is more frequent than any other."""
     (_, most), (_, second) = [*counts.most_common(2), (None, 0), (None, 0)][:2]
     return counts.total() >= _REPEATING and most > second > 0
 
 
 def _stopped_at_one(marks: Floats) -> bool | None:
-    """Return whether the last mark is 1; None if an earlier mark is."""
+    """Return whether the last mark is 1; None if an earlier mark is 1."""
     return None if (marks[:-1] == 1).any() else bool(marks[-1] == 1)

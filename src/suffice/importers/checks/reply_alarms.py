@@ -19,7 +19,7 @@ _LONG, _LETTERS = 250, 4
 
 
 def graded(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if later answers in nearly all questions are grades or verdicts, and the first ones are not: a grader wrote them."""
+    """Yield a doubt if a grader seems to have written later answers: in nearly all questions they are grades, and the first is not."""
     facts = read.facts
     is_dialogue = read.columns.get("round", "").startswith("order in") and read.columns.get("answer") == "answer"
     is_traced = not read.is_table
@@ -53,7 +53,7 @@ def error_answers(read: Read) -> Iterator[Doubt]:
 
 
 def cut_texts(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the texts with the answers have the same maximum length in several questions: they may be truncated."""
+    """Yield a doubt if the texts that contain the answers may be truncated: their greatest length occurs in several questions."""
     name = "text" if "answer_position" in read.options else "answer"
     longest, n, ends_in = read.facts.longest.get(name, (0, 0, ""))
     if longest >= _LONG and n >= max(_FEW, _SOME * read.facts.trajectories) and len(ends_in) >= _LETTERS:

@@ -20,7 +20,10 @@ _COLUMNS = re.compile("number in '(?P<name>.+)' to '.+'")
 
 
 def sample_list(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the rounds are a list, columns or numbered rows whose name means samples, or leaves this open."""
+    """Yield a doubt if rounds may be samples, according to the name of the list, columns or counter from which they are read.
+
+    The name means samples, or it leaves open whether the rounds are samples.
+    """
     column, facts = read.columns.get("round", ""), read.facts
     what, lead, says = _said_of(column)
     is_table_of_rows = lead == column
@@ -48,12 +51,15 @@ def sample_list(read: Read) -> Iterator[Doubt]:
 
 
 def _are_as_many(facts: Facts) -> bool:
-    """Return whether most questions have the maximum number of answers."""
+    """Return whether every round has an answer in at least half of the trajectories, as with a fixed number of samples."""
     return min(facts.answered.values(), default=0) >= _HALF * facts.trajectories
 
 
 def _said_of(column: str) -> tuple[str, str, Said]:
-    """Return a description of the source of the rounds, its name, and what the name implies: samples, rounds or either."""
+    """Describe the list, columns or counter from which rounds are read; also return its name, and what the name implies.
+
+    The name implies samples, rounds or either.
+    """
     if found := _LIST.fullmatch(column):
         return f"the items of {found['name']!r}", found["name"], said_by_list(found["name"])
     if found := _COLUMNS.fullmatch(column):
@@ -62,7 +68,7 @@ def _said_of(column: str) -> tuple[str, str, Said]:
 
 
 def _is_of_loop(read: Read) -> bool:
-    """Return whether rounds have signs of a loop: different passages, growing prompts, critiques or stops."""
+    """Return whether rounds show signs of a loop: changing passages, growing prompts, critiques or stops."""
     facts = read.facts
     differs = [
         own.varying

@@ -1,4 +1,4 @@
-"""Alarms about a log without answers, with the columns that may have them or judge rounds without answers."""
+"""Alarms about a log without answers, with the columns that may contain answers or judge rounds without them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FEW, _OFFERED = 5, 4
 
 
 def empty_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if most questions have no answer, and no score of the log judges them."""
+    """Yield a doubt if most trajectories have no answer and no score of the log judges them either."""
     facts = read.facts
     answer = read.columns.get("answer")
     is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
@@ -47,7 +47,10 @@ def empty_answers(read: Read) -> Iterator[Doubt]:
 
 
 def no_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the user declares that there are no answers, and no score judges the rounds: nothing can be decided."""
+    """Yield a doubt if the user declares that the log has no answers, and no score judges the rounds.
+
+    Nothing can be decided from such a log.
+    """
     facts = read.facts
     if read.is_table and read.said.get("answer") == "" and not facts.answers and not has_own_score(facts):
         sentence = (
@@ -66,7 +69,10 @@ def _of_answers(names: Sequence[str]) -> Choices:
 
 
 def _of_outcomes(read: Read) -> tuple[Choices, str]:
-    """Return the options that read outcomes of runs from a constant column; and other ways to give outcomes, "" if there are options."""
+    """Return the options that read the outcomes of runs from a column that is constant in each run.
+
+    Also return other ways to give outcomes, as text; "" if there are such options.
+    """
     ways = "--outcomes FILE"
     result: Choices = {}
     used = used_columns(read)
@@ -89,7 +95,7 @@ def _of_outcomes(read: Read) -> tuple[Choices, str]:
 
 
 def texts_of_rounds(read: Read) -> list[str]:
-    """Return the columns of texts that vary between rounds and may be the model's."""
+    """Return the columns with texts that vary between rounds and may be written by the model."""
     used = used_columns(read)
     known = {name: own for name, own in read.facts.own.columns.items() if name not in used and own.varying}
     names = [read.named(in_log(name)) for name, own in known.items() if math.isnan(own.low)]
@@ -100,7 +106,7 @@ def texts_of_rounds(read: Read) -> list[str]:
 
 
 def _of_scores(read: Read, texts: Collection[str]) -> Choices:
-    """Return the options that judge rounds by a score of the log; empty if a text may be the answer."""
+    """Return the options that judge rounds by a score of the log; scores that may be answers (`texts`) are left out."""
     result: Choices = {}
     known = {read.named(theirs): scale for theirs, scale in scores_of(read.facts.own.columns).items()}
     scores = [pair for pair in known.items() if pair[0] not in texts]

@@ -1,4 +1,4 @@
-"""Note numbers of rounds that may be scores, by their values instead of their names, if nothing else judges answers."""
+"""Note numbers that may be scores, judged by their values and not by their names, if nothing else judges answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ _ROWS, _SHOWN = 20, 2
 
 
 def unnamed_score_note(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
-    """Yield a note on numbers that vary between rounds on a usual scale, unless an unread column is named like a score."""
+    """Yield a note on columns of numbers that vary between rounds and lie on a usual scale of scores.
+
+    There is no note if an unread column is named like a score.
+    """
     ids = table.column(columns.get("question_id", ""))
     if any(map(may_judge, unused)) or len(ids) < _ROWS or None in ids:
         return
@@ -50,9 +53,9 @@ def unnamed_score_note(table: TableColumns, columns: Mapping[str, str], unused: 
 
 
 def _scale(table: TableColumns, name: str, ids: Sequence[Any], lengths: Sequence[int]) -> tuple[int, int] | None:
-    """Return the scale of numbers that may be scores, by their values; None if they cannot be scores.
+    """Return the scale of a column of numbers that may be scores; None if their values show that they are not.
 
-    Numbers that only rise within questions, or grow with the length of answers, are counts.
+    Numbers that only rise (or only fall) within questions, or that grow with the length of answers, are counts.
     """
     last = last_name(name)
     if says_other(name) or is_round_name(last) or tells_loops_apart(name) or last.endswith("id"):
@@ -71,13 +74,16 @@ def _scale(table: TableColumns, name: str, ids: Sequence[Any], lengths: Sequence
 
 
 def _only_rises(numbers: Floats, ids: Sequence[Any]) -> bool:
-    """Return whether numbers rise in row order in all questions, or fall in all."""
+    """Return whether numbers never fall from row to row of a question, or never rise."""
     steps = np.concatenate([np.diff(numbers[places]) for places in places_of(map(str, ids)).values()])
     return bool((steps[~np.isnan(steps)] >= 0).all() or (steps[~np.isnan(steps)] <= 0).all())
 
 
 def _scale_of(numbers: Floats) -> tuple[int, int] | None:
-    """Return the scale of shares, of grades up to 10 if the best occurs, or of percentages in steps of 5; None for other numbers."""
+    """Return the scale of numbers: of shares, of grades up to 10, or of percentages in steps of 5; None for other numbers.
+
+    The highest grade of the scale must occur.
+    """
     low, high = float(numbers.min()), float(numbers.max())
     scale = next(iter(scales_with(low, high)), None)
     if scale is None or scale[1] == 1:

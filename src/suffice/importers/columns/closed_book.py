@@ -1,4 +1,7 @@
-"""Pairs of columns with answers without and with retrieval: the model alone is round 0, and the other is round 1."""
+"""Find pairs of columns with answers without and with retrieval.
+
+The answer without retrieval is round 0, the model alone; the answer with retrieval is round 1.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ Families = dict[str, dict[int, str]]
 
 
 def is_confidence(name: str) -> bool:
-    """Return whether a column's name is one of a model's confidence in its answer or knowledge.
+    """Return whether a name is usual for a column of the model's confidence in its answer or knowledge.
 
     >>> [is_confidence(name) for name in ("verbal_conf", "gate.logprob", "p_known", "configuration")]
     [True, True, True, False]
@@ -48,7 +51,7 @@ def is_confidence(name: str) -> bool:
 
 
 def is_of_retrieval(name: str) -> bool:
-    """Return whether a column's name is about the round with retrieval.
+    """Return whether a column's name says that its values belong to the round with retrieval.
 
     >>> is_of_retrieval("rag_confidence"), is_of_retrieval("no_rag_confidence")
     (True, False)
@@ -58,7 +61,7 @@ def is_of_retrieval(name: str) -> bool:
 
 
 def begins_alone(answers: Sequence[str]) -> bool:
-    """Return whether, of some columns of answers, only the first is named like one without retrieval.
+    """Return whether the first column of answers is named like one without retrieval, and no other column is.
 
     >>> begins_alone(["direct_answer", "rag_answer"]), begins_alone(["rag_answer", "final_answer"])
     (True, False)
@@ -68,7 +71,9 @@ def begins_alone(answers: Sequence[str]) -> bool:
 
 
 def pair_of(names: Iterable[str]) -> list[str]:
-    """Return the columns of answers without and with retrieval; empty unless there is exactly one of each.
+    """Return two columns of answers, without and with retrieval; empty unless there is exactly one of each.
+
+    Without their words for retrieval, both columns must have the same name.
 
     >>> pair_of(["id", "rag_answer", "parametric_answer", "tokens_rag"]), pair_of(["answer_no_rag", "answer_rag", "gold"])
     (['parametric_answer', 'rag_answer'], ['answer_no_rag', 'answer_rag'])
@@ -87,7 +92,7 @@ def pair_of(names: Iterable[str]) -> list[str]:
 def closed_book_families(
     answers: Sequence[str], families: Mapping[str, Mapping[int, str]], names: Iterable[str]
 ) -> Families:
-    """Return column families with rounds counted from 0, and further families whose names distinguish the two rounds.
+    """Return the column families with rounds counted from 0, and add families of columns whose names say if retrieval was used.
 
     Args:
         answers: The columns of answers, the one without retrieval first.
@@ -109,7 +114,7 @@ def closed_book_families(
 
 
 def has_run(values: Mapping[str, object]) -> bool:
-    """Return whether a round was run: it has a value other than a status such as "skipped"."""
+    """Return whether a round was run: it has some value that is not a status such as "skipped"."""
     there = {name: value for name, value in values.items() if value is not None and value != ""}
     return not all(last_name(name) in _STATUS and str(value).lower() in _NOT_RUN for name, value in there.items())
 
@@ -124,7 +129,10 @@ def _words(name: str) -> str:
 
 
 def _place_of(name: str) -> tuple[str, int] | None:
-    """Return a column's name without its word for retrieval, and the round: 0 without retrieval, 1 with it; None without such a word."""
+    """Return a column's name without its word for retrieval, and the round: 0 without retrieval, 1 with retrieval.
+
+    Return None if the name has no such word.
+    """
     words = _words(name)
     for r, pattern in enumerate((_CLOSED_BOOK, _RETRIEVED)):
         match = pattern.search(words)
@@ -134,18 +142,21 @@ def _place_of(name: str) -> tuple[str, int] | None:
 
 
 def texts_differ(records: Sequence[Record], pair: Sequence[str]) -> bool:
-    """Return whether both columns of a pair have texts, and these differ."""
+    """Return whether both columns of a pair contain texts, and the columns differ in some row."""
     first, second = ([row.values.get(name) for row in records] for name in pair)
     return first != second and all(any(isinstance(value, str) and value for value in own) for own in (first, second))
 
 
 def is_of_evidence(name: str) -> bool:
-    """Return whether a column's name is usual for retrieved passages, or for their number."""
+    """Return whether a name is usual for a column of retrieved passages or of their number."""
     return not _EVIDENCE.isdisjoint(words_in(last_name(name)))
 
 
 def only_later_have_evidence(rows: Sequence[Record], are_first: Sequence[bool]) -> bool:
-    """Return whether a column of retrieved passages is empty, or 0, in first rows, and filled in later ones."""
+    """Return whether a column of retrieved passages, or of their number, is filled only in later rows.
+
+    Nearly all first rows must be empty or 0, and most later rows filled.
+    """
     for name in filter(is_of_evidence, column_names(rows)):
         has = [str(row.values.get(name)).strip().lower() not in _NOTHING for row in rows]
         first = [own for own, is_first in zip(has, are_first, strict=True) if is_first]
@@ -156,7 +167,7 @@ def only_later_have_evidence(rows: Sequence[Record], are_first: Sequence[bool]) 
 
 
 def counts_from_0(name: str) -> UnsettledError:
-    """Return the error that asks if round 0, in a column that counts from 0, is a call of the loop."""
+    """Return the error for a column that counts from 0; it asks if round 0 is a call of the loop."""
     return UnsettledError(
         f"{name!r} counts from 0: does the loop begin with 0, or is 0 the model alone, asked beside the loop?",
         "first_round",

@@ -1,4 +1,4 @@
-"""Usual names of columns of tokens, seconds and calls, and columns that are running totals."""
+"""Define the usual names of columns of tokens, seconds and calls, and detect columns that are running totals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ _WRITTEN, _TOKENS = ".output_tokens", "_tokens"
 
 
 def dollar_columns(columns: Mapping[str, str]) -> Sequence[str]:
-    """Return usual names for the dollars of a call if rounds are attempts of several models; otherwise empty: tokens give the cost.
+    """Return usual names of columns with the dollars of a call, if rounds are attempts of several models.
+
+    Otherwise return no names, since tokens give the cost.
 
     Args:
         columns: The file's column for each of this library's names.
@@ -66,10 +68,10 @@ def dollar_columns(columns: Mapping[str, str]) -> Sequence[str]:
 
 
 def running_totals(columns: RoundColumns) -> list[str]:
-    """Return the token columns that are running totals: they rise in every step, by about as much as the first round needs.
+    """Return the token columns that are running totals: they rise in every round, by about as many tokens as the first round needs.
 
-    Output tokens of single calls do neither.  Input tokens may rise, as prompts grow, so they are running totals only if the
-    output tokens are as well.
+    Output tokens of single calls do not rise like this.  Input tokens may, because prompts grow.  So they are running totals only if the
+    output tokens are running totals, too.
     """
     names = [name for name in columns.costs if name.endswith(_TOKENS) and _is_total(columns, name)]
     components = {name.removesuffix(_WRITTEN) for name in names if name.endswith(_WRITTEN)}
@@ -97,7 +99,7 @@ def totals_note(theirs: Sequence[str]) -> str:
 
 
 def dollars_note(theirs: str, currency: str) -> str:
-    """Return the note on a column that is read as the dollars of each call, or as amounts in another currency."""
+    """Return the note on a column of the dollars (or amounts in another currency) that each call costs."""
     name = without_form(theirs)
     unit = theirs.removeprefix(f"{name} (").removesuffix(")")
     whole = "dollar" if currency == DOLLAR else currency
@@ -107,7 +109,7 @@ def dollars_note(theirs: str, currency: str) -> str:
 
 
 def without_form(name: str) -> str:
-    """Return the log's name of a column, without the form in which it is read.
+    """Return the log's name of a column, without a form such as "(each)"; other words in brackets are part of the name.
 
     >>> without_form("cost (each)"), without_form("cost (EUR)")
     ('cost', 'cost (EUR)')
@@ -116,6 +118,6 @@ def without_form(name: str) -> str:
 
 
 def add_up(columns: RoundColumns, name: str) -> None:
-    """Convert a signal to running totals within each question; after an unknown value, the totals are unknown."""
+    """Replace a signal by its running totals within each question; from an unknown value on, the totals are unknown."""
     values = columns.signals[name]
     columns.signals[name] = np.concatenate([np.cumsum(values[own]) for _, own in columns.by_question()])

@@ -61,7 +61,10 @@ _KINDS: dict[tuple[str, ...], str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Settings for reading a table; see `read_tabular`.  `numbered` is the column of rounds if the table has none."""
+    """Settings for reading a table; see `read_tabular`.
+
+    `numbered` is the column of rounds if the table itself has none.
+    """
 
     columns: Mapping[str, str]
     metrics: Mapping[str, str] = field(default_factory=dict)
@@ -78,11 +81,14 @@ class Grid:
     numbered: str = ""
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Return pairs of column names: this library's name and the file's name."""
+        """Return the mapped columns as pairs: this library's name and the file's name."""
         return [*self.columns.items(), *self.metrics.items(), *self.labels.items()]
 
     def assumes_end(self, said: str | None, n_rounds: int, longest: int) -> bool:
-        """Return whether a trajectory is shorter than the longest one and its rows give no reason."""
+        """Return whether the reason why a trajectory ended must be assumed.
+
+        It must if the trajectory is shorter than the longest one, and neither its rows nor the user give a reason.
+        """
         return not said and self.ended is None and n_rounds < longest
 
     def check(self, path: Path, names: Sequence[str]) -> None:
@@ -115,7 +121,10 @@ class Grid:
 
 
 def _check_name(ours: str, theirs: str) -> None:
-    """Raise if a column cannot have this name in a recording, or if it is a usual name of a cost but not one of this library."""
+    """Raise if `ours` cannot be the name of a column of a recording.
+
+    Also raise if it is a usual name for a cost but not this library's name.
+    """
     if ours in OWN_COLUMNS or ours in SIGNALS or is_cost(ours):
         return
     kind = last_name(ours)
@@ -132,9 +141,9 @@ def _check_name(ours: str, theirs: str) -> None:
 
 
 def signal_cell(value: Any, name: str, theirs: str, where: str, *, strict: bool) -> float:
-    """Return a signal's value; raise if it is out of range.
+    """Return a signal's value; raise if the value is out of range.
 
-    If it were set to undefined instead, a rule that reads it would never fire.
+    An undefined value in its place would hide the error: a rule that reads the signal would never fire.
     """
     signal = SIGNALS.get(name)
     try:
@@ -167,10 +176,10 @@ def is_cost(name: str) -> bool:
 
 
 def cell_text(value: Any, name: str, where: str) -> str | None:
-    """Return a cell as text; numbers are allowed for ids and answers, and lists or objects (as JSON) for answers.
+    """Return a cell as text; whole numbers are converted, and lists and objects become JSON if they are answers.
 
     Raises:
-        DataError: The cell is a list, object, boolean or fraction, and neither an answer nor a boolean end reason.
+        DataError: The cell is a list, object, boolean or fraction.  Answers may be any of these, and an end reason a boolean.
     """
     if value is None or isinstance(value, str):
         return value
@@ -186,7 +195,7 @@ def cell_text(value: Any, name: str, where: str) -> str | None:
 
 
 def only_text(value: Any) -> Any:
-    """Return the text in a list of a single text; anything else unchanged.
+    """Return the text in a list of exactly one text; return any other value unchanged.
 
     >>> only_text(["Oslo"]), only_text(["Oslo", "Lima"])
     ('Oslo', ['Oslo', 'Lima'])
@@ -195,7 +204,9 @@ def only_text(value: Any) -> Any:
 
 
 def list_text(value: Any) -> str:
-    """Return a list or an object as JSON; the normalizer decides if the order of a list counts.
+    """Return a list or an object as JSON.
+
+    The order of a list is kept; the normalizer decides if it counts.
 
     >>> list_text(["b", "a"]), list_text({"b": 1, "a": None})
     ('["b", "a"]', '{"a": null, "b": 1}')
@@ -204,7 +215,7 @@ def list_text(value: Any) -> str:
 
 
 def cell_number(value: Any, name: str, where: str) -> float:
-    """Return a cell as a number, NaN if it is empty; raise a `DataError` for anything else."""
+    """Return a cell as a number, or NaN if the cell is empty; raise a `DataError` for other values."""
     if value is None:
         return math.nan
     try:
@@ -233,7 +244,7 @@ def number_or_nan(value: Any, name: str = "tokens") -> float:
 
 
 def says_missing(value: Any) -> bool:
-    """Return whether a cell is empty, or has a word for a missing value.
+    """Return whether a cell is empty or contains a word for a missing value.
 
     >>> says_missing("n/a"), says_missing(None), says_missing("0"), says_missing("bad")
     (True, True, False, False)
@@ -256,7 +267,7 @@ def _is_whole_name(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def whole_number(text: str) -> int | None:
-    """Parse a whole number, including forms such as 7.0; None for other texts, or more than 30 digits.
+    """Parse a whole number, also one written as 7.0; return None for other texts and for more than 30 digits.
 
     >>> whole_number(" 12 "), whole_number("-3"), whole_number("7.0"), whole_number("²")
     (12, -3, 7, None)
@@ -275,7 +286,9 @@ AFTER_MARK, IN_BOX = "####", "boxed"
 
 
 def marked_part(text: Any, form: str) -> str | None:
-    r"""Return the answer that a solution marks in a given form; None if there is none in this form, or no other text.
+    r"""Return the answer that a solution marks in a given form; None if nothing is marked in this form.
+
+    A box (`boxed`) counts only if the solution has other text, too.
 
     >>> marked_part("19 * 4 = 76\n#### 76", "####"), marked_part(r"So it is \boxed{76}.", "boxed"), marked_part("76", "####")
     ('76', '76', None)
@@ -290,13 +303,13 @@ def marked_part(text: Any, form: str) -> str | None:
 
 
 def gold_texts(value: Any, where: str, *, listed: bool = True, as_one: bool = False, form: str = "") -> tuple[str, ...]:
-    """Return the gold answers in a cell: a text, a list of texts or, if `listed`, a list written as JSON or Python text.
+    """Return the gold answers in a cell, which contains a text, a list of texts or, if `listed`, a list written as text.
 
     Args:
         value: The cell.
         where: The location of the cell, for messages.
-        listed: Whether a text in brackets may be a list of gold answers.
-        as_one: Whether answers are lists, so that a list is a single gold answer, and a list of lists has several.
+        listed: Whether a text in brackets, in JSON or Python syntax, may be a list of gold answers.
+        as_one: Whether answers are lists.  Then a list is one gold answer, and a list of lists contains several.
         form: The form of the texts, as returned by `suffice.importers.answers.golds.gold_form`.
     """
     if as_one and isinstance(value, list):

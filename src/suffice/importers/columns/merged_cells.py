@@ -1,4 +1,7 @@
-"""Fill the empty cells of merged cells, whose value a spreadsheet saves only in the first row, and refuse a second header row."""
+"""Fill the empty cells of merged cells, and refuse a second header row.
+
+A spreadsheet saves the value of merged cells only in their first row.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _LEAST = 2
 
 
 def refuse_second_header(records: Sequence[Record]) -> None:
-    """Raise if the first row has only words, and some of them are in a column that has numbers in all other rows."""
+    """Raise if the first row has only words, although some of its columns have numbers in all other rows."""
     first, *others = records
     words = {name: value for name, value in first.values.items() if value not in (None, "")}
     if len(others) < _ENOUGH or not all(isinstance(value, str) and _WORD.search(value) for value in words.values()):
@@ -36,12 +39,13 @@ def refuse_second_header(records: Sequence[Record]) -> None:
 
 
 def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = None) -> tuple[list[Record], list[str]]:
-    """Fill the empty cells of merged columns; return records and notes, which are empty if no cells were merged.
+    """Fill the empty cells of merged columns; return the records, and notes (empty if no cells were merged).
 
-    If the user names columns as question and run, cells were merged if the run is filled everywhere, and the question is empty
-    in some rows with an answer; all columns that are empty in the same rows are filled from the previous row of the run.
-    Otherwise, merged columns are the first one and others that are empty in the same rows, if the first row is filled, the first
-    column has no value twice, and another column is filled everywhere.  A last row with only the first column filled has totals.
+    If the user names the columns of question and run, every row must have a run, and some rows with an answer must lack the question.
+    Then all columns that are empty in the same rows are filled from the previous row of the run.
+
+    Otherwise, the first column and those empty in the same rows were merged, if the first row is filled, the first column has no
+    value twice, and another column has no gaps.  A last row in which the second column is empty has totals and is left out.
     """
     names = column_names(records)
     text, run = ((columns or {}).get(ours) for ours in ("question_id", "run"))
@@ -71,9 +75,9 @@ def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = N
 def _filled_within(
     records: Sequence[Record], names: Sequence[str], text: str, run: str, answer: str
 ) -> tuple[list[Record], list[str]]:
-    """Fill a column, and others that are empty in the same rows, from the previous row of the run.
+    """Fill a column, and others that are empty in the same rows, from the previous row of the same run.
 
-    Nothing is filled if such a row lacks the answer, as after a failed call, or if any row lacks the run.
+    Nothing is filled if some of the rows to fill have no answer, as after a failed call, or if any row has no run.
     """
     empty = [row for row in records if not _is_filled(row, text)]
     usual = ([name for name in names if last_name(name) in words] for words in (ANSWERS, WEAK_REPLIES))

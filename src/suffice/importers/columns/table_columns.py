@@ -30,7 +30,7 @@ _PAIRS = 5
 
 
 class TableColumns:
-    """The columns of rows, each extracted once."""
+    """The columns of some rows; the values of each column are extracted once."""
 
     def __init__(self, rows: Sequence[Record]) -> None:
         self.rows = rows
@@ -44,13 +44,13 @@ class TableColumns:
         return self._columns[name]
 
     def filled(self, name: str) -> bool:
-        """Return whether a column has any value."""
+        """Return whether a column has a value in some row."""
         return any(value is not None for value in self.column(name))
 
     def by_name(self, usual: Iterable[str]) -> list[str]:
-        """Return the columns with one of the usual names, the best name first, and nested columns last.
+        """Return the columns with one of the usual names, the best name first, and fields of objects last.
 
-        The only field of an object named like a gold answer counts as the gold answer, under any name.
+        If an object named like a gold answer has only one field, this field counts as the gold answer, whatever its name.
         """
         places = {name: place for place, name in reversed(list(enumerate(usual)))}
         plain = [(name, plain_name(name).rpartition(".")) for name in self.names]
@@ -66,7 +66,7 @@ class TableColumns:
         return [name for _, _, name in sorted(candidates, key=lambda item: item[:2]) if self.filled(name)]
 
     def repeats(self, name: str) -> bool:
-        """Return whether a column has only texts or whole numbers, some of which repeat."""
+        """Return whether a column has only texts or whole numbers, and some value occurs several times."""
         values = [value for value in self.column(name) if value is not None]
         return all(isinstance(value, str | int) for value in values) and len(set(values)) < len(values)
 
@@ -77,22 +77,22 @@ class TableColumns:
         )
 
     def counts(self, name: str) -> bool:
-        """Return whether all values are whole numbers of at least 0, and not all the same."""
+        """Return whether all values of a column are whole numbers of at least 0, and not all are equal."""
         values = self.column(name)
         return all(_is_whole(value) for value in values) and len(set(map(str, values))) > 1
 
     def counts_in(self, name: str, key: str) -> bool:
-        """Return whether a column's whole numbers start at 0 or 1 and have no gaps, for each value of the column `key`."""
+        """Return whether a column's whole numbers start at 0 or 1 and have no gaps within each value of the column `key`."""
         numbers = self.whole_numbers(name)
         questions = places_of(map(str, self.column(key))).values()
         return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
 
     def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
-        """Return the columns, of those with whole numbers, that number a question's rounds, passes or samples.
+        """Return those columns of whole numbers in `names` that number the rounds, passes or samples of a question.
 
-        Columns whose names end with a word for rounds take precedence.  Passes and samples (up to more than 1, since a vote
-        may be 0 or 1) must be numbered once each in every question; none is returned if a column such as the model varies within
-        questions and so may distinguish loops.  Without ids, texts identify questions.
+        Columns whose names end with a word for rounds take precedence.  Passes and samples must be numbered once each in every question.
+        They do not count if another column, such as the model, varies within questions and so may distinguish loops.  Samples must be
+        numbered beyond 1, since 0 and 1 may be votes.  Without ids, texts identify questions.
         """
         called = [name for name in names if ends_with_round(name) and any(self.counts_in(name, key) for key in ids[:1])]
         texts = [name for name in self.by_name(QUESTIONS) if self.repeats(name)]
@@ -102,7 +102,10 @@ class TableColumns:
         return called or [name for name in passes if any(self._counts_once_in(name, key) for key in keys)]
 
     def _counts_passes(self, name: str, keys: Sequence[str]) -> bool:
-        """Return whether a column counts passes from 1, or from 0 in the order of the rows, where 0 and 1 might say what passed."""
+        """Return whether a column counts passes: from 1, or from 0 in the order of the rows.
+
+        In another order, 0 and 1 might say which tests passed.
+        """
         return min(self.whole_numbers(name)) == 1 or any(self.numbers_rows(name, self.column(key)) for key in keys)
 
     def _counts_once_in(self, name: str, key: str) -> bool:
@@ -112,9 +115,9 @@ class TableColumns:
         return is_once and are_one and self.counts_in(name, key)
 
     def numbers_rows(self, name: str, ids: Sequence[Any]) -> bool:
-        """Return whether a column merely numbers each id's rows in order, from 0 or 1.
+        """Return whether a column only numbers the rows of each id in their order, from 0 or 1.
 
-        To exclude chance, some id must have at least three rows, or several ids two.
+        To exclude chance, one id must have at least three rows, or several ids two rows each.
         """
         last: dict[Any, int] = {}
         start = None
@@ -130,11 +133,11 @@ class TableColumns:
         return len(pairs) >= _PAIRS or any(number != start + 1 for number in pairs if start is not None)
 
     def whole_numbers(self, name: str) -> list[int]:
-        """Return the values of a column of whole numbers; see `counts`."""
+        """Return the values of a column for which `counts` is true, as integers."""
         return [int(float(value)) for value in self.column(name)]
 
     def numbers_items(self, name: str) -> bool:
-        """Return whether a column numbers the items in a record's list, and is not an id of the question."""
+        """Return whether a column numbers the items of each record's list, and is not an id that all items of a record share."""
         records = [row.number for row in self.rows]
         return last_name(name) in ("index", "idx", "id") and not self.constant_in(name, records)
 
@@ -152,7 +155,7 @@ class TableColumns:
         return None
 
     def is_text(self, name: str) -> bool:
-        """Return whether most values of a column are single; a few lists in brackets then count as text."""
+        """Return whether most values of a column are single texts or numbers; a few values may be lists."""
         values = [value for value in self.column(name) if value is not None]
         return 2 * sum(isinstance(value, str | int | float) for value in values) > len(values) or not values
 
@@ -164,13 +167,13 @@ class TableColumns:
         )
 
     def other_meaning(self, name: str) -> Any:
-        """Return a value that is impossible for this library's column of the same name, if most values are; else None."""
+        """Return an example of a column's values if most of them are impossible in this library's column of the same name; else None."""
         values = [value for value in self.column(name) if value is not None and value != ""]
         unusable = [value for value in values if not _is_usable(name, value)]
         return unusable[0] if 2 * len(unusable) > len(values) else None
 
     def numbers(self, name: str) -> list[float] | None:
-        """Return the defined numbers of a column; None if it has other values, or no number."""
+        """Return the numbers of a column, without missing values; None if there is no number, or a value of another kind."""
         try:
             numbers = [cell_number(value, name, "") for value in self.column(name)]
         except DataError:
@@ -179,7 +182,7 @@ class TableColumns:
         return known or None
 
     def judges_rounds(self, name: str, ids: Sequence[Any], but_for: float = 0.0) -> bool:
-        """Return whether a column has only 0 and 1, and varies within more ids than `but_for` allows, so that it judges rounds."""
+        """Return whether a column may judge rounds: it has only 0 and 1, and varies within a larger share of ids than `but_for`."""
         return {*(self.numbers(name) or ())} == {0.0, 1.0} and not self.constant_in(name, ids, but_for=but_for)
 
     def changing_in(self, name: str, ids: Sequence[Any]) -> int:
@@ -189,7 +192,7 @@ class TableColumns:
         return len({key for key, value in pairs if value is not None and first.setdefault(key, value) != value})
 
     def constant_in(self, name: str, ids: Sequence[Any], *, but_for: float = 0.0) -> bool:
-        """Return whether a column has only one value for each id, ignoring missing values.
+        """Return whether a column has one value for each id, ignoring missing values.
 
         `but_for` is the share of ids that may have several values.
         """
@@ -211,7 +214,7 @@ def counts_up(numbers: Sequence[int]) -> bool:
 
 
 def _is_usable(name: str, value: Any) -> bool:
-    """Return whether a value is possible in this library's column of this name."""
+    """Return whether `value` is possible in this library's column `name`."""
     if name == ANSWER_ID:
         return False  # in a log it is a row's id, while this library computes its own from the answers
     if name in ("answer", "golds", "round"):
@@ -251,11 +254,11 @@ class ColumnMap:
         columns: The file's column for each of this library's names.
         metrics: The file's columns for the user's own metrics, by name.
         labels: The file's columns for labels, by name.
-        formulas: Columns that are computed from others, by name.
+        formulas: Functions that compute a column from a record, by the column's name.
         readings: The meaning of each column, to show to the user.
         notes: Notes on columns with usual names that cannot be used, with reasons.
-        of_runs: Metrics that judge whole runs, and are repeated in each row.
-        may_end: A column that may have end reasons, in unknown words; "" if there is none.
+        of_runs: Metrics that judge whole runs; each row of a run repeats the value.
+        may_end: A column that may contain end reasons, but in unknown words; "" if there is none.
     """
 
     columns: dict[str, str]
@@ -270,7 +273,7 @@ class ColumnMap:
     def read(
         self, ours: str, theirs: str, how: str = "usual name", shown: str = "", sources: Iterable[str] = ()
     ) -> None:
-        """Read the file's column `theirs`, or one that is computed from `sources`, as this library's column `ours`."""
+        """Read the file's column `theirs` as this library's column `ours`; `sources` are the columns from which it is computed, if any."""
         self.columns[ours] = theirs
         own = theirs if shown else ""
         self.readings.append(ColumnReading(ours=ours, theirs=shown or theirs, how=how, sources=(*sources,), column=own))
@@ -287,6 +290,6 @@ class ColumnMap:
         return {name for item in self.readings for name in item.sources}
 
     def drop(self, ours: str) -> None:
-        """Undo the reading of a column as `ours`."""
+        """Remove the column `ours` from those that are read."""
         self.columns.pop(ours, None)
         self.readings[:] = [item for item in self.readings if item.ours != ours]

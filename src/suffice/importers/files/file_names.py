@@ -1,4 +1,4 @@
-"""Use the names of a folder's files as round, model, run or question."""
+"""Use the names of a folder's files as the round, model, run or question."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from suffice.errors import DataError, SchemaError
 
 
 def said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, dict[str, Any]]:
-    """Return the column and value that the name of each file gives to its records."""
+    """Return, for each file, the column and value that the file's name gives to its records."""
     columns = {"round": "round", "model": "model", "run": "run", "question": "question_id"}
     if file_is not in columns:
         raise DataError(f"a file is {file_is!r}; allowed are {', '.join(columns)}")
@@ -22,7 +22,7 @@ def said_by_names(path: Path, names: Sequence[str], file_is: str) -> dict[str, d
 
 
 def rounds_by_names(names: Sequence[str]) -> dict[str, int]:
-    """Return the round of each file: the only number that differs between the names, otherwise the file's position.
+    """Return the round of each file: the only number that differs between the names or, if there is no such number, the file's position.
 
     >>> rounds_by_names(["pass_2.v1", "pass_10.v1"]), rounds_by_names(["draft", "final"])
     ({'pass_2.v1': 2, 'pass_10.v1': 10}, {'draft': 1, 'final': 2})
@@ -35,7 +35,7 @@ def rounds_by_names(names: Sequence[str]) -> dict[str, int]:
 
 
 def refuse_other_files(path: Path, files: set[str], with_rounds: set[str], how: str) -> None:
-    """Raise if a file of a folder lacks the fields that contain the rounds in other files."""
+    """Raise if rounds are fields of the records, and some files of the folder do not have these fields."""
     without = sorted(files - with_rounds)
     if without and len(files) > 1:
         raise SchemaError(

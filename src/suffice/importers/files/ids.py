@@ -1,4 +1,4 @@
-"""Ids of questions: plain forms, and ids that differ only in spaces, zeros or case."""
+"""Reduce ids of questions to plain forms, and find ids that differ only in spaces, leading zeros or case."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALIKE, ANY_CASE = "alike", "any-case"
 
 
 def plain_id(value: Any, form: str = ALIKE) -> str:
-    """Return an id without surrounding spaces and leading zeros; in lower case for `ANY_CASE`.
+    """Return an id without surrounding spaces and leading zeros, and in lower case if `form` is `ANY_CASE`.
 
     >>> [plain_id(own) for own in (" q1 ", "q007", 7, 7.0, "1.05")], plain_id("Q1", ANY_CASE)
     (['q1', 'q7', '7', '7', '1.05'], 'q1')
@@ -29,7 +29,7 @@ def plain_id(value: Any, form: str = ALIKE) -> str:
 
 
 def plain_text(value: Any) -> str:
-    """Return an id as text; a float such as 7.0 without decimals."""
+    """Return an id as text, such as 7 for the float 7.0."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
@@ -84,13 +84,16 @@ def refuse_alike_ids(rows: Sequence[Record], key: str, question: str, golds: str
 
 
 def _are_same(pairs: Sequence[tuple[tuple[str, str], tuple[str, str]]]) -> bool:
-    """Return whether each pair of ids has equal questions, or else gold answers; they must be known, and not equal by chance."""
+    """Return whether the ids of each pair have equal questions or, if these are missing, equal gold answers.
+
+    Return False if both are missing, or if the equal texts are so frequent that chance explains them.
+    """
     known = [next((two for two in zip(*pair, strict=True) if all(two)), ("", "")) for pair in pairs]
     are_same = all(one and one == other for one, other in known)
     return are_same and not is_by_chance(Counter(one for one, _ in known), len(known))
 
 
 def _differ(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Return whether two ids have different questions, or else different gold answers."""
+    """Return whether two ids have different questions or, if these are missing, different gold answers."""
     known = [pair for pair in zip(one, other, strict=True) if all(pair)]
     return bool(known) and known[0][0] != known[0][1]

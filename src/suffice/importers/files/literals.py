@@ -1,4 +1,4 @@
-"""Read records in Python syntax, with single quotes, None and True, where JSON is expected, without executing them."""
+"""Read records in Python syntax (single quotes, None, True) where JSON is expected, without executing code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NAMES = {"nan": math.nan, "inf": math.inf, "null": None, "true": True, "false":
 
 
 def load_record(text: str) -> Any:
-    """Parse JSON, or a Python literal, which is converted to JSON types.
+    """Parse JSON or a Python literal; values of the literal are converted to JSON types.
 
     >>> load_record("{'id': 1, 'answers': ('Oslo', None), 'score': nan}")
     {'id': 1, 'answers': ['Oslo', None], 'score': nan}
@@ -35,14 +35,17 @@ def load_record(text: str) -> Any:
 
 
 class _Constants(ast.NodeTransformer):
-    """Replaces undefined names of numbers, such as nan, and JSON constants."""
+    """Replaces names that Python does not define, such as nan, null and true, by their values."""
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.copy_location(ast.Constant(_NAMES[node.id]), node) if node.id in _NAMES else node
 
 
 def as_json(value: Any) -> Any:
-    """Convert a value of Python or of a parquet file to JSON's types: times to ISO 8601, decimals to numbers, bytes to text."""
+    """Convert a value of Python or of a parquet file to JSON types.
+
+    Times become ISO 8601, time differences seconds, decimals numbers, and bytes text.
+    """
     if isinstance(value, dict):
         return {str(name): as_json(item) for name, item in value.items()}
     if isinstance(value, list | tuple | set):
@@ -57,7 +60,7 @@ def as_json(value: Any) -> Any:
 
 
 def tagged_texts(value: Any) -> tuple[list[str], list[str]] | None:
-    """Return the texts of tagged references, as written by HELM, and the texts tagged as correct; None for other values.
+    """Return all texts of tagged references, as HELM writes them, and those tagged as correct; None for other values.
 
     >>> tagged_texts([{"output": {"text": "Oslo"}, "tags": ["correct"]}, {"output": {"text": "Lima"}, "tags": []}])
     (['Oslo', 'Lima'], ['Oslo'])

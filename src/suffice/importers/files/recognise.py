@@ -1,6 +1,6 @@
-"""Recognise the format of a file or folder by the beginning of its content, and not by file names.
+"""Recognise the format of a file or folder by the beginning of the content, not by file names.
 
-Each importer has a test of its format (see `suffice.importers.importers`); a file that no test accepts is a table.
+Each importer has a test for its format (see `suffice.importers.importers`).  A file that no test accepts is a table.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class Head:
     Attributes:
         path: The file.
         form: `json` (one document), `jsonl`, `parquet`, `zip`, `sqlite`, `duckdb` or `text`.
-        record: The first object: a JSON document or its list's first object, or the first JSON line; otherwise
-        empty.
+        record: The first object: a JSON document, the first object of a list, or the first JSON line; empty for
+        other forms.
         names: Names of columns (parquet), members (zip) or fields of the first object.
         text: The first characters of a text.
         metadata: Keys of a parquet file's metadata.
@@ -76,7 +76,7 @@ class Head:
 
     @property
     def item(self) -> Mapping[str, Any]:
-        """The first object, or the first item of its list if it is a page of an API."""
+        """The first object of the file or, if this is a page of an API, the first item of its list."""
         for name in ("data", "spans", "runs", "traces", "post"):
             listed = self.record.get(name)
             if isinstance(listed, list) and listed and isinstance(listed[0], dict):
@@ -91,12 +91,12 @@ _Tests = Mapping[str, Callable[[Head], bool]]
 
 
 def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str = "") -> str:
-    """Return the name of the format that a file, or all files of a folder, have.
+    """Return the format of a file, or the common format of a folder's files.
 
     Args:
         path: The file or folder.
-        tests: Tests by format, of which at most one may hold.
-        of_traces: Tests of trace formats, tried in this order if no other test holds.
+        tests: Tests by format; at most one may accept the file.
+        of_traces: Tests of trace formats, tried in this order if no other test accepts the file.
         elsewhere: End of the message about an unknown format, with the formats that other packages read.
 
     Raises:
@@ -130,7 +130,7 @@ def recognise(path: str | Path, tests: _Tests, of_traces: _Tests, elsewhere: str
 
 
 def _refuse_other_files(folder: Path, heads: Sequence[Head]) -> None:
-    """Raise if the tables of a folder are all in one subfolder, and files outside it are of other kinds."""
+    """Raise if one subfolder has several tables with the same columns, and all files outside it have other columns."""
     heads = [head for head in heads if not is_beside_run(head.path)]
     groups: dict[Path, list[Head]] = {}
     for head in heads:
@@ -161,12 +161,12 @@ def _columns_of(head: Head) -> frozenset[str]:
 
 
 def is_beside_run(file: Path) -> bool:
-    """Return whether a file is a parameter, metric or tag of an MLflow run, beside the run's artifacts."""
+    """Return whether a file is a parameter, metric or tag of an MLflow run: such files are stored beside the artifacts of the run."""
     return file.parent.name in _BESIDE_ARTIFACTS and (file.parent.parent / OF_RUN).is_file()
 
 
 def is_archive(head: Head, *tests: _Tests) -> bool:
-    """Return whether a file is a zip archive of data files, and not a format of its own, such as one of another program."""
+    """Return whether a file is a zip archive of data files; formats that are zip files themselves do not count."""
     if head.form != "zip" or any(test(head) for group in tests for test in group.values()):
         return False
     paths = [(name, Path(name).parts) for name in head.names if not name.endswith("/")]
@@ -197,7 +197,7 @@ def _kind_of(head: Head, tests: _Tests, of_traces: _Tests, elsewhere: str) -> st
 
 
 def data_files(path: str | Path) -> list[Path]:
-    """Return the file itself, or all data files of a folder and its subfolders, sorted by name with numbers as numbers.
+    """Return the file itself, or all data files of a folder and its subfolders, sorted by name (`round_9` before `round_10`).
 
     Hidden files, files that projects keep beside their data, and files that this library wrote are left out.
 
@@ -222,7 +222,7 @@ def left_out(path: str | Path) -> list[Path]:
 
 
 def _files_by_use(folder: Path) -> dict[bool, list[Path]]:
-    """Return the files of a folder that are not hidden: data files under True, others under False."""
+    """Return the files of a folder, without hidden ones: data files under True, others under False."""
     result: dict[bool, list[Path]] = {True: [], False: []}
     for file in sorted(folder.rglob("*"), key=lambda file: [*map(_name_order, file.relative_to(folder).parts)]):
         parts = file.relative_to(folder).parts
@@ -236,7 +236,7 @@ def _is_hidden(parts: Sequence[str]) -> bool:
 
 
 def _is_beside(parts: Sequence[str]) -> bool:
-    """Return whether a path in a folder is of a kind that projects keep beside their data."""
+    """Return whether a path in a folder looks like a file that projects keep beside their data."""
     return parts[-1].endswith(_SIDE_FILES) or any(Path(part).stem.lower() in _SIDE_NAMES for part in parts)
 
 
@@ -304,7 +304,7 @@ def head_of(path: Path) -> Head:
 
 
 def is_large_array(path: Path, text: str) -> bool:
-    """Return whether a file, which begins with `text`, is a JSON array of objects large enough to be read item by item."""
+    """Return whether a file is a large JSON array of objects, to be read item by item; `text` is the beginning of the file."""
     return path.stat().st_size >= LARGE_DOCUMENT and re.match(r"\s*\[\s*\{", text) is not None
 
 
@@ -315,7 +315,7 @@ def in_one_piece(head: Head) -> bool:
 
 
 def json_array(path: Path) -> Iterator[Any]:
-    """Yield the items of a JSON array, gzipped or not, with one piece of the file in memory at a time."""
+    """Yield the items of a JSON array, gzipped or not; only one piece of the file is in memory at a time."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     number = 0
     try:
@@ -326,7 +326,7 @@ def json_array(path: Path) -> Iterator[Any]:
 
 
 def json_document(path: Path) -> Any:
-    """Return the value of a document in JSON or Python syntax; several objects after one another become a list."""
+    """Return the value of a document in JSON or Python syntax; several objects in a row become a list."""
     text = decoded(b"".join(unpacked(path)), str(path))
     try:
         return load_record(text)
@@ -339,7 +339,7 @@ def json_document(path: Path) -> Any:
 
 
 def _first_object(path: Path) -> tuple[str, Mapping[str, Any], bool]:
-    """Return the form (JSON lines or one document), the first object, and whether the document is truncated."""
+    """Return the form (`jsonl` or `json`) of a file, its first object, and whether a JSON document is truncated."""
     lines = (line for line in unpacked(path) if line.strip())
     first = decoded(next(lines), f"{path}, line 1")
     try:
@@ -355,7 +355,7 @@ def _first_object(path: Path) -> tuple[str, Mapping[str, Any], bool]:
 
 
 def _first_value(path: Path) -> tuple[Any, bool]:
-    """Return the JSON document, or the first of several as OpenTelemetry prints spans, and whether it is truncated."""
+    """Return a JSON document, or the first of several in a row (as OpenTelemetry prints spans), and whether it is truncated."""
     text = decoded(b"".join(unpacked(path)), str(path))
     with suppress(ValueError):
         return next(values_in(text)), False
@@ -369,7 +369,7 @@ def _first_value(path: Path) -> tuple[Any, bool]:
 
 
 def _whole_characters(start: bytes) -> bytes:
-    """Drop a character that is truncated at the end of the bytes."""
+    """Drop the last character if only some of its bytes were read."""
     if len(start) < _START:
         return start
     for cut in range(1, 4):

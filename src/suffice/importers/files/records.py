@@ -75,7 +75,7 @@ class Record:
 
     Attributes:
         where: File and line, for messages.
-        file: The file's name in its folder without extension, to distinguish files.
+        file: The file's name in its folder without extension, which distinguishes files.
         number: The record's number among all records, from 1.
     """
 
@@ -112,12 +112,13 @@ def with_column(rows: Iterable[Record], name: str, cells: Iterable[Any]) -> list
 
 
 def records_of(path: Path, file_is: str | None = None, rounds: str | None = None) -> Iterator[Record]:
-    """Yield the records of a file, or of all data files of a folder by name.
+    """Yield the records of a file, or of all data files of a folder in the order of their names.
 
     Args:
         path: The file or folder.
-        file_is: The meaning of file names, such as `round`, which becomes a column of each record; None = no column.
-        rounds: The user's list of rounds: a JSON document with this list is one record; None = decided by its fields.
+        file_is: The meaning of file names, such as `round`; each record then gets a column `round`.  None = no such column.
+        rounds: The field that the user names as the list of rounds.  A JSON document with this field is one record.  None = the
+            fields of the document decide if it is one record.
 
     Raises:
         NotFoundError: There is no such file or folder, or no file in the folder.
@@ -141,7 +142,7 @@ def records_of(path: Path, file_is: str | None = None, rounds: str | None = None
 
 
 def _rows_of(file: Path, path: Path, of_document: _OfDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a file; in a folder, the error about a text without columns suggests no pattern, which reads a single file."""
+    """Yield the rows of a file; for a text without columns in a folder, raise an error that does not suggest a pattern."""
     try:
         yield from file_rows(file, of_document)
     except SchemaError as error:
@@ -154,7 +155,7 @@ def _rows_of(file: Path, path: Path, of_document: _OfDocument) -> Iterator[tuple
 
 
 def _params_of_run(file: Path) -> dict[str, str | None]:
-    """Return the parameters of the MLflow run whose artifacts include the file; empty if there is none."""
+    """Return the parameters of the MLflow run that has the file among its artifacts; empty if there is no such run."""
     run = _run_of(file)
     if run is None:
         return {}
@@ -168,7 +169,7 @@ def _run_of(file: Path) -> Path | None:
 
 
 def empty_parameter(where: str, name: str) -> str:
-    """Return a remark for the end of an error, if an MLflow run has the parameter without a value; else "".
+    """Return a remark to append to an error if the parameter of an MLflow run has no value; else "".
 
     Args:
         where: The location of a record in the run's artifacts.
@@ -183,7 +184,7 @@ def empty_parameter(where: str, name: str) -> str:
 
 
 def _file_names(path: Path, files: Sequence[Path]) -> list[str]:
-    """Return the files' names within a folder, without extensions if they stay distinct."""
+    """Return the names of files within a folder, without extensions if all names are still different."""
     whole = [file.name if file == path else file.relative_to(path).as_posix() for file in files]
     bare = [(name.rpartition(".")[0] if name.endswith(PACKED) else name).rpartition("/") for name in whole]
     short = [f"{folder}{slash}{name.rpartition('.')[0] or name}" for folder, slash, name in bare]
@@ -195,7 +196,7 @@ def file_rows(path: Path, of_document: _OfDocument) -> Iterator[tuple[str, Mappi
 
     Args:
         path: The file.
-        of_document: Yields the rows of a JSON document from its value, or from an iterator of items for a long list.
+        of_document: Yields the rows of a JSON document, given its value or, for a long list, an iterator of its items.
 
     Raises:
         DataError: The file cannot be read; the message names file and line.
@@ -278,13 +279,13 @@ def parquet_rows(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _json_records(
     path: Path, value: Any, rounds: str | None = None, *, is_one_of: bool = False
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the records of a JSON document: a list of objects, the only list in an object, or an object of objects.
+    """Yield the records of a JSON document: a list of objects, an object with one such list, or an object whose values are records.
 
     Args:
         path: The file.
         value: Its JSON document.
         rounds: The list of rounds that the user names.
-        is_one_of: Whether the file is one of several, so that the document may be the record of a single question.
+        is_one_of: Whether there are several files; then each document may be the record of one question.
     """
     shared: dict[str, Any] = {}
     if isinstance(value, dict) and (_are_objects(value.get(rounds or "")) or (is_one_of and _is_record(value))):
@@ -305,7 +306,7 @@ def _json_records(
 
 
 def _is_record(value: Mapping[str, Any]) -> bool:
-    """Return whether a document is the record of a single question: it has single values and a short list of items without question ids."""
+    """Return whether a document is the record of one question: it has single values, and a short list of items without question ids."""
     lists = [name for name, items in value.items() if _are_objects(items)]
     if len(lists) != 1 or lists[0].lower() in _CONTAINERS or all(isinstance(v, list | dict) for v in value.values()):
         return False
@@ -315,7 +316,7 @@ def _is_record(value: Mapping[str, Any]) -> bool:
 
 
 def _of_lists(value: list[Any]) -> list[Any]:
-    """Return the records of a list of lists: rows below a header row, or else one list of answers for each question.
+    """Return the records of a list of lists; without a header row, each list contains the answers to one question.
 
     >>> _of_lists([["id", "answer"], ["q1", "Oslo"]]), _of_lists([["Oslo", "Lima"], ["Rome", "Rome"]])
     ([{'id': 'q1', 'answer': 'Oslo'}], [{'answers': ['Oslo', 'Lima']}, {'answers': ['Rome', 'Rome']}])
@@ -329,7 +330,10 @@ def _of_lists(value: list[Any]) -> list[Any]:
 
 
 def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return a document's single values and its only container of records by key, if usually named; else an empty object and itself."""
+    """Return the single values of a document, such as settings, and its container of records by key (`{"results": {"q1": ...}}`).
+
+    The container must be the only one and have a usual name; else return an empty object and the whole document.
+    """
     inner = [item for name, item in value.items() if name.lower() in _CONTAINERS and isinstance(item, dict)]
     listed = [name for name in inner[0] if _are_objects(inner[0][name])] if len(inner) == 1 else []
     if {*map(str.lower, listed)} - {"prompts"} == {"results"} and not any(map(_are_objects, value.values())):
@@ -346,7 +350,7 @@ def _beside_settings(value: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[
 
 
 def _several_lists(path: Path, lists: Sequence[str], *, is_question: bool) -> DataError:
-    """Return the error about a document with several lists of records; if it is a question, one of them may have its rounds."""
+    """Return the error about a document with several lists of records; for one question, it asks which list contains the rounds."""
     several = f"{path} contains several lists of records: {cut_list(lists)}"
     if not is_question:
         return SchemaError(f"{several}; save the one with the rounds as a file of its own")
@@ -396,7 +400,10 @@ def _listed(path: Path, value: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 
 
 def _by_round(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return the records of a document whose keys are round numbers: one per question, or a single question; else None."""
+    """Return the records of a document whose keys are names of rounds, such as `round_1`; else None.
+
+    Each round contains one object, with the answers by question id or with the answer to the only question.
+    """
     rounds = rounds_in_order(value)
     if rounds is None or not all(isinstance(item, dict) for item in rounds) or all(key.isdecimal() for key in value):
         return None  # bare numbers as keys are ids, or an index
@@ -407,12 +414,12 @@ def _by_round(value: Mapping[str, Any]) -> list[Any] | None:
 
 
 def _only_item(value: Any) -> Any:
-    """Return the only item of a list, None for an empty list, and anything else unchanged."""
+    """Return the only item of a list, None for an empty list, and any other value unchanged."""
     return next(iter(value), None) if isinstance(value, list) and len(value) <= 1 else value
 
 
 def _is_answers_by_id(value: Mapping[str, Any]) -> bool:
-    """Return whether a document maps ids to answers: several texts or numbers, and no key with a usual column name."""
+    """Return whether a document maps several ids to answers (texts or numbers); a key named like a usual column is not an id."""
     usual = {*IDS, *ANSWERS, *QUESTIONS, *GOLDS}
     return (
         len(value) > 1
@@ -422,7 +429,7 @@ def _is_answers_by_id(value: Mapping[str, Any]) -> bool:
 
 
 def _data_frame(value: Mapping[str, Any]) -> list[Any] | None:
-    """Return the rows of a document written column by column, as a data frame is; None for other documents."""
+    """Return the rows of a document that stores a data frame, for example column by column; None for other documents."""
     names, cells = value.get("columns"), value.get("data")
     if isinstance(names, list) and isinstance(cells, list) and all(isinstance(row, list) for row in cells):
         return [dict(zip(map(str, names), row, strict=False)) for row in cells]

@@ -1,7 +1,7 @@
-"""Open sources that are not plain files of records: zip archives, SQLite and DuckDB tables by a query, and prose by a pattern.
+"""Open sources that are not plain files of records: zip archives, SQLite and DuckDB databases, and prose.
 
-Each is converted to plain files in a temporary folder, which are then read like any others.  Nothing in a source is executed:
-databases are opened read-only, and pickles are refused.
+A source is converted to plain files in a temporary folder.  A query selects the rows of a database, and a pattern the answers
+of prose.  Nothing in a source is executed: databases are opened read-only, and pickles are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SHOWN = 8
 
 
 def database_form(start: bytes) -> str:
-    r"""Return `sqlite` or `duckdb` if a file that begins with these bytes is such a database; otherwise "".
+    r"""Return `sqlite` or `duckdb` if the first bytes of a file are those of such a database; otherwise "".
 
     >>> database_form(b"SQLite format 3\x00"), database_form(b"qid,round")
     ('sqlite', '')
@@ -42,7 +42,7 @@ def database_form(start: bytes) -> str:
 
 
 def refuse_pickle(path: Path, start: bytes, members: Sequence[str] = ()) -> None:
-    """Raise if a file is a pickle, even inside a zip file as PyTorch writes it: reading one executes its content."""
+    """Raise if a file is a pickle, or a zip file with a pickle as PyTorch writes it: reading a pickle executes its content."""
     in_zip = any(name.endswith("data.pkl") for name in members)
     if not in_zip and not _PICKLE.match(start) and path.suffix.lower() not in _PICKLED:
         return
@@ -70,14 +70,16 @@ def plain_source(
     pattern: str | None,
     is_archive: Callable[[Path], bool],
 ) -> Path:
-    """Return a file or folder with the records of a source: the source itself, unless it is an archive, a database or prose.
+    """Return a file or folder with the records of a source.
+
+    Archives, databases and prose are converted to plain files; any other source is returned as it is.
 
     Args:
         path: The source.
         folder: Creates an empty folder for plain files.
         query: The query whose rows are the records of a database; None = its only table.
         pattern: The regular expression that reads records from prose; see `prose_rows`.
-        is_archive: Returns whether a zip file is an archive of data files, and not a format of its own.
+        is_archive: Returns whether a zip file is an archive of data files, not a format of its own.
 
     Raises:
         DataError: An option does not fit the source, or a query or pattern cannot be used.
@@ -107,7 +109,7 @@ def plain_source(
 
 
 def unzipped(path: Path, folder: Path) -> Path:
-    """Unpack an archive into a folder, and return the folder with its files."""
+    """Unpack an archive into a new folder within `folder`, and return this new folder."""
     target = folder / path.name
     try:
         with zipfile.ZipFile(path) as archive:
@@ -126,7 +128,7 @@ def unzipped(path: Path, folder: Path) -> Path:
 
 
 def name_source(error: SufficeError, place: Path, path: Path) -> None:
-    """Replace the temporary folder's name in an error by the source from which its files were unpacked."""
+    """Replace the path of the temporary folder in an error by the path of the source."""
     if place != path:
         hidden = str(place.parent / path.name)
         error.args = tuple(text.replace(hidden, str(path)) if isinstance(text, str) else text for text in error.args)
@@ -190,10 +192,10 @@ def _duckdb_rows(path: Path, query: str | None) -> Iterator[dict[str, Any]]:
 def _joined(
     database: Any, tables: Sequence[str], declared: Collection[tuple[str, str, str, str]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield queries that join a table with another one to which its rows refer, with the names of both.
+    """Yield queries that join two tables, and the names of both: each row of the first table refers to a row of the second.
 
-    Rows refer to a table by a foreign key of the schema (`declared`), by its usual name (`question_id` of `questions`), or by
-    a shared column with unique values in the other table.
+    A row refers to another by a foreign key of the schema (`declared`), by a usual name (`question_id` for `questions`), or by a shared
+    column that has unique values in the second table.
     """
     columns = {
         name: [item[0] for item in database.execute(f"SELECT * FROM {name} LIMIT 0").description]  # noqa: S608
@@ -219,7 +221,7 @@ def _as_name(text: str) -> str:
 
 
 def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
-    """Return whether a column is unique in table `one` and repeats in table `many`, which has no other values."""
+    """Return whether a column is unique in table `one` and repeats in table `many`, and each value in `many` also occurs in `one`."""
     n, n_values = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {one}")
     n_many, n_used = _one_row(database, f"count({name}), count(DISTINCT {name}) FROM {many}")
     if not 1 < n == n_values or n_many == n_used:
@@ -228,7 +230,7 @@ def _names_rows(database: Any, many: str, one: str, name: str) -> bool:
 
 
 def _adds_columns(database: Any, query: str) -> bool:
-    """Return whether a join keeps each row of its first table exactly once, and its second table is smaller."""
+    """Return whether a join only adds columns: it keeps each row of the first table once, and the second table is smaller."""
     joined = query.partition(" FROM ")[2]
     many, one = joined.partition(" ON ")[0].split(" JOIN ")
     sizes = [_one_row(database, f"count(*) FROM {name}")[0] for name in (many, one, joined)]
@@ -241,7 +243,7 @@ def _one_row(database: Any, query: str) -> tuple[int, ...]:
 
 
 def _foreign_keys(database: Any) -> Iterator[tuple[str, str, str, str]]:
-    """Yield the single-column foreign keys of a SQLite schema: table, column, and the table and column to which they refer."""
+    """Yield the foreign keys in a SQLite schema that have a single column, as (table, column, other table, other column)."""
     names = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     for name in names:
         keys: dict[int, list[tuple[str, str, str | None]]] = {}
@@ -254,7 +256,10 @@ def _foreign_keys(database: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _only_table(path: Path, database: Any, listing: str, declared: Collection[tuple[str, str, str, str]] = ()) -> str:
-    """Return the query for a database's only table; `listing` selects the parts of table names, some of which may be missing."""
+    """Return the query for the only table of a database; if there are several tables, raise and offer queries that join them.
+
+    The query `listing` selects the parts of the tables' names (schema and name), of which some may be missing.
+    """
     rows = database.execute(listing).fetchall()
     tables = sorted([*filter(None, row)] for row in rows if not str(row[-1]).startswith("sqlite_"))
     names = [*map(".".join, tables)]
@@ -294,8 +299,8 @@ def _rows(path: Path, cursor: Any) -> Iterator[dict[str, Any]]:
 def prose_rows(path: Path, pattern: str) -> Iterator[dict[str, str]]:
     """Yield a record for each answer that a pattern reads in a text.
 
-    Named groups become columns: `answer` is required; `question` (or an id), `round`, `gold` and others keep their values until
-    the next question.  So one pattern of alternatives reads a heading for each question and a line for each answer.
+    Named groups become columns.  `answer` is required; `question` (or an id), `round`, `gold` and others keep their values until
+    the next question.  So one pattern with alternatives (`|`) can read a heading for each question and a line for each answer.
     """
     try:
         regex = re.compile(pattern, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Refuse tables of averages, a row for each system or setting: no row is a round of a question."""
+"""Refuse tables of averages, with one row for each system or setting: such rows are not rounds of a question."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _ENOUGH, _IDS = 2, 10
 
 
 def refuse_averages(table: TableColumns, columns: Mapping[str, str]) -> None:
-    """Raise if rows are averages over questions: there is no text of the model, and several signs of averages.
+    """Raise if rows seem to be averages over questions: they have no text of the model, and several signs of averages.
 
-    The signs are columns named like a mean or spread of a measurement, a column that counts questions, a share of right answers
-    strictly between 0 and 1, and rows identified by a system and not by a question id.
+    The signs are columns named like the mean or the spread of a measurement, a column that counts questions, a share of right
+    answers that is often a fraction, and rows that are identified by a system and not by a question id.
 
     Args:
         table: The columns of all rows.
@@ -62,7 +62,7 @@ def refuse_averages(table: TableColumns, columns: Mapping[str, str]) -> None:
 
 
 def _is_said(table: TableColumns, name: str) -> bool:
-    """Return whether a column has texts that the model may have written, as questions and answers are, in more than half of the rows."""
+    """Return whether a column has texts that the model may have written, or questions, in more than half of the rows."""
     texts = [value for value in table.column(name) if isinstance(value, str)]
     is_named = last_name(name) in _SYSTEMS or table.numbers(name) is not None
     return bool(texts) and not is_named and is_model_text(name) and 2 * len(texts) > len(table.rows)
@@ -79,7 +79,7 @@ def _counts(table: TableColumns, name: str) -> bool:
 
 
 def _is_share(table: TableColumns, name: str) -> bool:
-    """Return whether all numbers are from 0 to 100, and most are not whole."""
+    """Return whether all numbers of a column are from 0 to 100, and most of them are fractions."""
     values = [value for value in table.numbers(name) or [] if not math.isnan(value)]
     inside = sum(value % 1 != 0 for value in values)
     return 2 * inside > len(values) > 0 and all(0 <= value <= 100 for value in values)  # noqa: PLR2004

@@ -34,7 +34,10 @@ COST_NAMES = (*INPUT_COLUMNS, *OUTPUT_COLUMNS, *CACHED_COLUMNS, CACHE_READ, CACH
 
 
 class CostGuess:
-    """Guesses costs by usual names; base class with the table and the columns read so far, for all kinds of guesses."""
+    """Guesses costs by usual names.
+
+    As the base class of all guesses, it also has the table and the columns read so far.
+    """
 
     def __init__(self, table: TableColumns, result: ColumnMap, shape: Shape, said: frozenset[str]) -> None:
         self.table, self.result, self.shown, self.outer, self.said = table, result, shape.columns, shape.outer, said
@@ -42,7 +45,10 @@ class CostGuess:
         self.counters = self._counters()
 
     def _counters(self) -> frozenset[str]:
-        """Return the columns that number each question's rounds, if another text varies: they are no answers, gold answers or questions."""
+        """Return the columns that number the rounds of each question; empty unless another text varies between rounds.
+
+        Counters are neither answers, gold answers nor questions.
+        """
         table, ids = self.table, questions_of(self.table, self._shape, self.result.columns)
         of_rounds = [name for name in self._unread(of_rounds=True) if name != "round"]
         counters = frozenset(name for name in of_rounds if table.numbers_rows(name, ids))
@@ -52,12 +58,12 @@ class CostGuess:
         return counters if is_said else frozenset()
 
     def free(self, usual: Iterable[str], *, of_rounds: bool = False) -> list[str]:
-        """Return the unused columns with a usual name; with `of_rounds`, only columns of rounds."""
+        """Return the unused columns with a usual name; with `of_rounds`, without columns about the whole question."""
         unread = {*self._unread(of_rounds=of_rounds)}
         return [name for name in self.table.by_name(usual) if name in unread]
 
     def _of_model(self, usual: Iterable[str]) -> list[str]:
-        """Return the unused columns of rounds with a usual name, except those of a tool, a test or a judge."""
+        """Return the unused columns of rounds with a usual name, except fields of a tool, a test or a judge."""
         names = self.free(usual, of_rounds=True)
         return [name for name in names if _OF_OTHERS.isdisjoint(words_in(name.rpartition(".")[0]))]
 
@@ -67,7 +73,7 @@ class CostGuess:
         return [name for name in self.table.names if name not in used]
 
     def lacks(self, ours: str) -> bool:
-        """Return whether neither a guess nor the user has determined this library's column `ours`."""
+        """Return whether this library's column `ours` is still open: neither guessed nor given by the user."""
         return ours not in self.result.columns and ours not in self.said
 
     def read(self, ours: str, theirs: str, how: str = "usual name") -> None:
@@ -75,7 +81,10 @@ class CostGuess:
         self.result.read(ours, theirs, how, self.shown.get(theirs, ""))
 
     def costs(self) -> None:
-        """Find tokens, seconds and calls; input tokens include cached ones, except under Anthropic's names."""
+        """Find the columns of tokens, seconds, calls and dollars.
+
+        Counts of input tokens include cached ones, except under Anthropic's names.
+        """
         inputs, cached, read, written = (
             next((name for name in self._of_model(usual) if self.table.numbers(name)), None)
             for usual in (INPUT_COLUMNS, CACHED_COLUMNS, (CACHE_READ,), (CACHE_WRITTEN,))
@@ -101,7 +110,7 @@ class CostGuess:
             self.read(ours, name, how)
 
     def _within(self) -> None:
-        """Set a count of tokens to 0 if another count contains it (cached in input, all in a total)."""
+        """Set a count of tokens to 0 if another column includes these tokens, such as cached tokens in a count of all input."""
         columns = self.result.columns
         for kind, usual, contained in (
             ("uncached_tokens", INPUT_COLUMNS, ("cached_tokens",)),

@@ -1,4 +1,4 @@
-"""Models that differ between the rounds of a question, and cost differently."""
+"""Find models that differ between the rounds of a question and have different costs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMES = 2
 
 
 def dearer_text(table: TableColumns, columns: Mapping[str, str], money: str) -> str:
-    """Return a phrase comparing the costs of a loop's most expensive and cheapest models; "" unless these differ clearly."""
+    """Return a phrase that compares what a call costs with the dearest and with the cheapest model; "" unless the costs differ clearly."""
     ids = table.column(columns.get("question_id", ""))
     model = next((name for name in table.by_name(MODELS) if table.changing_in(name, ids)), "")
     means = mean_costs(table, model, money)
@@ -26,7 +26,7 @@ def dearer_text(table: TableColumns, columns: Mapping[str, str], money: str) -> 
 
 
 def mean_costs(table: TableColumns, model: str, money: str) -> dict[str, float]:
-    """Return the average cost of a call of each model, in a column of money; without models that have no amounts."""
+    """Return the average cost of a call by model, from a column of money; models without any amount are left out."""
     amounts: dict[str, list[float]] = defaultdict(list)
     for own, value in zip(table.column(model), table.column(money), strict=True):
         if own is not None and not math.isnan(amount := number_or_nan(value, money)):

@@ -1,4 +1,4 @@
-"""Guess the meaning of a table's columns from their usual names and their content."""
+"""Guess the meaning of a table's columns from usual names and from the values."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ OF_ROUNDS = frozenset({"answer", "text", "feedback", "finish_reason"})
 
 
 def is_long(rows: Sequence[Record]) -> bool:
-    """Return whether rows are rounds: ids repeat, and a column numbers rounds or contains replies."""
+    """Return whether each row is a round: ids repeat, and a column numbers rounds or contains replies."""
     table = TableColumns(rows)
     if not any(table.repeats(name) for name in table.by_name(IDS)):
         return False
@@ -90,9 +90,9 @@ def guess_columns(
     shape: Shape,
     has_golds: bool = False,
 ) -> ColumnMap:
-    """Map columns: those named by the user, those with this library's names, and those with usual names.
+    """Map the columns that the user names, those with this library's names, and those with usual names, in this order.
 
-    A column that the user sets to empty does not exist.  With `has_golds`, gold answers come from another file.
+    If the user gives an empty name for a column, the table does not have it.  With `has_golds`, gold answers come from another file.
     """
     table, shown = TableColumns(shape.rows), shape.columns
     result = ColumnMap({}, dict(metrics), dict(labels))
@@ -146,7 +146,7 @@ def guess_columns(
 
 
 class _Guess(NumberGuess):
-    """Guesses by usual names, for columns that neither the user nor this library's names determine."""
+    """Guesses, by usual names, for columns that neither the user nor this library's names determine."""
 
     def place(self, *, one_per_record: bool) -> None:
         """Find the ids of questions and the round numbers; rows without them are numbered by position."""
@@ -168,7 +168,10 @@ class _Guess(NumberGuess):
             self._ids(one_per_record=one_per_record)
 
     def _without_row_ids(self, names: Sequence[str], ids: Sequence[str]) -> list[str]:
-        """Remove counters that number all rows, which are row ids; and any unique numbers if the rows are of several questions."""
+        """Remove counters that number all rows, since these are ids of rows.
+
+        If rows belong to several questions, counters that never repeat are removed, too, as long as other counters remain.
+        """
         unique = [name for name in names if len({*map(str, self.table.column(name))}) == len(self.table.rows)]
         counting = [name for name in names if name not in unique]
         key = self.result.columns.get("question_id") or next(iter(ids), "")
@@ -179,7 +182,7 @@ class _Guess(NumberGuess):
         return [name for name in names if name not in of_rows]
 
     def _names_texts(self, name: str) -> bool:
-        """Return whether a column with a usual name of ids has one value per question text, so that it does not number rounds."""
+        """Return whether a column named like an id has one value for each text of a question; such a column does not number rounds."""
         texts = [text for text in self.table.by_name(QUESTIONS) if self.table.repeats(text)][:1]
         return last_name(name) in IDS and any(self.table.constant_in(name, self.table.column(text)) for text in texts)
 
@@ -210,7 +213,10 @@ class _Guess(NumberGuess):
             self.result.read("question_id", questions[0], "text of the question, as no column has its id")
 
     def _ids_of_records(self, ids: Sequence[str]) -> list[str]:
-        """Return the columns called like ids that may name records, the record's own first: items of a list may have ids, and numbers, of their own."""
+        """Return the columns named like ids that may identify records, the record's own id first.
+
+        Ids and numbers of the items in a record's list are left out.
+        """
         ids = [n for n in ids if (n in self.outer or self.table.repeats(n)) and not self.table.numbers_items(n)]
         above = [name for name in self.outer if name.startswith("record.") and name.removeprefix("record.") in IDS]
         ids = ids or [name for name in self.free(("request_id",)) if name in self.outer] or sorted(above)
@@ -251,7 +257,7 @@ class _Guess(NumberGuess):
         self._model(ids)
 
     def _ask_for_parsed_answers(self, ids: Sequence[Any]) -> None:
-        """Raise to ask the user if unnamed columns may have answers parsed from replies, and gold answers."""
+        """Raise if columns with unusual names may contain answers that were parsed from replies, and perhaps gold answers."""
         if not self.said & {"answer", "golds"} and "golds" not in self.result.columns:
             refuse_parsed_pairs(self.table, ids, self.result.columns.get("answer", ""), self._unread())
         if "answer" not in self.said and self.lacks("text"):
@@ -259,7 +265,7 @@ class _Guess(NumberGuess):
             refuse_words_of_replies(self.table, ids, self.result.columns, free)
 
     def _text_as_question(self, ids: Sequence[Any]) -> None:
-        """Read a column `text` as the question, as in logs of classifiers, if it is constant in each question while answers change."""
+        """Read a column `text` as the question if it is constant in each question while answers change, as in logs of classifiers."""
         columns = self.result.columns
         is_guess = columns.get("text") == "text" and "text" not in self.said and columns.get("answer", "text") != "text"
         if is_guess and self.table.constant_in("text", ids) and self.table.changing_in(columns["answer"], ids):
@@ -271,7 +277,7 @@ class _Guess(NumberGuess):
                 self.read("question", "text", "the same in all rows of a question, while answers change")
 
     def _question(self, ids: Sequence[Any]) -> None:
-        """Find the question; a ticket's subject or a case's text is one if it differs in nearly every question."""
+        """Find the question; it may be a ticket's subject or a case's text, if this differs in nearly every question."""
         if self.lacks("question"):
             self._first_constant("question", QUESTIONS, ids)
         if not self.lacks("question"):
@@ -288,7 +294,7 @@ class _Guess(NumberGuess):
                 return
 
     def _golds(self, ids: Sequence[Any]) -> None:
-        """Find gold answers; if the rows have options, also the number of the right one."""
+        """Find gold answers; if the rows have options, the number of the right option may be the gold answer."""
         free = [name for name in self.free(GOLDS) if name not in self.counters]
         names = [name for name in free if not self.table.judges_rounds(name, ids, doubts.FEW)]
         tags = {name for name in names if last_name(name) in ("label", "labels") and self.table.lists_objects(name)}
@@ -306,7 +312,10 @@ class _Guess(NumberGuess):
             self._marked_golds(ids)
 
     def _marked_golds(self, ids: Sequence[Any]) -> None:
-        """Read solutions with GSM8K's mark as gold answers: constant in each question, varying between questions, and no replies."""
+        """Read solutions with GSM8K's mark (####) as gold answers.
+
+        They must be constant in each question, vary between questions, and not be named like replies.
+        """
         for name in [name for name in self._unread() if not doubts.is_called_reply(name)]:
             texts = [text for text in self.table.column(name) if text is not None]
             if len({*map(str, texts)}) > 1 and mark_of(texts) == AFTER_MARK and self.table.constant_in(name, ids):
@@ -329,7 +338,7 @@ class _Guess(NumberGuess):
                 return
 
     def _golds_of_record(self) -> None:
-        """Read the record's own answer as the gold answer, unless it always equals the last round's answer."""
+        """Read the answer stored once for the record as the gold answer, unless it always equals the last round's answer."""
         answer = self.result.columns.get("answer")
         for name in ("record.answers", "answers", "record.answer", "answer"):
             if answer is None or name == answer or name not in self.outer or not self.table.filled(name):
@@ -342,7 +351,7 @@ class _Guess(NumberGuess):
                 return
 
     def _ask_for_steps(self) -> None:
-        """Raise to ask the user if rounds have replies, and the record has an answer that the last reply does not contain."""
+        """Raise if rounds have replies, and the record has an answer that its last reply does not contain: rounds may be steps."""
         answer = self.result.columns.get("answer", "")
         if "answer" not in self.said and last_name(answer) in (*REPLIES, *WEAK_REPLIES):
             of_record = {*self.outer} - {*self.result.columns.values()}
@@ -351,7 +360,7 @@ class _Guess(NumberGuess):
                 doubts.refuse_steps(self.table, answer, name)
 
     def _ask_for_the_answer(self, ids: Sequence[Any]) -> None:
-        """Raise to ask the user if the answers may be gold answers, and another column may have the model's answers."""
+        """Raise if the column read as answers may have the gold answers, and another column the model's answers."""
         if "answer" in self.said:
             return
         free = [name for name in self.free(("answer",), of_rounds=True) if name not in self.counters]
@@ -365,7 +374,7 @@ class _Guess(NumberGuess):
         doubts.refuse_gold_as_answer(self.table, ids, answer, golds, unread)
 
     def ask_for_an_unread_answer(self) -> None:
-        """Raise to ask the user for the column of answers if none is known, and a text may be one."""
+        """Raise to ask for the column of answers, if none is known and some column of texts may contain them."""
         columns, metrics = self.result.columns, self.result.metrics
         if self.lacks("answer"):
             unread = self._unread(of_rounds=True)
@@ -381,7 +390,7 @@ class _Guess(NumberGuess):
                 raise
 
     def _answer(self) -> None:
-        """Determine the model's answer, preferring parsed answers to replies; if there are several, the user must choose."""
+        """Find the column of the model's answers, preferring parsed answers to replies; raise if there are several candidates."""
         ids = self._ids_of_rows()
         said = self.free(LABELS, of_rounds=True)
         labels = doubts.labels_as_answers(self.table, ids, said, self.result.columns.get("golds", ""))
@@ -414,7 +423,10 @@ class _Guess(NumberGuess):
             self.read("answer", "text", "no other column may be the answer")
 
     def _read_answer(self, name: str, *, is_reply: bool) -> None:
-        """Read a column as the answer; if it has replies, prefer the only column that was parsed from them, by name and values."""
+        """Read a column as the answer.
+
+        If it has whole replies and exactly one column was parsed from them, read the parsed column as the answer in its place.
+        """
         if is_reply and self.lacks("text"):
             free = [own for own in self._unread(of_rounds=True) if own not in self.counters]
             replies = self.table.column(name)

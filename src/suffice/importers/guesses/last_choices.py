@@ -1,4 +1,4 @@
-"""Choices without any known name: columns that divide rows into questions, and fields with several items."""
+"""Offer readings of a table with unknown names: columns that divide rows into questions, and fields with several items."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _QUESTIONS, _SEVERAL, _OFFERED = 5, 1.2, 3
 
 
 def refuse_what_no_name_says(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise to ask for the question id or the rounds, with columns that may be either by their values, under any name.
+    """Raise to ask for the question id or the rounds; the choices are columns whose values fit, whatever their names.
 
-    Called if nothing else in a log is known, so that the error contains a command.
+    This is called if nothing else is known about a log, so that the error contains an option to try.
 
     Args:
         rows: The rows.
@@ -46,7 +46,10 @@ def refuse_what_no_name_says(rows: Sequence[Record], columns: Mapping[str, str])
 
 
 def _lists(table: TableColumns, columns: Mapping[str, str]) -> Choices:
-    """Return the choices of fields with several items of one type for most questions."""
+    """Return the choices that read a field as the list of rounds.
+
+    The field must have lists of items of one type, with more than one item on average.
+    """
     result: Choices = {}
     for name in [name for name in table.names if name not in columns.values() and _may_be_said(name)]:
         lists = [value for value in table.column(name) if isinstance(value, list)]
@@ -58,7 +61,7 @@ def _lists(table: TableColumns, columns: Mapping[str, str]) -> Choices:
 
 
 def _families(table: TableColumns, columns: Mapping[str, str]) -> Choices:
-    """Return the choices of numbered columns of texts."""
+    """Return the choices that read numbered columns of texts as rounds, such as `out_1` and `out_2`."""
     free = [name for name in table.names if name not in columns.values() and table.is_text(name)]
     families = [own for stem, own in numbered_families(free).items() if stem and _may_be_said(stem)]
     result: Choices = {}
@@ -68,13 +71,16 @@ def _families(table: TableColumns, columns: Mapping[str, str]) -> Choices:
 
 
 def _may_be_said(name: str) -> bool:
-    """Return whether a name is not one of an agent's actions or thoughts, its input, or a cost."""
+    """Return whether a column of this name may contain answers: it is not an agent's action, thought or input, nor a cost."""
     is_other = last_name(name) in (*ACTIONS, *THOUGHTS) or is_of_passages(name) or not is_model_text(name)
     return not is_other and NO_ANSWERS.isdisjoint(words_in(name))
 
 
 def _ids(table: TableColumns, columns: Mapping[str, str]) -> Choices:
-    """Return the choices of columns with several rows per value on average, which are together or have different round numbers."""
+    """Return the choices that read a column as the question id.
+
+    Each value must have several rows on average, which are together in the file or have different round numbers.
+    """
     rounds = [*map(str, table.column(columns.get("round", "")))]
     golds = columns.get("golds", "")
     found = []

@@ -1,4 +1,4 @@
-"""Columns of money that a loop may have paid: dollars of each row, or running totals."""
+"""Note columns of money that a loop may have paid: dollars of each row, or running totals."""
 
 from __future__ import annotations
 
@@ -55,7 +55,10 @@ correlation of costs with tokens."""
 
 
 def loop_money(table: TableColumns, names: Collection[str]) -> Iterator[str]:
-    """Yield the columns of money that a loop may have paid, by their words, or because they rise with tokens, unlike payouts."""
+    """Yield the columns of money that a loop may have paid.
+
+    Their names say so or, unlike payouts, they rise with the number of tokens.
+    """
     for name in names:
         plain = "_".join(map(plain_name, re.split(r"[_\W]+(?=\w)", last_name(name))))  # each word in English
         if plain not in MONEY and (not _MONEY.search(plain) or _OF_TOKENS.search(plain)):
@@ -69,12 +72,12 @@ def loop_money(table: TableColumns, names: Collection[str]) -> Iterator[str]:
 
 
 def model_costs(table: TableColumns, model: str) -> dict[str, float]:
-    """Return the average cost of a call of each model, from the first column of money that a loop may have paid; empty without one."""
+    """Return the average cost of a call by model, from the first column of money that a loop may have paid; empty without such a column."""
     return mean_costs(table, model, next(loop_money(table, table.names), ""))
 
 
 def _varies_with(table: TableColumns, name: str, counts: Collection[str]) -> bool:
-    """Return whether a column correlates with one of some counts."""
+    """Return whether a column correlates clearly with at least one of the columns `counts`."""
     amounts = _floats(table, name)
     for other in counts:
         tokens = _floats(table, other)
@@ -90,7 +93,7 @@ def _floats(table: TableColumns, name: str) -> np.ndarray[tuple[int], np.dtype[n
 
 
 def money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> str:
-    """Return the note on a column of money, with the option that reads it as cost."""
+    """Return the note on a column of money, with the option that reads the column as a cost."""
     fault = table.not_a_number(name)
     prices = "else prices of tokens say what is paid (suffice decide --prices)"
     if fault is not None and (money_unit(name) or not is_undecided(fault)):
@@ -116,7 +119,10 @@ def money_note(table: TableColumns, columns: Mapping[str, str], name: str) -> st
 
 
 def _growth(table: TableColumns, columns: Mapping[str, str], name: str) -> float:
-    """Return the average increase from row to row, relative to the average first value; 0 if the value falls in any question."""
+    """Return the average increase from row to row of a question, divided by the average first value.
+
+    Return 0 if the value falls in any question, or if there are too few increases.
+    """
     key, counter = columns.get("question_id", ""), columns.get("round", "")
     ids = [*map(str, table.column(key))] if key in table.names else [row.number for row in table.rows]
     amounts = _floats(table, name)

@@ -1,4 +1,4 @@
-"""Guess the columns of metrics, confidences, other numbers known to the loop, and tokens of prefixes."""
+"""Guess the columns of metrics, of confidences and other signals, and of the tokens of prefixes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from suffice.policy.signals import SIGNALS
 
 
 class NumberGuess(CostGuess):
-    """Guesses numbers other than costs, by names and values."""
+    """Guesses columns of numbers other than costs, by names and values."""
 
     def _ids_of_rows(self) -> Sequence[Any]:
         make = self.result.formulas.get("question_id")
@@ -37,13 +37,13 @@ class NumberGuess(CostGuess):
         return self.table.column(self.result.columns.get("question_id", ""))
 
     def counted_rounds(self, key: str, counter: str) -> None:
-        """Read a column as the question id, since a counter numbers its rows; read the counter as the round if it has no other meaning."""
+        """Read `key` as the question id, since `counter` numbers its rows; also read `counter` as the round, if it is still open."""
         self.read("question_id", key, f"its rows have all rounds by {counter!r}")
         for name in self.table.counters_in([counter], [key]) if self.lacks("round") else ():
             self.read("round", name)
 
     def numbers(self) -> None:
-        """Find metrics in [0, 1], and numbers that the loop may have known when it decided."""
+        """Find metrics in [0, 1], and numbers that a loop may have known when it decided to stop (signals)."""
         for name in self.free((*OUTCOME_NAMES, *SYNONYMS, *OWN_SIGNALS), of_rounds=True):
             ours = last_name(name)
             is_outcome = ours in OUTCOME_NAMES
@@ -71,7 +71,10 @@ class NumberGuess(CostGuess):
                 self.read(ours, name, f"{what}: a signal of your own")
 
     def scores(self) -> None:
-        """Read scores in [0, 1] as metrics: those against a reference and, if nothing else judges, one by a word in its name."""
+        """Read scores in [0, 1] as metrics.
+
+        Measures of overlap with a reference are always read.  If no metric is known, another score is read because of a word in its name.
+        """
         for name in [name for name in self._unread(of_rounds=True) if is_overlap(name)]:
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))
         if self._is_judged():
@@ -97,7 +100,10 @@ class NumberGuess(CostGuess):
         return True
 
     def confidences(self) -> None:
-        """Read numbers with a word for confidence in their names as signals; those of a whole question only if there is a round 0."""
+        """Read numbers with a word for confidence in their names as signals.
+
+        If they belong to a whole question, they are read only if there is a round 0.
+        """
         numbers = self.table.column(self.result.columns.get("round", ""))
         begins_at_0 = any(whole_number(str(number)) == 0 for number in numbers)
         for name in [name for name in self._unread() if is_confidence(name) and not is_of_retrieval(name)]:
@@ -114,7 +120,7 @@ class NumberGuess(CostGuess):
                 self.read(ours, name, "a confidence by its name: a signal of your own")
 
     def thoughts(self) -> None:
-        """Find the tokens of prefixes of a chain of thought, if nothing else has a cost."""
+        """Find the column with the tokens of prefixes of a chain of thought, if no column of costs is known."""
         is_free = (
             self.lacks(THINKING_TOKENS)
             and "answer" in self.result.columns
@@ -126,7 +132,10 @@ class NumberGuess(CostGuess):
             self.read(THINKING_TOKENS, name, "tokens of a chain so far: they rise in each question")
 
     def outcomes_of_tasks(self) -> None:
-        """Read a column as the outcome of tasks by a word in its name, if it is constant in each question and nothing else judges."""
+        """Read a column as the outcome of whole tasks because of a word in its name.
+
+        It must be constant in each question, and nothing else may judge answers.
+        """
         if self._is_judged() or "golds" in self.result.columns:
             return
         ids, answer = self._ids_of_rows(), self.result.columns.get("answer", "")
@@ -139,7 +148,10 @@ class NumberGuess(CostGuess):
         return bool(self.result.metrics) or not self.result.columns.keys().isdisjoint(METRICS)
 
     def outcomes_of_runs(self) -> None:
-        """Find metrics of whole runs, repeated in each row; for metrics that the user names, only if they can have no other meaning."""
+        """Find metrics that judge whole runs and are repeated in each row.
+
+        A metric that the user names is included only if it cannot judge single rounds.
+        """
         columns, ids = self.result.columns, self._ids_of_rows()
         found = {**{name: columns[name] for name in columns if name in METRICS}, **self.result.metrics}
         for name, theirs in found.items():

@@ -1,4 +1,4 @@
-"""Multiple choice: gold answers are numbers, letters or texts of options, and answers have another of these forms."""
+"""Convert gold answers of multiple choice to the form of the answers: both may be numbers, letters or texts of options."""
 
 from __future__ import annotations
 
@@ -27,14 +27,17 @@ _Options = dict[str, str]
 
 
 def golds_as_answers(shape: Shape, golds: str, answer: str, *, is_said: bool = False) -> tuple[Shape, str, str, str]:
-    """Convert gold answers to the form of the answers; return rows, the new column, and descriptions of both forms, "" if unchanged.
+    """Convert gold answers to the form of the answers.
 
-    Gold answers are numbers, letters or texts of options if all of them are, and numbers must show if they count from 0 or 1.
+    Return the rows, the column of gold answers, and descriptions of both forms ("" if nothing was converted).
+
+    All gold answers must have the same form: numbers, letters or texts of options.  Numbers must show if they count from 0 or 1.
     Replies that name letters count as letters.  Gold answers of 0 and 1 mean false and true if all answers are true or false.
 
     Raises:
-        DataError: A later gold answer is a number without an option.
-        UnsettledError: More answers would be right if 1 meant false, as where 0 is entailment; `is_said` confirms that 1 is true.
+        DataError: A gold answer in a later part of the file does not name an option, such as 7 if there are four options.
+        UnsettledError: More answers would be right if 1 meant false, as in data sets where 0 is entailment.  `is_said` = the user
+            has confirmed that 1 is true.
     """
     if _are_truths(shape.rows, golds, answer):
         if not is_said:
@@ -66,9 +69,11 @@ def golds_as_answers(shape: Shape, golds: str, answer: str, *, is_said: bool = F
 
 
 def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, str, str]:
-    """Convert answers to the form of the gold answers, option letters or texts; return rows, the new column and the form, "" if unchanged.
+    """Convert answers to the form of the gold answers, which are letters or texts of options.
 
-    Nearly all answers must name an option by its letter, its text or both, and some must use only one of these.
+    Return the rows, the column of answers, and the form ("" if nothing was converted).
+
+    Nearly all answers must name an option by its letter, its text or both.  Some must use the text alone, and others not.
     """
     read = _reader(shape.rows)
     if read is None:
@@ -89,14 +94,14 @@ def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, s
 
 
 def _in_form(value: Any, options: _Options, wanted: str) -> Any:
-    """Return the letter or text of the option that an answer names; other answers unchanged."""
+    """Return the letter or the text (`wanted`) of the option that an answer names; return other answers unchanged."""
     forms = _forms_of(value, options) or _both_forms(value, options)
     label = forms.get(_LETTER, forms.get(_TEXT)) if value not in (None, "") else None
     return value if label is None else label if wanted == _LETTER else options[label]
 
 
 def _both_forms(value: Any, options: _Options) -> dict[str, str]:
-    """For a value with both letter and text of an option, such as "B. Paris", return the letter for either form; else empty."""
+    """Return the letter of an option, under both forms, if a value has letter and text of the option ("B. Paris"); else an empty object."""
     match = _LETTER_AND_TEXT.fullmatch(str(value).strip())
     label = match[1].upper() if match else ""
     is_one = label in options and normalize_answer(str(match and match[2])) == normalize_answer(options[label])
@@ -104,13 +109,13 @@ def _both_forms(value: Any, options: _Options) -> dict[str, str]:
 
 
 def _are_truths(rows: Sequence[Record], golds: str, answer: str) -> bool:
-    """Return whether all gold answers are 0 or 1, and all answers true or false."""
+    """Return whether gold answers are 0 and 1, and answers true and false, without other values."""
     bits, said = ({_word(row, name) for row in rows} - {""} for name in (golds, answer))
     return bits == {"0", "1"} and said == {"true", "false"}
 
 
 def _ask_if_reversed(rows: Sequence[Record], golds: str, answer: str) -> None:
-    """Raise if more answers are right with 1 as false than with 1 as true."""
+    """Raise if more answers are right when a gold answer of 1 means false than when it means true."""
     pairs = [(_word(row, golds), _word(row, answer)) for row in rows]
     same = [(gold == "1") == (said == "true") for gold, said in pairs if gold and said]
     if 2 * sum(same) < len(same):
@@ -153,7 +158,7 @@ def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:
 
 
 def _texts(row: Record, name: str) -> list[str]:
-    """Return the items of a list, which may be written as text; empty for any other value."""
+    """Return the items of a list in a cell, also of a list that is written as text; empty for any other value."""
     value = literal(row.values.get(name))
     are_texts = isinstance(value, list) and all(isinstance(item, str | int | float) for item in value)
     return [str(item) for item in value] if are_texts and value else []
@@ -164,7 +169,7 @@ def _single(value: Any) -> Any:
 
 
 def _forms(pairs: Iterable[tuple[_Options, Any]], share: float) -> set[str]:
-    """Return the forms that at least a given share of values have."""
+    """Return the forms in which at least the given share of values name an option."""
     forms = [_forms_of(value, options) for options, value in pairs]
     return {
         form
@@ -174,7 +179,7 @@ def _forms(pairs: Iterable[tuple[_Options, Any]], share: float) -> set[str]:
 
 
 def _forms_of(value: Any, options: _Options) -> dict[str, str]:
-    """Return the letter of the option that a value names, for each form in which it may do so."""
+    """Return the letter of the option that a value names, by form: "1" may be the text of one option and the number of another."""
     text = str(value).strip()
     by_text = {normalize_answer(own): label for label, own in options.items()}
     labels, result = [*options], {}
@@ -190,7 +195,7 @@ def _forms_of(value: Any, options: _Options) -> dict[str, str]:
 
 
 def _name_letters(said: Sequence[tuple[_Options, Any]]) -> bool:
-    """Return whether most replies contain an option's letter as a separate word, other than an article."""
+    """Return whether most replies contain the letter of an option as a separate word; an article, as in "A dog", does not count."""
     found = [
         any(re.search(rf"\b{re.escape(label)}\b(?! [a-z])", str(reply)) for label in options) for options, reply in said
     ]

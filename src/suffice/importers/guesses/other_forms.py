@@ -1,4 +1,4 @@
-"""Answers and gold answers with numbers or dates in different forms: read or ask for the form that makes them equal."""
+"""Find answers and gold answers that write numbers or dates in different forms, and ask for the form that makes them equal."""
 
 from __future__ import annotations
 
@@ -93,15 +93,15 @@ _MEANINGS = {
 
 
 def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], columns: Mapping[str, str]) -> None:
-    """Raise to ask for the form of numbers or dates in one column, if another form makes answers and gold answers equal.
+    """Raise to ask for the form of numbers or dates in a column, if more answers equal gold answers in another form.
 
     Args:
-        parts: The recording, at least its columns `COLUMNS`.
+        parts: The recording's tables, with at least the columns in `COLUMNS`.
         options: The user's options for the import.
         columns: The log's columns by this library's names.
 
     Raises:
-        UnsettledError: Another form does; its option is confirmed if hardly any answer is right without it.
+        UnsettledError: There is such a form.  Its option is confirmed if hardly any answer is right without it.
     """
     known = {ours: columns[ours] for ours in COLUMNS if ours in columns and not _MADE.search(columns[ours])}
     # the rest is computed, joined, or already read in a form
@@ -151,7 +151,9 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
 
 
 class _Agreement:
-    """Counts answers that equal a gold answer under two keys; each key of a text is computed once.
+    """Counts the answers that equal a gold answer if one function reads the answers and another the gold answers.
+
+    Each function reads each text only once.
 
     Args:
         pairs: Answers with their gold answers.
@@ -175,7 +177,7 @@ class _Agreement:
 
 
 def _pairs(parts: Iterable[pa.Table]) -> list[tuple[str, list[str]]]:
-    """Return answers of the first questions with their gold answers."""
+    """Return the first answers that have gold answers, each with its gold answers."""
     pairs: list[tuple[str, list[str]]] = []
     for part in parts:
         answers, golds = (part.column(name).to_pylist() for name in COLUMNS)

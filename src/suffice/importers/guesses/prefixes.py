@@ -1,4 +1,7 @@
-"""Tables with a row for each prefix of a chain of thought: costs of thinking and of trial answers, and shares of finished chains."""
+"""Read tables with one row for each prefix of a chain of thought.
+
+A row has the cost of thinking and of a trial answer, or the share of the finished chain.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ _OPTION = re.compile(r"(?:p|probs?|probability|probabilities|option_probs)[_.](?
 
 
 class Prefixes:
-    """The readings of a table of prefixes, part by part.
+    """Reads a table of prefixes part by part, and keeps the facts that all parts must share.
 
     Args:
         trial_cost: Tokens of a trial answer, given by the user; None = unknown.
@@ -61,18 +64,18 @@ class Prefixes:
         self._is_charged: bool | None = None
 
     def read(self, columns: RoundColumns, grid: Grid, plan: ColumnMap) -> Grid:
-        """Add the costs of thinking and of trials to some questions, if their rows are prefixes of chains.
+        """Add the costs of thinking and of trial answers to the rounds of some questions, if these rounds are prefixes of chains.
 
         Args:
             columns: All rounds of these questions.
             grid: The settings for reading the table.
-            plan: The meaning of its columns; a note that nothing has a cost is removed.
+            plan: The meaning of the table's columns; the note that no tokens are counted is removed from it.
 
         Returns:
-            The settings; shorter chains are read as ended by themselves unless an end is given.
+            The settings.  Unless the user gives an end reason, shorter chains count as ended by themselves.
 
         Raises:
-            DataError: Later questions contradict the first ones, or a trial cost is given and the rows are no prefixes.
+            DataError: Tokens rise in some questions but not in all, or a trial cost is given for rows that are not prefixes.
         """
         self._share = self._share or _share_of(columns)
         is_charged = _rises(columns) and not columns.costs
@@ -116,7 +119,7 @@ class Prefixes:
 
     @property
     def depends(self) -> dict[str, str]:
-        """The reason why policies fitted on this table cannot be deployed; empty if they can."""
+        """The reason why policies that are fitted on this table cannot be deployed; empty if they can be."""
         return {CHECKPOINTS: f"{self._share!r}, a share of the finished chain"} if self._share else {}
 
     @property
@@ -148,7 +151,7 @@ class Prefixes:
 
 
 def _rises(columns: RoundColumns) -> bool:
-    """Return whether tokens of thought rise within each question; the last row may equal the one before it."""
+    """Return whether the number of thinking tokens rises within each question; the last two rows may have the same number."""
     tokens = columns.signals.get(THINKING_TOKENS)
     if tokens is None or not np.isfinite(tokens).all() or columns.lengths.max() < 2:  # noqa: PLR2004 - one row shows nothing
         return False
@@ -159,12 +162,12 @@ def _rises(columns: RoundColumns) -> bool:
 
 
 def prefix_columns(table: TableColumns, ids: Sequence[Any], number: str, names: Sequence[str]) -> list[str]:
-    """Return the columns named like tokens of a prefix whose numbers rise with the rounds in each question.
+    """Return the columns that are named like tokens of a prefix and rise from round to round in each question.
 
     Args:
         table: The rows.
         ids: The question of each row.
-        number: The column of rounds; "" if the rows of a question are in their order.
+        number: The column of round numbers; "" if the rows of a question are in the order of its rounds.
         names: The columns that may be read.
     """
     numbers = [*map(number_or_nan, table.column(number))] if number else [*range(len(ids))]
@@ -180,7 +183,7 @@ def prefix_columns(table: TableColumns, ids: Sequence[Any], number: str, names: 
 
 
 def _trial_column(columns: RoundColumns) -> str:
-    """Return the column with the tokens of each trial answer; "" if there is none."""
+    """Return the column with the tokens of each trial answer; "" if there is no such column."""
     for name, cells in columns.extras.items():
         if _OF_TRIALS.fullmatch(last_name(name)):
             tokens = np.array([*map(number_or_nan, cells)])
@@ -190,7 +193,7 @@ def _trial_column(columns: RoundColumns) -> str:
 
 
 def _share_of(columns: RoundColumns) -> str:
-    """Return the column with the share of the finished chain; "" if there is none."""
+    """Return the column that says which share of the finished chain a prefix is; "" if there is no such column."""
     values = {**columns.extras, **{name: own.tolist() for name, own in columns.signals.items()}}
     for name, cells in values.items():
         parts = set(last_name(name).split("_"))
@@ -205,7 +208,7 @@ def _share_of(columns: RoundColumns) -> str:
 
 
 def _read_options(columns: RoundColumns) -> bool:
-    """Add the log-probability of the answer if the table has each option's probability; return whether it has."""
+    """Add the log-probability of the answer as a signal if the table has a probability for each option; return whether it has."""
     named = {
         match["option"].casefold(): name for name in columns.extras if (match := _OPTION.fullmatch(plain_name(name)))
     }

@@ -1,4 +1,7 @@
-"""Read numbers in the form that the user gives: scores scaled to [0, 1] from a range or from words, and numbers with separators."""
+"""Read numbers in the form that the user gives.
+
+Scores on a range or in words are scaled to [0, 1], and numbers may have separators or a unit.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,10 @@ _SHOWN = 6
 
 
 def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dict[str, str]]:
-    """Add a column for each metric that is given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
+    """Add a scaled column for each metric given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
 
-    Words joined by ``|`` have equal value.  Unlisted words, and shares of a total of 0, are unknown.  Words of a usual scale
-    need no list.  Also return the metrics with the names of the new columns.
+    Also return the metrics, with the names of the new columns.  Words joined by ``|`` are equally good.  Words that are not listed are
+    unknown, and so are shares of a total of 0.  Words of a usual scale, such as bad and good, need not be listed.
 
     Raises:
         DataError: A number is outside the range, or the order of a column's words is not known.
@@ -63,7 +66,7 @@ def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dic
 
 
 def _order_of_column(shape: Shape, ours: str, name: str) -> str:
-    """Return a column's words from worst to best if some are not numbers; "" if it has only numbers or too many words.
+    """Return the words of a column from worst to best; "" if it has only numbers, or too many words for a scale.
 
     Raises:
         DataError: The column has a few words of unknown order.
@@ -95,7 +98,7 @@ def _order_of_column(shape: Shape, ours: str, name: str) -> str:
 
 
 def _refuse_template(shape: Shape, name: str, how: str) -> None:
-    """Raise if a scale still contains a placeholder from a note's template instead of the column's own words."""
+    """Raise if a scale still contains the placeholders of the option that a note suggested, and not the column's own words."""
     said = {word.strip() for word in how.split(",")} & PLACEHOLDERS
     if said and said.isdisjoint(own := {str(row.values.get(name)).strip() for row in shape.rows}):
         raise DataError(
@@ -105,7 +108,7 @@ def _refuse_template(shape: Shape, name: str, how: str) -> None:
 
 
 def _scale(name: str, how: str, *, all_words: bool = False) -> Callable[[Record], float | None]:
-    """Return a function that converts a row's value in a column to a number from 0 to 1 on a scale.
+    """Return a function from a row to the value of a column on a scale, from 0 (worst) to 1 (best).
 
     With `all_words`, that function raises a `DataError` for words that are not in the scale.
     """
@@ -141,7 +144,7 @@ def _share(row: Record, name: str, total: str) -> float | None:
 
 
 def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
-    """Return the place of a number in a range, from 0 to 1; None for an empty cell."""
+    """Return the position of a number in a range, from 0 (worst) to 1 (best); None for an empty cell."""
     if says_missing(value):
         return None
     worst, best = float(scale[1]), float(scale[2])
@@ -158,12 +161,12 @@ def _place(value: Any, scale: re.Match[str], where: str) -> float | None:
 def with_forms(
     shape: Shape, columns: dict[str, str], position: AnswerPosition | None = None
 ) -> tuple[Shape, AnswerPosition | None]:
-    """Add a column for each option ``COLUMN:FORM``, and name it in `columns` instead.
+    """Add a converted column for each option ``COLUMN:FORM``, and replace the option in `columns` by the name of this column.
 
-    If answers are inside replies, the form is that of the answers, and is returned with their position.
+    If answers are inside replies, the form applies to the answers only.  It is then returned as a part of `position`.
 
     Raises:
-        DataError: Answers have two forms, or a column of money is named in one unit and read in another.
+        DataError: Answers have two forms, or a column of money has one unit in its name and is read in another.
     """
     names, said = {*column_names(shape.rows)}, {} if position is None else {position.form: ""}
     for ours, theirs in columns.items():
@@ -191,14 +194,14 @@ def with_forms(
 
 
 def answer_form(columns: Mapping[str, str], named: Mapping[str, str]) -> str:
-    """Return the form in which the user has a column of answers read; "" if it is read unchanged.
+    """Return the form that the user gives for the column of answers; "" if answers are read unchanged.
 
     >>> answer_form({"answer": "said (decimal-comma)"}, {"answer": "said:decimal-comma"})
     'decimal-comma'
 
     Args:
         columns: The columns that are read, by this library's names.
-        named: The columns that the user names, perhaps with a form.
+        named: The columns as the user names them, perhaps with a form.
     """
     name, _, form = named.get("answer", "").rpartition(":")
     return form if form in ANSWER_FORMS and columns.get("answer") == form_name(name, form) else ""
@@ -209,7 +212,7 @@ def _in_form(row: Record, name: str, read: Callable[[Any], Any]) -> Any:
 
 
 def with_whole_thousands(shape: Shape, columns: Mapping[str, str]) -> tuple[Shape, list[str]]:
-    """Convert 1.234 in cost columns to 1234 if a point separates thousands; also return notes about it.
+    """Convert numbers such as 1.234 in cost columns to 1234 if points separate thousands; also return notes about this.
 
     Args:
         shape: The rows.
@@ -241,13 +244,13 @@ def _is_money(name: str) -> bool:
 
 
 def _fraction(values: Sequence[Any]) -> float | None:
-    """Return the first number that is not whole; None if all are."""
+    """Return the first number that is not whole; None if all numbers are whole."""
     numbers = [value for value in values if isinstance(value, float) and math.isfinite(value)]
     return next((value for value in numbers if not value.is_integer()), None)
 
 
 def form_name(name: str, form: str) -> str:
-    """Return the name of a column that is read in a form.
+    """Return the name of the column with the values of the column `name`, read in a form.
 
     >>> form_name("cost_usd", EACH)
     'cost_usd (each)'

@@ -47,7 +47,10 @@ class TableOptions:
 
 
 def grid_of(path: Path, rows: Sequence[Record], plan: ColumnMap, options: TableOptions) -> Grid:
-    """Return the settings for reading the rows of a table; add a note on the form of its gold answers."""
+    """Return the settings for reading the rows of a table; raise if they leave the ids of questions or the rounds open.
+
+    A note on the form of the gold answers is added to `plan`.
+    """
     if not {"round", "question_id"} <= plan.columns.keys():
         refuse_unread_rounds(rows, plan.columns)
     if "round" not in plan.columns and "question_id" in plan.columns:

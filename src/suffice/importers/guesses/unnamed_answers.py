@@ -1,4 +1,4 @@
-"""Columns with unusual names that may have the answers: if no answer is read, or if they contain words of the replies."""
+"""Find columns with unusual names that may contain the answers, because no answer is read or because they have words of the replies."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def refuse_unread_answer(
     is_scored: bool,
     is_of_tasks: bool,
 ) -> None:
-    """Raise if no column is read as the answer, and texts differ between the rows of a question.
+    """Raise to ask for the column of answers, if none is read and some texts differ between the rows of a question.
 
-    The gold answers, if known, show which of several columns has the answers.  Actions of an agent are offered only if rows have
-    scores.  Numbers are offered if they often equal the gold answer, or if the column's name allows it.  In rows without
+    If gold answers are known, they show which of several columns has the answers.  An agent's actions are offered only if rows have
+    scores.  Numbers are offered if they often equal the gold answer, or if the column's name suggests an answer.  In rows without
     scores, other numbers and lists are offered as well, unless the outcome of each task is known, as for agents
     with tools.
     """
@@ -115,9 +115,10 @@ def refuse_unread_answer(
 
 
 def _objects(table: TableColumns, names: Collection[str], unread: Collection[str], ids: Sequence[Any]) -> list[str]:
-    """Return objects that may be whole answers: some of their fields vary within questions, and another object has the same fields.
+    """Return objects that may be whole answers: some of their fields vary within questions.
 
-    Without such another object, several of their fields must be varying texts, or the object must be named like an answer.
+    In addition, one of these must be true: another object has the same fields, several fields are varying texts, or the object is
+    named like an answer.
     """
     fields = fields_in(table.names)
     found = []
@@ -131,11 +132,11 @@ def _objects(table: TableColumns, names: Collection[str], unread: Collection[str
 
 
 def rounds_in_objects(names: Collection[str], *, like_golds: bool = False) -> Choices:
-    """Return the options that read objects with equal fields, except gold answers, as answers of successive rounds.
+    """Return the options that read objects with equal fields as the answers of successive rounds; gold answers are left out.
 
     Args:
         names: The columns; fields of objects have dotted names.
-        like_golds: Whether a gold answer with these fields is required.
+        like_golds: Whether there must also be a gold answer with the same fields.
     """
     alike = defaultdict[frozenset[str], list[str]](list)
     for name, fields in fields_in(names).items():
@@ -151,14 +152,14 @@ def rounds_in_objects(names: Collection[str], *, like_golds: bool = False) -> Ch
 def refuse_words_of_replies(
     table: TableColumns, ids: Sequence[Any], columns: Mapping[str, str], unread: Collection[str]
 ) -> None:
-    """Raise if whole replies would be read as answers, while one other column that varies between rounds has words of them.
+    """Raise if whole replies would be read as answers, but another column has words of them and varies between rounds.
 
     The column is confirmed as the answer if it often equals gold answers while replies hardly ever do.
 
     Args:
         table: The rows.
         ids: The question of each row.
-        columns: The table's columns by this library's names; the user has not named that of the answers.
+        columns: The table's columns by this library's names; the column of answers is a guess.
         unread: Columns of rounds without a known meaning.
     """
     reply, golds = columns.get("answer", ""), columns.get("golds", "")
@@ -184,14 +185,17 @@ def refuse_words_of_replies(
 
 
 def _told_by_golds(table: TableColumns, names: Sequence[str], golds: str) -> str:
-    """Return the column that often equals the gold answer, if it is the only one and the others hardly ever do; else ""."""
+    """Return the only column that often equals the gold answer, if all others hardly ever do; else ""."""
     said = [name for name in names if _agrees(table, name, golds) >= _OFTEN]
     is_told = len(said) == 1 and all(_agrees(table, name, golds) <= FEW for name in names if name not in said)
     return said[0] if is_told else ""
 
 
 def _agrees(table: TableColumns, name: str, golds: str) -> float:
-    """Return the share of a column's values that equal a gold answer; 0 if few rows have both, or if chance explains it."""
+    """Return the share of a column's values that equal a gold answer.
+
+    Return 0 if few rows have both a value and a gold answer, or if as many would be equal by chance.
+    """
     columns = (table.column(own)[:_ROWS] for own in (name, golds))
     pairs = [pair for pair in zip(*columns, strict=True) if None not in pair]
     if not golds or len(pairs) < _ENOUGH_ROWS:
@@ -214,9 +218,11 @@ def _key(value: Any) -> str:
 def _may_hold_answers(
     table: TableColumns, name: str, ids: Sequence[Any], several: int, right: Collection[str] = ()
 ) -> bool:
-    """Return whether a column may have answers: texts, numbers or lists that vary within a tenth of the questions, with a fitting name.
+    """Return whether a column may have answers, by its name and values.
 
-    A column in `right` (equal to a constant column in many rows) may also be a price or a count, and need vary only in
+    The values are texts, numbers or lists that vary within at least a tenth of the questions.
+
+    A column in `right` equals a constant column in many rows.  It may also be a price or a count, and need vary only in
     one question.
     """
     is_other = last_name(name) in (*THOUGHTS, *ACTIONS, *OUTCOME_NAMES, *OWN_SIGNALS)
@@ -234,7 +240,7 @@ def _may_hold_answers(
 
 
 def _is_called_or_agrees(table: TableColumns, name: str, golds: str) -> bool:
-    """Return whether a column of numbers or lists is the answer by its name, or because it often equals the gold answer."""
+    """Return whether a column's name suggests parsed answers, or its values often equal the gold answer.  Flags need the latter."""
     is_flag = {str(value).lower() for value in table.column(name)} <= {"true", "false", "0", "1", "none", ""}
     return (may_be_parsed_name(name) and not is_flag) or _agrees(table, name, golds) >= _OFTEN
 

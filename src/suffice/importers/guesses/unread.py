@@ -1,4 +1,4 @@
-"""Notes on columns with usual names but other values, and questions about columns without usual names."""
+"""Note columns whose values do not fit their usual names, and ask about columns with unusual names."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def unread_notes(
     *,
     is_judged: bool,
 ) -> list[str]:
-    """Return a note for each column whose values do not fit its usual name, or that may be a score if nothing judges (`is_judged`)."""
+    """Return notes on columns whose values do not fit their usual names and, unless `is_judged`, on columns that may be scores."""
     speakers = [] if shape.how else [*_speakers(table, columns)]
     unused = [name for name in table.names if name not in used and table.filled(name)]
     drafts = [name for name in unused if name in shape.outer and _FIRST_DRAFT.fullmatch(plain_name(name))]
@@ -114,7 +114,7 @@ def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
 
 
 def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
-    """Yield a note or raise if a question's rows come from several speakers, of which perhaps only one gives answers."""
+    """Yield a note (or raise) if the rows of a question come from several speakers, as perhaps only one of them gives answers."""
     ids = table.column(columns.get("question_id", ""))
     for name in _called([name for name in table.names if name != columns.get("answer")], _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]
@@ -172,7 +172,7 @@ def _costs(
 
 
 def _has_gold(name: str, names: Collection[str]) -> bool:
-    """Return whether another column is named as the gold answer of a column, such as `price_gold` for `price`."""
+    """Return whether some column is named as the gold answer of the column `name`, as `price_gold` is for `price`."""
     own = {*words_in(name)}
     return any(own < {*words_in(other)} and is_surely_gold(other) for other in names)
 
@@ -180,7 +180,7 @@ def _has_gold(name: str, names: Collection[str]) -> bool:
 def _no_tokens_note(
     table: TableColumns, shown: Mapping[str, str], unused: Collection[str], absent: Sequence[str]
 ) -> str:
-    """Return the note that no input or output tokens are read, with the columns that may have them."""
+    """Return the note that no input or no output tokens are read, with the columns that may contain them."""
     kinds = frozenset().union(*_TOKEN_WORDS.values())
     names = [name for name in unused if counts_tokens(name, kinds) and table.numbers(name)]
     what = " or ".join(absent)
@@ -201,7 +201,7 @@ def _no_tokens_note(
 
 
 def _forms(name: str, value: object) -> str:
-    """Return the options that give the meaning of commas in a column of seconds; "" if values have none."""
+    """Return options that say if commas in a column of seconds are decimal commas; "" if the values leave no doubt."""
     if not is_undecided(value):
         return ""
     options = [column_options({"cost.generator.seconds": f"{name}:{form}"}) for form in (THOUSANDS, DECIMAL_COMMA)]
@@ -232,10 +232,10 @@ def _outcomes(table: TableColumns, columns: Mapping[str, str], shape: Shape, unu
 
 
 def refuse_unread_rounds(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if a field may list the rounds of each question, or some columns may have one round's answers each.
+    """Raise if a field may list the rounds of each question, or if several columns may each have the answers of one round.
 
-    A field may list rounds if its lists have objects with varying texts that the model may have written.  A column may
-    have answers if at least a tenth of them equal a gold answer, or without gold answers, the answer in another such column.
+    The items of such a list have varying texts that the model may have written.  At least a tenth of the texts in such a column
+    equal a gold answer or, without gold answers, a text in another such column.
     """
     table = TableColumns(rows)
     free = [name for name in table.names if name not in columns.values() or name == columns.get("answer")]
@@ -289,7 +289,7 @@ def _divides(table: TableColumns, name: str) -> bool:
 
 
 def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool:
-    """Return whether a column has ids of runs with several questions each, or with the same round numbers again and again."""
+    """Return whether a column has ids of runs: a run has several questions, or the same round numbers again and again."""
     if last_name(name) != "run_id":
         return False
     runs, texts = [*map(str, table.column(name))], table.column(questions[0]) if questions else []
@@ -300,7 +300,7 @@ def names_runs(table: TableColumns, name: str, questions: Sequence[str]) -> bool
 
 
 def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if each row has its own id, while another column may identify the questions, or list their rounds."""
+    """Raise if each row has its own id, but another column may identify the questions, or list the rounds."""
     table = TableColumns(rows)
     choices = _lists_of_rounds(table, [name for name in table.names if name not in columns.values()])
     names = _may_be_ids(table, {ours: theirs for ours, theirs in columns.items() if ours != "question"})
@@ -324,12 +324,12 @@ def refuse_unique_ids(rows: Sequence[Record], columns: Mapping[str, str]) -> Non
 
 
 def _are_alike(table: TableColumns, names: Sequence[str]) -> bool:
-    """Return whether several columns divide the rows equally, so that any of them can identify questions."""
+    """Return whether several columns divide the rows in the same way, so that any of them can identify questions."""
     return len(names) > 1 and all(table.constant_in(names[0], table.column(name)) for name in names[1:])
 
 
 def refuse_one_id(rows: Sequence[Record], columns: Mapping[str, str], computed: Collection[str]) -> None:
-    """Raise if all rows have the same id, while another column may name many questions."""
+    """Raise if all rows have the same id, but another column may identify many questions."""
     table, key = TableColumns(rows), columns["question_id"]
     if len({*map(str, table.column(key))}) > 1 or len(rows) < 2 * _QUESTIONS:
         return
@@ -352,7 +352,7 @@ def _as_ids(names: Sequence[str], meaning: str = "") -> Choices:
 
 
 def _lists_of_rounds(table: TableColumns, names: Sequence[str]) -> Choices:
-    """Return the options that read fields as lists of rounds: dialogues, and lists of the model's texts."""
+    """Return the options that read a field (a dialogue, or a list of texts of the model) as the list of rounds."""
     lists = [
         name
         for name in names
@@ -374,7 +374,7 @@ def _is_dialogue(values: Sequence[Any]) -> bool:
 
 
 def _may_be_ids(table: TableColumns, columns: Mapping[str, str]) -> list[str]:
-    """Return the columns that may identify questions: each value has several rows, with the same gold answer."""
+    """Return the columns that may identify questions: the rows of each value have one gold answer and may be rounds."""
     names = []
     for name in without_steps(table.names):
         values = [*map(str, table.column(name))]
@@ -409,13 +409,13 @@ def _may_list_rounds(values: Sequence[Any]) -> bool:
 
 
 def _counts_items(values: Sequence[Any], name: str) -> bool:
-    """Return whether a field counts the items of each list."""
+    """Return whether the field `name` numbers the items of each list, from 0 or 1."""
     lists = [[item.get(name) for item in value] for value in values if isinstance(value, list) and value]
     return all(all(type(own) is int for own in numbers) and counts_up(numbers) for numbers in lists)
 
 
 def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> list[str]:
-    """Return the columns whose texts equal a gold answer, or without gold answers another column's text, in a tenth of the rows or more."""
+    """Return the columns whose texts often equal a gold answer (without gold answers, a text in another column)."""
     texts = {name: [*map(_answer_key, table.column(name))] for name in names if table.is_text(name)}
     texts = {name: own for name, own in texts.items() if len({*own}) > 1 and [*texts.values()].count(own) == 1}
     right = [{*map(_answer_key, value if isinstance(value, list) else [value])} - {""} for value in table.column(golds)]
@@ -433,14 +433,14 @@ def _alike_columns(table: TableColumns, names: Sequence[str], golds: str) -> lis
 
 
 def _of_one_kind(table: TableColumns, names: Sequence[str]) -> list[str]:
-    """Remove columns that number rows, and columns of numbers, such as grades, if there are texts."""
+    """Remove columns that number rows; if columns of texts remain, also remove columns of numbers, such as grades."""
     names = [name for name in names if not _counts_rows(table.column(name))]
     texts = [name for name in names if table.numbers(name) is None]
     return texts or names
 
 
 def _counts_rows(values: Sequence[Any]) -> bool:
-    """Return whether values repeatedly count up from 1."""
+    """Return whether values count up from 1 several times."""
     numbers = [int(value) if str(value).isdecimal() else 0 for value in values]
     follow = all(after in (1, before + 1) for before, after in pairwise(numbers))
     return numbers[:1] == [1] and follow and max(numbers) > 1 < numbers.count(1)

@@ -1,1 +1,4 @@
-"""Find the rows of each question: unusual ids, confirmed by round numbers or gold answers, or made of several columns."""
+"""Find the rows of each question by ids with unusual names.
+
+Such ids are confirmed by round numbers or gold answers, or are made of several columns.
+"""

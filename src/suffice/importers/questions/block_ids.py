@@ -1,4 +1,4 @@
-"""Ids of questions with unusual names, if texts of questions are asked again: each id has its own group of rows."""
+"""Find ids of questions with unusual names, if the same text is asked again: the rows of each id are together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _LONGEST, _OFFERED = 60, 2
 
 
 def block_id(table: TableColumns, question: str, names: Collection[str]) -> str:
-    """Return the column named like an id with one value for each group of rows with the same text; "" if none, or several, differ.
+    """Return the column named like an id whose values each belong to one block of rows with the same text.
+
+    Return "" if there is no such column, or if several such columns divide the rows differently.
 
     Args:
         table: The rows, in the order of the file.
@@ -37,10 +39,10 @@ def block_id(table: TableColumns, question: str, names: Collection[str]) -> str:
 
 
 def id_choices(table: TableColumns, plan: ColumnMap, *, golds_differ: bool = False) -> Choices:
-    """Return the options that read a column as the question id, if questions were identified by texts that several may share.
+    """Return the options that read a column as the question id, if questions were identified by texts, which may be asked again.
 
-    Two of these are required of a column: a name of ids, its rows of each value together, and texts that are asked again after
-    others.  With `golds_differ`, gold answers must be constant for each value instead.
+    Two of three signs are required: the column is named like an id, the rows of each value are together, and some text is asked
+    again after others.  With `golds_differ`, each value must have one gold answer instead.
 
     Args:
         table: The rows, in the order of the file.
@@ -66,7 +68,10 @@ def id_choices(table: TableColumns, plan: ColumnMap, *, golds_differ: bool = Fal
 
 
 def refuse_ids_of_rows(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if each row has its own id, as with a primary key, while the rows of each value of other columns have all rounds."""
+    """Raise if each row has its own id, as with a primary key, but another column may be the question id.
+
+    The rows of each value of that column (or of several columns together) have each round number once.
+    """
     table, number, golds = TableColumns(rows), columns["round"], columns.get("golds", "")
     if table.repeats(columns["question_id"]) or not table.counts(number):
         return
@@ -93,19 +98,22 @@ def refuse_ids_of_rows(rows: Sequence[Record], columns: Mapping[str, str]) -> No
 
 
 def _has_all_rounds(table: TableColumns, name: str, number: str) -> bool:
-    """Return whether the rows of each value of a column have each round number, from 0 or 1, exactly once."""
+    """Return whether the rows of each value of a column are numbered from 0 or 1, without gaps or copies."""
     pairs = {*zip(map(str, table.column(name)), map(str, table.column(number)), strict=True)}
     return len(pairs) == len(table.rows) and table.counts_in(number, name)
 
 
 def _is_asked_again(table: TableColumns, question: str) -> bool:
-    """Return whether the rows with some text are in several places of the file."""
+    """Return whether some text is asked again later in the file, after other texts."""
     groups = Counter(text for text, _ in groupby(map(str, table.column(question))))
     return max(groups.values(), default=0) > 1
 
 
 def _tells_apart(table: TableColumns, question: str, name: str) -> bool:
-    """Return whether a column has short values, each with one text in several rows, and several values for some text."""
+    """Return whether a column may distinguish questions with the same text.
+
+    Its values are short, and each has one text and, on average, several rows; some text has several values.
+    """
     values: list[Any] = table.column(name)
     if name == question or not all(map(_may_be_id, values)) or means_no_question(name):
         return False
@@ -124,6 +132,6 @@ def _may_be_id(value: Any) -> bool:
 
 
 def _are_blocks(table: TableColumns, name: str) -> bool:
-    """Return whether the rows of each value of a column are together."""
+    """Return whether the rows of each value of a column are together in the file."""
     values = [*map(str, table.column(name))]
     return sum(1 for _ in groupby(values)) == len({*values})

@@ -1,4 +1,4 @@
-"""Questions that only several columns together identify, such as a document, a segment and a language."""
+"""Find questions that are identified only by several columns together, such as a document, a segment and a language."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LONGEST = 40
 
 
 def with_compound_ids(shape: Shape, columns: dict[str, str]) -> Shape:
-    """Add a column of ids made of several columns, if the user names these, as in ``question_id=doc_id,segment``."""
+    """Add a column of ids made of several columns, if the user names several, as in ``question_id=doc_id,segment``."""
     theirs = columns.get("question_id", "")
     names, parts = {*column_names(shape.rows)}, [part.strip() for part in theirs.split(",")]
     if theirs in names or len(parts) == 1 or not names.issuperset(parts):
@@ -45,14 +45,14 @@ def _joined(row: Record, parts: Sequence[str]) -> str | None:
 def compound_choices(
     table: TableColumns, used: Collection[str], key: str = "", counter: str = "", *, names_counter: bool = False
 ) -> Choices:
-    """Return the options that read several columns together as the question id, if another column numbers the rows of each.
+    """Return the options that read several columns together as the question id, if another column numbers the rows of each id.
 
     Args:
         table: The rows.
         used: Columns whose meaning is known.
         key: A column that is a part of the id; "" if none is known.
         counter: The column of round numbers; "" if none is known.
-        names_counter: Whether the options name `counter` even if it is given.
+        names_counter: Whether the options also name the column of round numbers if `counter` gives it.
     """
     free = [name for name in table.names if name not in {*used, key, *_own_parts(table, key)}]
     counters = [counter] if counter else [name for name in free if _may_count(table, name)]
@@ -69,7 +69,10 @@ def compound_choices(
 
 
 def of_runs(ids: Sequence[str], counter: str) -> Choices:
-    """Return the options that read one of two columns as the question and the other, or the counter, as its runs, by their names."""
+    """Return the options that read one of two id columns as the question, and another column as its runs.
+
+    The runs are the other id column or the counter, if the names of the columns suggest this.
+    """
     result: Choices = {}
     for question, part in permutations(ids) if len(ids) == _PAIR else ():
         if is_run_name(question) or is_round_name(last_name(question)) or is_pass_name(question):
@@ -84,7 +87,10 @@ def of_runs(ids: Sequence[str], counter: str) -> Choices:
 
 
 def counts_once(table: TableColumns, ids: Sequence[str], counter: str) -> bool:
-    """Return whether a column numbers the rows for each value of some columns, always from 0 or always from 1, without gaps or copies."""
+    """Return whether a column numbers the rows of each id, which may have several columns, without gaps or copies.
+
+    The numbers of all ids start at 0, or all start at 1.
+    """
     groups = _groups(table, ids, counter)
     lowest = min(map(min, groups.values()), default=2)
     return lowest <= 1 and all(sorted(own) == [*range(lowest, lowest + len(own))] for own in groups.values())
@@ -99,7 +105,7 @@ def _groups(table: TableColumns, ids: Sequence[str], counter: str) -> dict[tuple
 
 
 def _own_parts(table: TableColumns, key: str) -> list[str]:
-    """Return the columns of a compound id, the id itself if it is a single column, or nothing without an id."""
+    """Return the columns of which the id `key` consists: several, one, or none if `key` is ""."""
     parts = [part.strip() for part in key.split(",")] if key else []
     return parts if len(parts) > 1 and {*parts} <= {*table.names} else [key] * bool(key)
 
@@ -109,7 +115,10 @@ def _may_count(table: TableColumns, name: str) -> bool:
 
 
 def _parts(table: TableColumns, free: Sequence[str], key: str, counter: str) -> list[str]:
-    """Return the fewest columns that identify questions whose rows a column numbers; empty if there are none, or one is enough."""
+    """Return the fewest columns that together identify questions, so that `counter` numbers the rows of each question.
+
+    Return an empty list if there are none, or if one column is enough.
+    """
     if not table.counts(counter):
         return []
     names = [name for name in free if name != counter and _may_be_part(table, name)]
@@ -133,7 +142,7 @@ def _combinations(first: Sequence[str], names: Sequence[str]) -> Iterator[list[s
 
 
 def _may_be_part(table: TableColumns, name: str) -> bool:
-    """Return whether a column has repeated short texts or whole numbers, and no scores of rows."""
+    """Return whether a column may be a part of an id: it has short texts or whole numbers that repeat."""
     values = table.column(name)
     texts = {*map(str, values)}
     is_word = all(isinstance(value, str | int) and not isinstance(value, bool) for value in values)
@@ -143,7 +152,7 @@ def _may_be_part(table: TableColumns, name: str) -> bool:
 
 
 def has_decimals(texts: Iterable[str]) -> bool:
-    """Return whether any text is a number with a decimal point or comma, as scores are and names are not.
+    """Return whether some text is a number with a decimal point or comma; scores are, while names are not.
 
     >>> has_decimals(["0.61", "1"]), has_decimals(["v1.2", "2"])
     (True, False)
@@ -153,7 +162,7 @@ def has_decimals(texts: Iterable[str]) -> bool:
 
 
 def _rank(table: TableColumns, counter: str, ids: Sequence[str]) -> tuple[bool, bool, int]:
-    """Return a sort key for counters: first those named like rounds, then those with the rows of each question together."""
+    """Return a sort key for counters: counters named like rounds come first, then those whose ids have their rows together."""
     keys = [*zip(*(map(str, table.column(name)) for name in ids), strict=True)]
     blocks = 1 + sum(one != other for one, other in pairwise(keys))
     is_named = is_round_name(last_name(counter)) or ends_with_round(counter)

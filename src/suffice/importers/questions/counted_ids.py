@@ -1,4 +1,4 @@
-"""Ids of questions confirmed by round numbers: the rows of each id have all numbers from 0 or 1, exactly once."""
+"""Find ids of questions by round numbers: the rows of each id have all numbers from 0 or 1 on, exactly once."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _OF_LOOPS = frozenset({*RUNS, *LOOP_NAMES, "batch", "job", "rep", "session", "wo
 
 
 def counted_id(table: TableColumns, names: Collection[str]) -> tuple[str, str] | None:
-    """Return the column named like an id whose rows a round column numbers, and that round column; None if there is none.
+    """Return a column named like an id, and the column of rounds that numbers the rows of each id; None if there is no such pair.
 
-    If several columns are named like ids, they must divide the rows equally.
+    If the rounds number the rows of several such ids, these must divide the rows in the same way.
 
     Args:
         table: The rows.
@@ -60,7 +60,10 @@ def _is_counter_name(name: str) -> bool:
 
 
 def are_counted(table: TableColumns, name: str, counter: str) -> bool:
-    """Return whether a counter numbers the rows of each value of a column from 0 or 1 without gaps, with several rows on average."""
+    """Return whether a counter numbers the rows of each value of a column from 0 or 1, without gaps.
+
+    On average, a value must have several rows.
+    """
     values = table.column(name)
     if not all(isinstance(value, str | int) and not isinstance(value, bool) for value in values):
         return False
@@ -70,15 +73,16 @@ def are_counted(table: TableColumns, name: str, counter: str) -> bool:
 
 
 def have_golds(table: TableColumns, golds: str, ids: Sequence[str]) -> bool:
-    """Return whether the rows of each id have one gold answer, other than by chance."""
+    """Return whether the rows of each id have one gold answer, and chance does not explain this."""
     values = Counter(map(str, filter(None, table.column(golds))))
     return table.constant_in(golds, ids) and not is_by_chance(values, len(ids) - len({*ids}))
 
 
 def sure_id(table: TableColumns, ids: Sequence[str], counter: str, golds: str) -> str:
-    """Return the first of some possible ids if all divide rows equally, and each value has all rounds from the first; else "".
+    """Return the first of several possible ids if it is beyond doubt; else "".
 
-    Without a column of rounds, some column must number the rows of each value, and these must have one gold answer.
+    All of them must divide the rows in the same way, and the rows of each value must have all rounds from the first.  Without a
+    `counter` of rounds, some column must number the rows of each value, and these rows must have one gold answer.
     """
     own = [*map(str, table.column(ids[0]))] if ids else []
     if counter:
@@ -93,7 +97,10 @@ def sure_id(table: TableColumns, ids: Sequence[str], counter: str, golds: str) -
 
 
 def sure_among(table: TableColumns, choices: Choices, columns: Mapping[str, str]) -> str:
-    """Return the only option, if its ids have all rounds and one gold answer each, while a question text has several; else ""."""
+    """Return the only option if it is beyond doubt; else "".
+
+    Each of its ids must have all rounds and one gold answer, while some text of a question has several gold answers.
+    """
     golds, texts = columns.get("golds", ""), table.column(columns["question_id"])
     if len(choices) != 1 or golds not in table.names or table.constant_in(golds, texts):
         return ""
@@ -103,12 +110,15 @@ def sure_among(table: TableColumns, choices: Choices, columns: Mapping[str, str]
 
 
 def of_judges(choices: Choices) -> str:
-    """Return the option that reads each judge of the same answers as a run; "" if there is none."""
+    """Return the option that reads the rows of each judge as a run, if judges assess the same answers; "" if there is none."""
     return next((option for option, (own, _) in choices.items() if is_of_judge(f"{own.get('run', '')}.name")), "")
 
 
 def are_groups(table: TableColumns, name: str, values: Sequence[str]) -> bool:
-    """Return whether values have several rows each, or several on average, together in the file and in a column of ids."""
+    """Return whether each value has several rows.
+
+    For a column that looks like ids, several rows on average are enough, if the rows of each value are together in the file.
+    """
     counts = Counter(values)
     if min(counts.values()) > 1:
         return True
@@ -119,7 +129,7 @@ def are_groups(table: TableColumns, name: str, values: Sequence[str]) -> bool:
 
 
 def are_numbered(values: Iterable[str]) -> bool:
-    """Return whether values look like ids: a number each, perhaps after a word.
+    """Return whether values look like ids: each is a number, perhaps after a word.
 
     >>> are_numbered(["q1", "q2"]), are_numbered(["17", "18"]), are_numbered(["north", "south"])
     (True, True, False)

@@ -25,10 +25,11 @@ def gap_error(
     Args:
         where: The log.
         question: A description of the question.
-        rounds: Its rounds.
+        rounds: The question's round numbers.
         theirs: The column of round numbers.
-        files: The file of each row; if files are rounds, numbering rows instead would make each file a run.
-        others: Columns that count the rounds of every question without a gap.
+        files: The file of each row.  If each file is a round, the error does not suggest numbering the rows, which would make each
+            file a run.
+        others: Other columns, which number the rounds of every question without a gap.
     """
     are_files = len({*files}) > 1 and all(
         n in map(int, _DIGITS.findall(file)) for n, file in zip(rounds, files, strict=True)
@@ -54,7 +55,7 @@ def gap_error(
 
 
 def counting_columns(rows: Sequence[Record], key: str, used: Collection[str]) -> Iterator[str]:
-    """Yield the unused columns named like rounds that number the rows of each question from 0 or 1 without gaps or copies."""
+    """Yield the unused columns that are named like rounds and number the rows of each question from 0 or 1, without gaps or copies."""
     table = TableColumns(rows)
     ids = [*map(str, table.column(key))]
     for name in [name for name in table.names if name not in used and is_round_name(last_name(name))]:

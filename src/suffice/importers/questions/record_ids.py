@@ -1,4 +1,4 @@
-"""Ids of records that are a question each, under names of their own, such as `ticket` with HD-1000, HD-1001, ..."""
+"""Find ids of records with unusual names, such as `ticket` with HD-1000, HD-1001, ..., if each record is a question."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _LETTERS = re.compile(r"[^\W\d_][^\d\s]*\d[^\s]*")
 
 
 def ids_of_records(table: TableColumns, names: Sequence[str], outer: Collection[str]) -> list[str]:
-    """Return the record's own id, whose values are unique: called like one, such as `ticket_id`, or with values that look like ids.
+    """Return the column with the record's own id, as a list of one name; empty if there is none.
 
-    These are words that differ only in their numbers.  In the first column they may be any words with digits, or whole numbers that rise.
+    Its values are unique.  Its name ends with `_id`, as `ticket_id` does, or its values look like ids: words that differ only in their
+    numbers or, in the first column, any words with digits, or whole numbers that rise.
 
     Args:
         table: Rows of rounds; each record has one question.
         names: The columns that may be ids.
-        outer: The columns about the record.
+        outer: The columns about the whole record.
     """
     records = [row.number for row in table.rows]
     n = len({*records})

@@ -55,7 +55,8 @@ def read_tabular(
         metrics: Further metrics, in [0, 1], by name.
         labels: Texts that are the same in all rounds of a question, by name.  Policies fitted on the run depend on a `model` or
         `prompt_id` that is the same in all rows.
-        log_golds: `keep` gold answers that equal the last answers, or `drop` them; None = keep them, but raise if they do.
+        log_golds: `keep` or `drop` the log's gold answers, even if they equal the last answers; None = keep them, but raise if they
+            equal the last answers.
         first_round: The number of the lowest round, 0 (closed book) or 1 (the first evidence or draft); None = as in the table.
         ended: The reason why trajectories are shorter than the longest one, if the table has no `end`: `rule` (the loop
             stopped, so that they are censored), `exhausted` (there was no more evidence) or `max_rounds` (each had a cap of its
@@ -64,10 +65,12 @@ def read_tabular(
             is then another sample; otherwise it is another run of the question, unless the table counts rounds.
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
         file_is: For a folder: the meaning of file names, a `round`, a `model`, a `run` or a `question`; None = guessed from the names.
-        answer_position: The position of the answer in a reply, which is the column `text` if there is one, else that of the answers.
-        normalizer: The comparison of answers, if known: under `unordered`, a list of gold answers is one answer.
+        answer_position: The position of the answer in a reply.  Replies are in the column `text` if there is one, else in the
+            column of answers.
+        normalizer: The comparison of answers, if known.  With `unordered`, a list of gold answers is read as one answer.
         trial_cost: For prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
-        repeated: The row that counts if a question has a round several times, the `first` or the `last` one with an answer; None = ask.
+        repeated: The row that counts if a question has a round several times: the `first` or the `last` row with an answer.  None =
+            ask.
 
     Raises:
         NotFoundError: No row has a value of `where`.

@@ -65,7 +65,7 @@ class VisibleFiles:
 
     Args:
         root: The working folder, with which absolute paths may begin; "" = the first folder that a command changes to.
-        stays: Whether a command starts in the folder where the previous one ended, as in a persistent shell.
+        stays: True if a command starts in the folder where the previous one ended, as in a persistent shell.
     """
 
     def __init__(self, root: str = "", *, stays: bool = False) -> None:
@@ -95,7 +95,7 @@ class VisibleFiles:
         Args:
             path: The file.
             change: All that determines the change: the tool's arguments.
-            makes: Whether the result is independent of the previous content.
+            makes: True if the result is independent of the previous content.
         """
         name = self._name(path)
         if name.startswith(_NOT_OURS):

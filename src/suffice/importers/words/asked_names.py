@@ -1,4 +1,4 @@
-"""Names of columns with a user's request, in addition to the usual names of questions."""
+"""Names of columns with a user's request, beyond the usual names of questions."""
 
 from __future__ import annotations
 

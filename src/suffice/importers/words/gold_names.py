@@ -39,7 +39,9 @@ def may_be_golds(name: str) -> bool:
 
 
 def golds_among(names: Sequence[str]) -> list[str]:
-    """Return the columns named like gold answers, among columns of answers whose other names may differ only in a number.
+    """Return the columns named like gold answers, among columns that may all have answers.
+
+    A name that means gold answers surely is enough; otherwise the other names must differ only in a number.
 
     >>> golds_among(["ipc_gold", "pass1_ipc", "pass2_ipc"]), golds_among(["human_label", "run1_label", "run2_label"])
     (['ipc_gold'], ['human_label'])

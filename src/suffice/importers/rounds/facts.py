@@ -132,7 +132,7 @@ class Facts:
         containing: For constant columns: trajectories whose last answer is contained in the column's text (True), or in another
         trajectory's text of this column (False).
         contained: The reverse of `containing`: trajectories whose last answer contains the column's text.
-        framed: Trajectories counted in `contained` whose answer has the same few words around that text as another one has.
+        framed: Trajectories counted in `contained` whose answer has the same few words around that text as another answer.
         agreeing: For each constant column and metric: rounds in which the metric is 1 if and only if the column equals the answer.
         changing: For each label, its values in rounds whose answer differs from the one before, and in other rounds.
         last_kinds: For each label or flag of the log, its values in last rounds, and in other rounds.
@@ -231,7 +231,7 @@ class Facts:
     own: OwnColumns = field(default_factory=OwnColumns)
 
     def is_beyond_chance(self, name: str) -> bool:
-        """Return whether a column equals answers of its own trajectory more often than answers of another one, beyond chance.
+        """Return whether a column equals an answer of its own trajectory clearly more often than an answer of another trajectory.
 
         This is counted for columns with few values only.
         """

@@ -27,7 +27,7 @@ class AnsweringRows(NamedTuple):
 
     Attributes:
         where: The filter that keeps the answers.
-        owners: For each step, the answer to whose round it belongs.  Both are given by their places in messages.
+        owners: For each step, the answer to whose round it belongs; both are given by `Record.where`.
         note: Describes this reading.
     """
 

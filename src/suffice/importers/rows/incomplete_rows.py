@@ -33,7 +33,7 @@ def of_kinds(rows: Sequence[Record], is_complete: Callable[[Sequence[Record]], b
 def unnumbered(rows: Sequence[Record], usable: Sequence[bool], theirs: str) -> UnsettledError | DataError:
     """Return the error about a round that is not a number.
 
-    If other rows are numbered and these have no number at all, the error offers to keep the numbered rows, or rows of some kinds.
+    If some rows are numbered and the others are empty there, the error offers to keep the numbered rows, or rows of some kinds.
 
     Args:
         rows: The rows.
@@ -56,8 +56,8 @@ def unnumbered(rows: Sequence[Record], usable: Sequence[bool], theirs: str) -> U
 def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], read: Mapping[str, str]) -> UnsettledError | DataError:
     """Return the error about rows without a question id.
 
-    It offers filters by speaker, or by a column that is empty in the same rows.  If these rows have no other value that is read,
-    the filter is marked as sure.
+    It offers filters by speaker, or by a column that is empty in the same rows.  If these rows contain nothing else that is read,
+    the filter is marked as certainly right.
     """
     theirs, answer = read["question_id"], read.get("answer", "")
     row = next(row for row, name in zip(rows, ids, strict=True) if not name)

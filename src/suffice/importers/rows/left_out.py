@@ -79,7 +79,7 @@ _CALLS, _SEVERAL, _NEARLY_ALL, _HALF, _MOST_KINDS = "calls", 3, 0.9, 0.5, 24
 
 
 def names_loops(name: str) -> bool:
-    """Return whether a column's name is one that distinguishes loops, whose calls cost other loops nothing."""
+    """Return whether a column's name is one that distinguishes loops; calls of one loop do not add to the cost of another."""
     return last_name(name) in _OTHER_LOOPS
 
 
@@ -114,10 +114,13 @@ def charged(
     said: Mapping[str, str],
     outside: Collection[str] = (),
 ) -> tuple[list[Record], list[str], str]:
-    """Return the rows that a filter keeps, with cost and scores of the others; notes on this; and a question about the cost, or "".
+    """Return the rows that a filter keeps, with the cost and scores of the rows that it leaves out.
 
     The cost of a left-out row is added to the next kept row of its question, or at the end to the previous one.  For scores, see
-    `with_scores`.  Rows in `outside`, given by their places in messages, are left out together with their cost.
+    `with_scores`.  Rows in `outside`, given by their `Record.where`, are left out together with their cost.
+
+    Returns:
+        The kept rows, notes on the others, and a question about their cost, or "".
     """
     kept = [is_kept and row.where not in outside for row, is_kept in zip(shape.rows, kept, strict=True)]
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
@@ -176,7 +179,7 @@ def _is_of_one_loop(name: str, value: str) -> bool:
 def _is_call(row: Record, where: Mapping[str, str]) -> bool:
     """Return whether a row that a filter leaves out may be a model call.
 
-    A row with tokens is one.  A row without tokens may be one unless it is a tool's or a person's, or the filter only drops rows
+    A row with tokens is one.  Any other row may be one, unless it belongs to a tool or a person, or the filter only drops rows
     without a round number.
     """
     if _has_tokens(row):
@@ -218,10 +221,10 @@ def _has_tokens(row: Record) -> bool:
 
 
 def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
-    """Return the places of left-out rows with the totals of their question, as a span around all of its calls has.
+    """Return the places of left-out rows that contain the totals of their question, such as a span around all of its calls.
 
-    The tokens and money of such a row are the sums over the question's other rows.  If only such rows have a column of tokens,
-    it may be the sum over all kinds of tokens.
+    The tokens and money of such a row are the sums over the question's other rows.  A token column that only such rows have may
+    be the sum over all kinds of tokens.
     """
     names = [name for name in column_names(rows) if last_name(name) in _TOKENS or last_name(name) in MONEY]
     numbers = {name: [number_or_nan(row.values.get(name), name) for row in rows] for name in names}

@@ -59,10 +59,10 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
 
 
 def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
-    """Return the index that the lowest round gets: `first_round`, unless the user left it open (None).
+    """Return the index of the lowest round; None to ask the user.
 
-    Then drafts, steps or attempts that are numbered from 0 get 1, but only if evidence is not limited to later ones.  None means
-    that the user is to be asked.
+    A given `first_round` is returned.  Otherwise the index is 1 if drafts, steps or attempts are numbered from 0, unless only the
+    later ones have evidence.
     """
     name = plan.columns.get("round", "round")
     plain = last_name(name)

@@ -50,7 +50,9 @@ def with_scores(
     *,
     is_one_loop: bool = True,
 ) -> Carried:
-    """Copy scores that only left-out rows have to the answers that they judge.
+    """Copy the scores in left-out rows to the answers that they judge.
+
+    Only columns that no kept row fills are copied.
 
     Args:
         rows: The rows in the order of the file.
@@ -95,7 +97,7 @@ def with_scores(
 def with_scores_of_dropped(
     rows: Sequence[Record], kept: Sequence[Record], key: str
 ) -> tuple[list[Record], list[str], int]:
-    """Copy the scores of dropped rows to the row that is kept of the same round.
+    """Copy the scores of dropped rows to the kept row of the same round.
 
     Args:
         rows: All rows.
@@ -119,8 +121,8 @@ def _golds_of_others(
 ) -> dict[str, dict[Hashable, object]]:
     """Return gold answers that only left-out rows have, by column and question.
 
-    Such a column has one value for each question, and often equals a column of the kept rows, as answers often equal the final
-    ruling.  Columns of grades are excluded.
+    Such a column has one value for each question.  Many kept rows have this value in some other column, as answers often equal the
+    final ruling.  Columns of grades are excluded.
     """
     names = [name for name in column_names(rows) if not any(map(_has(name), compress(rows, kept)))]
     result: dict[str, dict[Hashable, object]] = {}

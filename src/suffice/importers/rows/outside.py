@@ -70,7 +70,7 @@ class Outside(NamedTuple):
     """Rows outside the loop.
 
     Attributes:
-        rows: The places of these rows in messages.
+        rows: The `Record.where` of these rows.
         names: The columns that identify the kinds of these rows.
         notes: Describes this reading.
     """
@@ -149,7 +149,7 @@ def _refuse_people(name: str, kinds: Sequence[str], answering: Sequence[bool]) -
 def _not_run(shape: Shape, answering: Sequence[bool], said: Mapping[str, str]) -> dict[str, set[str]]:
     """Return the rows after a question's last answer whose state says that they were not run.
 
-    They are given by their places in messages, for each column of states.
+    The result has the `Record.where` of these rows, by the column of their state.
     """
     names = [name for name in column_names(shape.rows) if last_name(name) in KINDS | _STATES]
     result: dict[str, set[str]] = {}
@@ -205,9 +205,9 @@ class _Around:
         return sum(_pays(row, names) for row in answers) >= _NEARLY_ALL * len(answers)
 
     def _sides(self) -> dict[str, set[str]]:
-        """Return the sides of their question's answers on which rows of each kind occur: "before", "after" or "between".
+        """Return for each kind where its rows occur: "before", "after" or "between" the answers of their question.
 
-        A question with a single answer does not show that a kind occurs "before" or "after" only.
+        Questions with a single answer count only for "between".
         """
         rows, sides = self._shape.rows, dict[str, set[str]]()
         _, order = order_by_time(rows, [(str(own),) for own in self._questions], asks=False)
@@ -265,7 +265,7 @@ def _warming(row: Record) -> str:
 def _kind_columns(shape: Shape) -> list[str]:
     """Return the columns that may name a row's kind.
 
-    A column of states is one if rows without a round number have states that no numbered row has.
+    A column of states may do so if rows without a round number have states that no numbered row has.
     """
     counters = [name for name in column_names(shape.rows) if is_round_name(last_name(name))]
     states = [name for name in column_names(shape.rows) if last_name(name) in _STATES]
@@ -288,7 +288,7 @@ def _kind_columns(shape: Shape) -> list[str]:
 def _answering(shape: Shape, kept: Sequence[bool], is_kind: bool, said: Mapping[str, str]) -> list[bool]:
     """Return for each row whether it is an answer.
 
-    All kept rows are, if the filter selects a kind; otherwise only the kept rows with an answer that is known.
+    If the filter selects a kind, all kept rows are answers; otherwise only the kept rows with a known answer are.
     """
     table = TableColumns(shape.rows)
     names = table.by_name(ANSWERS) or table.by_name((*WEAK_REPLIES, *LABELS))[:1]

@@ -24,7 +24,7 @@ _SHOWN = 20
 def of_files(rows: Sequence[Record], computed: str = "") -> Choices:
     """Return options for the meaning of each file, if several files have the same questions; else nothing.
 
-    There are no options either if file names count rounds, or if a column distinguishes the files.
+    Also nothing if file names count rounds, or if a column distinguishes the files.
 
     Args:
         rows: The rows of all files.
@@ -61,7 +61,7 @@ def _by_file(rows: Sequence[Record]) -> Mapping[str, Sequence[Record]]:
 def _hold_the_same(files: Mapping[str, Sequence[Record]], names: Collection[str]) -> bool:
     """Return whether all files have the same questions.
 
-    They have if some column of ids, or of texts that rarely repeat, has the same values in all files, equally often.
+    They do if some column of ids, or of texts that rarely repeat, has the same values in all files, equally often.
     """
     return any(_is_the_same(files, name) for name in names if not _is_no_question(name))
 

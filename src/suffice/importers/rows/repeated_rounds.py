@@ -109,7 +109,7 @@ def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[st
 def in_order_of_rows(number: str) -> Choices:
     """Return the option that numbers the rows of each question in file order.
 
-    Empty unless the column `number` counts retries by its name.
+    Empty unless `number` is the name of a column that counts retries.
     """
     if last_name(number) not in RETRIES:
         return {}
@@ -194,7 +194,7 @@ def _unsettled_count(name: str, n_rounds: int, n: int) -> UnsettledError:
 
 
 def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, Mask]:
-    """Return for each column with the number of rounds a mask of the rounds beyond that number."""
+    """Return masks of the rounds that exceed the number of rounds in a column, for each column that may give this number."""
     result = {}
     for name, cells in columns.extras.items():
         texts = [str(cell).removesuffix(".0") for cell in cells]
@@ -259,9 +259,9 @@ def of_counted_runs(own: str, number: str, rows: Collection[tuple[int, float, st
 
 
 def _counts_in_each(rows: Collection[tuple[object, object, str]]) -> bool:
-    """Return whether a column counts up, from 0 or 1, the rows that a question has with the same number.
+    """Return whether a column numbers, from 0 or 1, the rows with the same question and round number.
 
-    If nearly all numbers are like this, the number is that of a run.
+    If nearly all of these rows are numbered like this, the round number is the number of a run, and the column counts its rounds.
     """
     runs: dict[tuple[object, object], list[str]] = {}
     for question, number, value in rows:

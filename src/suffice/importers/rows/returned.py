@@ -21,7 +21,7 @@ _NEARLY_ALL, _TWO = 0.98, 2
 
 
 def mark_returned(shape: Shape, ids: Sequence[Hashable], plan: ColumnMap) -> Shape:
-    """Add a column with 1 for returned rounds and 0 for others, if the user names a column that tells which is returned.
+    """Add a column with 1 for returned rounds and 0 for others, if the user names the column that shows the returned round.
 
     If the marked last rows of nearly all questions only repeat an earlier answer, they were no calls.  They are left out, and the
     earlier rows are marked.

@@ -145,7 +145,7 @@ def unfold(
 
 
 def _reading_flat(shape: Shape) -> Shape:
-    """Make a shape flatten the records that it reads later, too."""
+    """Return a shape that also flattens the records that it reads later."""
     return replace(shape, read=lambda records: shape.read([*map(flat_record, records)]))
 
 
@@ -290,7 +290,7 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
 
 
 def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[str]:
-    """Return the other lists of single values, except of passages, that have as many items as `lead` in every record."""
+    """Return the other lists of single values that have as many items as `lead` in every record; lists of passages are left out."""
 
     def lengths(name: str) -> list[int]:
         return [len(item.values.get(name) or ()) for item in records]
@@ -302,7 +302,7 @@ def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[s
 
 
 def _is_panel(records: Sequence[Record], name: str) -> bool:
-    """Return whether a field is an object with an answer of each system by name, and not with the parts of a single answer."""
+    """Return whether a field is an object with one answer for each system, and not with the parts of a single answer."""
     values = [item.values.get(name) for item in records]
     are_answers = single_name(plain_name(name)) in ANSWERS and all(
         isinstance(value, dict)
@@ -314,7 +314,7 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 
 def _are_fields(values: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether objects are parts of one answer, as a category and its severity: some are numbers, or none share a text."""
+    """Return whether objects hold parts of one answer, such as a severity: some values are numbers, or no fields share a text."""
     said: dict[str, list[Any]] = {}
     for value in values:
         for name, own in value.items():
@@ -423,7 +423,7 @@ def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
 
 
 def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a round's fields; a list with a single reply becomes that reply, under the singular name.
+    """Return a round's fields, with a list of one reply replaced by the reply, under the singular of the list's name.
 
     >>> _only_texts({"outputs": ["Oslo"], "tags": ["a"]})
     {'tags': ['a'], 'output': 'Oslo'}

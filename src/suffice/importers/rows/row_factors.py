@@ -130,14 +130,14 @@ def ask_about_factors(
 
 
 def _of_named_runs(table: TableColumns, key: str, counter: str) -> Choices:
-    """Return the options that read a column named like runs as the run, if the column `counter` counts the rounds of each run."""
+    """Return the options that read a column as the run: its name is one of runs, and `counter` counts the rounds of each run."""
     named = [own for own in table.names if is_run_name(own) and own != counter and table.counts(counter)]
     runs = next((own for own in named if counts_once(table, [key, own], counter)), "")
     return of_runs([key, runs], counter) if runs else {}
 
 
 def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], several: _Several, one_loop: str) -> None:
-    """Raise if a column numbers each question's rows once copies of rows are left out.
+    """Raise if a column numbers the rows of each question, apart from copies of rows.
 
     Copies occur where a message was delivered twice.
     """
@@ -155,7 +155,7 @@ def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], severa
 
 
 def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Several) -> None:
-    """Raise if the numbers of a column, when sorted, give each question's rows another order than the file."""
+    """Raise if sorting by a column's numbers would give each question's rows another order than the file."""
     for name in [name for name in table.names if name in names and _rises_otherwise(table, name, several)][:1]:
         raise UnsettledError(
             f"{name!r} rises through the rows of each question, in another order than that of the file, as if these had been shuffled",
@@ -209,9 +209,9 @@ def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool
 def _of_further_runs(
     table: TableColumns, names: Sequence[str], several: _Several, order: Sequence[int]
 ) -> tuple[str, Choices, str]:
-    """Return a question, its options and a column, if that column counts rounds and begins again in a further run.
+    """Find a column that counts rounds and begins again in a further run; return a question about it, options, and its name.
 
-    Without such a column, all three are empty.  `order` lists the places of rows by time, and is empty if no times order them.
+    All three are empty without such a column.  `order` lists the places of rows by time, and is empty if no times order them.
     """
     rank = {place: i for i, place in enumerate(order)}
     for name in [name for name in names if _begins_again(table, name, several, rank)][:1]:
@@ -224,7 +224,7 @@ def _of_further_runs(
 def _of_compounds(table: TableColumns, used: Collection[str], key: str, again: str) -> Choices:
     """Return the options that read several columns together as the question's id.
 
-    Empty unless there is a round column `again`, whose numbers begin again within a question.
+    Empty if `again` is ""; else it is a round column whose numbers begin again within a question.
     """
     return compound_choices(table, used, key, again, names_counter=True) if again else {}
 
@@ -232,7 +232,7 @@ def _of_compounds(table: TableColumns, used: Collection[str], key: str, again: s
 def _telling_apart(table: TableColumns, names: Sequence[str], key: str, again: str) -> list[str]:
     """Return the columns that may distinguish loops.
 
-    If there is a round column `again`, its numbers must not begin again within one value of such a column.
+    If `again` is a round column whose numbers begin again, they must not begin again within one value of a returned column.
     """
     return [name for name in names if not again or counts_once(table, (key, name), again)]
 
@@ -300,7 +300,7 @@ def _of_loops(
 ) -> Iterator[tuple[str, list[str], bool]]:
     """Yield each column of labels or settings that has the same values in nearly every question.
 
-    Its values come with it, and True if all of them are equally frequent.
+    Each comes with its values, and with True if all of them are equally frequent.
     """
     for name in free:
         values: list[Any] = table.column(name)

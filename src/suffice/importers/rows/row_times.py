@@ -48,7 +48,7 @@ _Ids = Sequence[tuple[str, ...]]
 def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tuple[str, Sequence[int]]:
     """Return the column of times that orders the rows of each run, and the order; without such a column, "" and the file order.
 
-    Rows of a run with equal times stay in file order.  Their order is reversed if times fall along the file.
+    Rows of a run with equal times stay in file order; their order is reversed if the newest rows come first in the file.
 
     Args:
         rows: The rows.
@@ -98,7 +98,7 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
 def refuse_other_order(name: str, order: Sequence[int], ids: _Ids) -> None:
     """Raise if times and file order disagree in some questions.
 
-    This is only in doubt if the rows of every question are together in the file.
+    Does not raise unless the rows of every question are together in the file.
 
     Raises:
         UnsettledError: They disagree, as if the clocks of two machines differ.
@@ -126,7 +126,7 @@ def falling_back(order: Sequence[int], ids: _Ids) -> int:
 def _in_order_of(times: Sequence[float], ids: _Ids) -> list[int]:
     """Return the places of rows by time.
 
-    Rows with equal times stay in file order, or in the reverse order if times fall along the file.
+    Rows of a run with equal times stay in file order; their order is reversed if the newest rows come first in the file.
     """
     steps = [
         later - earlier
@@ -190,7 +190,7 @@ def _doubt(name: str, values: Sequence[Any], orders: Iterable[str]) -> Unsettled
 
 
 def _readings(rows: Sequence[Record], name: str, values: Sequence[Any]) -> dict[str, list[float]]:
-    """Return the times of a column, by the order of day and month if it is in doubt.
+    """Return the times of a column for each way to read them, such as with the day or the month first.
 
     Raises:
         ValueError: A value is not a time.  A number that may be something else is a time only if the column's name says so.
@@ -236,7 +236,7 @@ def _moment(text: str, how: str) -> datetime:
 
 
 def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
-    """Return the times of a column in ISO 8601, with day and month in the order that the user gives.
+    """Return the times of a column in ISO 8601, read in the way that the user gives, such as `day-first`.
 
     >>> times_as_said([Record("", "", 1, {"at": "1/9/2025 10:09 PM"})], "at", "day-first")
     ['2025-09-01T22:09:00']

@@ -148,7 +148,7 @@ def row_order(
         ignored: Names that the user declared to have no column.
         samples: Whether the user says that rows are samples, or answers of a panel.
         declared: The columns that distinguish runs according to the user.
-        trusted: The order that counts if the order of a question's rows is in doubt; see `RowOrder`.
+        trusted: The order that counts if times and file order differ; see `RowOrder`.
     """
     key = plan.columns.get("question_id")
     if key is None:
@@ -235,7 +235,7 @@ class RunColumns:
         ]
 
     def choice(self) -> Run | None:
-        """Return the kind of what distinguishes runs, `file`, `columns`, `number` or `restart`, with column names.
+        """Return the way in which runs are distinguished (`file`, `columns`, `number` or `restart`), and the columns for it.
 
         None if each question has one run, or runs cannot be distinguished.
         """
@@ -299,7 +299,10 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
 
 
 def _restarts(rows: Sequence[Record], questions: Sequence[Hashable], number: str) -> list[str]:
-    """Return the run of each row, "" for the first one; a run ends where the question's round numbers begin again."""
+    """Return the run of each row, "" for a question's first run.
+
+    A further run begins where the round numbers of the question begin again.
+    """
     last: dict[Hashable, tuple[float, int]] = {}
     result = []
     for row, question in zip(rows, questions, strict=True):
@@ -351,7 +354,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
 
 
 def ignored_names(columns: Mapping[str, str]) -> frozenset[str]:
-    """Return the meanings for which the user declared that no column has them."""
+    """Return this library's names for which the user declared that the log has no column."""
     return frozenset(name for name, theirs in columns.items() if not theirs)
 
 

@@ -46,7 +46,7 @@ def refuse_parts_of_scores(metrics: Mapping[str, str], shape: Shape) -> None:
 
 
 def refuse_single_score(theirs: str) -> NoReturn:
-    """Raise about a metric that has one value per question: it would be the score of all answers to it."""
+    """Raise an error about a metric with one value per question, which would give all answers the same score."""
     raise DataError(
         f"{theirs!r} {ONCE}: as a metric it would be the score of every answer, and no earlier stop would ever lose anything. Name a "
         "score of each round; or give it as the outcome of each run, in a file (--outcomes FILE); or leave --metric-column out"
@@ -97,7 +97,7 @@ _CHANGING, _GOOD = 10, 5
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:
     """Return whether a score belongs to whole runs: it is constant in each question, although answers change.
 
-    It also does if answers are constant because the run's result is copied to all rows.
+    The same holds if answers are constant because the run's result is copied to all rows.
     """
     key_of = normalizer_of(DEFAULT_NORMALIZER)
     said: dict[str, set[object]] = {}

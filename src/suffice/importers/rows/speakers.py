@@ -116,7 +116,8 @@ def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
 def _speakers(shape: Shape) -> set[str]:
     """Return the columns that may name speakers.
 
-    Such a column is needed if list items have no field of answers, if critics have answers, too, or if people speak.
+    If rows are list items without a field of answers, these are all columns with such names.  Otherwise, they are only the columns
+    in which critics have answers, too, or in which people speak.
     """
     names = {*column_names(shape.rows)} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):
@@ -126,7 +127,7 @@ def _speakers(shape: Shape) -> set[str]:
 
 
 def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
-    """Yield the columns that name a person in some rows of a question and not in others, for many questions."""
+    """Yield the columns that name a person in some rows of a question but not in others; this must be so in many questions."""
     table = TableColumns(shape.rows)
     ids = [name for name in table.names if last_name(name).endswith("_id") and last_name(name) not in PEOPLE]
     usual = next((name for name in ids if names and table.repeats(name)), "")
@@ -172,8 +173,8 @@ _MOSTLY = 0.5
 def are_turns(rows: Sequence[Record], name: str, questions: Sequence[Hashable]) -> bool:
     """Return whether a column names agents that take turns in one loop, instead of agents with loops of their own.
 
-    People and checkers of answers always take turns.  Others do if their rows alternate within a question, and their names
-    describe a kind of work, or some column is filled by only some of them.
+    People and checkers of answers always take turns.  Other agents do if their rows alternate within a question.  In addition,
+    their names must describe a kind of work, or only some of them must fill some column.
 
     Args:
         rows: The rows, in the order of the file.

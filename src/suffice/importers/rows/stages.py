@@ -113,7 +113,7 @@ def _are_told(table: TableColumns, numbers: Sequence[int]) -> bool:
 
 
 def _said(table: TableColumns) -> Sequence[Any]:
-    """Return the answers of rows, by which ids that end in a bare number are judged.
+    """Return the answers of rows, which help to interpret ids that end in a bare number.
 
     Empty if answers are unknown, or if another column identifies questions.
     """

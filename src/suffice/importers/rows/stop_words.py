@@ -118,7 +118,7 @@ def _is_true(value: Any) -> bool | None:
 def _flags(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> Iterator[tuple[str, bool]]:
     """Yield each flag that is true only where a loop stopped by itself.
 
-    With it comes True if every loop that is shorter than the longest has a true flag.
+    Each comes with True if every loop that is shorter than the longest one has a true flag.
     """
     names = [name for name in unread if _FLAG.fullmatch(last_name(name))]
     loops = _in_order(table, ids, rounds) if names else []
@@ -183,7 +183,7 @@ def may_end(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequen
 
 
 def _are_others_at_ends(table: TableColumns, ids: Sequence[Any], rounds: str, name: str) -> bool:
-    """Return whether the last row of each question has a text that no row before a last one has."""
+    """Return whether the last rows of questions have texts that no earlier row of any question has."""
     values, loops = table.column(name), _in_order(table, ids, rounds)
     last = {values[places[-1]] for places in loops}
     before = {values[place] for places in loops for place in places[:-1]}

@@ -85,7 +85,8 @@ def refuse_calls_alone(shape: Shape, columns: Mapping[str, str], where: Mapping[
     They may be if the model only calls tools in most questions, or if its texts hardly ever contain the gold answer.
 
     Raises:
-        UnsettledError: Tool calls may be the answers, and the user selects neither the answer nor, if there are texts, their rows.
+        UnsettledError: Tool calls may be the answers, and the user names no column of answers.  If most questions have texts, it is
+            enough to select rows by `where`.
     """
     is_any = columns.get("answer") == CALLED  # of any tool
     if ("answer" in columns and not is_any) or REPLY_TYPE in where or not any(map(_calls, shape.rows)):

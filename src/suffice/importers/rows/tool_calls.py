@@ -39,7 +39,7 @@ def answers_alone(
 ) -> tuple[dict[str, str], list[str]]:
     """Return the filter that leaves out messages with tool calls, and a note.
 
-    Both are empty if there are no such messages, or if `where` selects messages by this type.
+    Both are empty if there are no such messages, or if `where` selects messages by their type.
 
     Raises:
         UnsettledError: Texts beside tool calls may be answers: many contain the word "answer", or equal a conversation's last

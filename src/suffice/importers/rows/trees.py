@@ -64,7 +64,11 @@ def marked_nodes(shape: Shape, said: Mapping[str, str]) -> Shape:
 
 
 def _are_trees(nodes: set[_Node], children: Mapping[_Node, int], n_groups: int) -> bool:
-    """Return whether parents are nodes of their question, except one per question, and often have several children."""
+    """Return whether nodes form trees.
+
+    In nearly every question, all parents but at most one must be nodes themselves.  In many questions, some node must have several
+    children.
+    """
     missing = Counter(group for group, _ in {*children} - nodes)
     inner = {group for group, _ in nodes & {*children}}
     forked = {group for (group, _), n in children.items() if n > 1}

@@ -65,7 +65,7 @@ def read_chains(path: str | Path, golds: str | Path | None = None) -> tuple[list
 
 
 def _with_unique_ids(chains: list[FinishedChain]) -> list[FinishedChain]:
-    """Number the chains of questions with several chains."""
+    """Add a number to the ids of chains whose question has several chains."""
     several = {name for name, n in Counter(chain.chain_id for chain in chains).items() if n > 1}
     seen = Counter[str]()
     result = []

@@ -38,7 +38,7 @@ def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
 def has_replies(conversations: Iterable[_Messages]) -> bool:
     """Return whether the role of any message is that of a model.
 
-    If not, the roles are parts in a loop, such as a writer and a critic.
+    If not, roles are the parts of agents in a loop, such as a writer and a critic.
     """
     return any(role in _SAID for messages in conversations for role, _, _ in _texts(messages))
 
@@ -86,7 +86,7 @@ def shared_opening(conversations: Sequence[_Messages]) -> list[str]:
 def refuse_several_questions(conversations: Sequence[_Messages], name: str, option: str) -> None:
     """Raise if users mostly ask different questions after their first one.
 
-    A later message is another question if it begins with the same words as a first one.
+    A later message is another question if it begins like the first question of some conversation.
     """
     if not is_dialogue_list(conversations):
         return
@@ -151,8 +151,8 @@ def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[
 def _texts(messages: Iterable[Any], *, calling: bool = False) -> Iterable[tuple[str, str, dict[str, Any]]]:
     """Yield role, text and message for each message with text.
 
-    If roles are relative to one agent, the first speaker is the user; see `_asker`.  With `calling`, messages without text that
-    call tools are yielded, too.
+    If roles are written from the view of the first speaker (see `_asker`), this speaker is the user.  With `calling`, messages
+    without text that call tools are yielded, too.
     """
     spoken = [
         (str(message.get(_field(message, _ROLES), "")).lower(), text, message)
@@ -197,9 +197,10 @@ def other_roles(conversations: Iterable[_Messages]) -> list[str]:
 
 
 def _asker(said: Sequence[tuple[str, Any]]) -> Any:
-    """Return the name of the first speaker, if roles show this speaker's own view: it is the assistant, and all others are users.
+    """Return the name of the first speaker if roles are written from this speaker's view; else None.
 
-    AutoGen writes `chat_history` in this way.  None if roles are as usual: names are missing, or a user by name got a greeting.
+    In this view, the first speaker has the role of the assistant, and all others are users.  AutoGen writes `chat_history` in this
+    way.  Roles are as usual if names are missing, or if the first speaker is an agent who greets a speaker named like a user.
     """
     if not said or said[0][0] not in _SAID or not all(isinstance(name, str) and name for _, name in said):
         return None

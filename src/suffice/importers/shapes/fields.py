@@ -255,7 +255,7 @@ def _is_bracketed(text: str) -> bool:
 
 
 def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
-    """Parse the fields in `names`, whose lists are written as text."""
+    """Parse the lists that are written as text in the fields `names`."""
     texts = {name: values[name] for name in names if isinstance(values.get(name), str)}
     read = {name: literal(text) if text[:1] in ("[", "{") else text for name, text in texts.items()}
     read = {name: _object_at_end(value) or value if isinstance(value, str) else value for name, value in read.items()}
@@ -263,7 +263,7 @@ def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[st
 
 
 def _with_gold_text(value: Any) -> Any:
-    """Convert gold answers that are objects to JSON text, inside an object that was parsed."""
+    """Convert the gold answers in a parsed object to JSON text if they are objects."""
     if not isinstance(value, dict):
         return value
     return {
@@ -291,7 +291,7 @@ def names_rounds(name: str) -> bool:
 
 
 def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Reduce an object that is a model API's reply to its answer and usage, as for traces; return other objects unchanged.
+    """Reduce an object that is a model API's reply to its answer and usage; return other objects unchanged.
 
     >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
     {'answer': 'Oslo', 'finish_reason': 'stop'}

@@ -111,9 +111,9 @@ def counter_of(pairs: Sequence[Pair]) -> str:
 
 
 def counter_from_0(pairs: Sequence[Pair]) -> str:
-    """Return the item field with a name of rounds that numbers each list from 0; "" if there is none.
+    """Return the item field that is named like a round and numbers each list from 0; "" if there is none.
 
-    Number 0 may be the model alone.
+    Item 0 may be the answer of the model alone, without retrieval.
     """
     names = dict.fromkeys(name for _, _, inner in pairs for values in inner for name in values)
     several = any(len(inner) > 1 for _, _, inner in pairs)

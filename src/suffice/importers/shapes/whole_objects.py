@@ -22,7 +22,7 @@ _HEAD = 200
 def with_whole_objects(shape: Shape, columns: Mapping[str, str]) -> Shape:
     """Add a column with JSON text for each object that may be the answer or the gold answer.
 
-    The user names such an object, or it has the same fields as the answers.
+    Such an object is named by the user, or has the same fields as the answers.
 
     Args:
         shape: The rows; fields of objects are columns with dotted names.

@@ -149,7 +149,7 @@ def widened(records: list[Record], *, samples: bool = False) -> Shape | None:
 def rows_of_answers(records: list[Record], answers: Sequence[str], *, samples: bool = False) -> Shape:
     """Return a row for each column of answers, in the given order, together with the other columns of the same round.
 
-    If the first answer is without retrieval by its name, it is round 0.
+    If the name of the first column means an answer without retrieval, this answer is round 0.
 
     Args:
         records: The file's records.
@@ -220,10 +220,10 @@ def _may_be_said(stem: str, rows: Iterable[Sequence[Any]]) -> bool:
 def rows_of_families(
     records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool, samples: bool
 ) -> Shape:
-    """Return a row for each number in the columns of the family `lead`, with the columns of the other families.
+    """Return a row for each number in the column names of the family `lead`, with the columns of this number in all families.
 
-    Empty cells at the end of a record are rounds that were not run.  With `samples`, empty cells are samples without an answer, but
-    only if some record has an empty cell before a filled one.
+    Empty cells at the end of a record are rounds that were not run.  With `samples`, empty cells are samples without an answer,
+    but only if some record has an empty cell before a filled one.
     """
     numbers = list(families[lead])
     moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}

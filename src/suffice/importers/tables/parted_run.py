@@ -166,8 +166,8 @@ class PartedRun:
     def pairs(self, most: int) -> list[tuple[str, str]]:
         """Return at most `most` pairs of texts to compare.
 
-        Each answer is paired with its gold answers, and with the answer before it.  If one of several gold answers literally equals
-        the answer, it is the only one in a pair.
+        Each answer is paired with its gold answers, and with the answer before it.  If a gold answer literally equals the answer,
+        the other gold answers are left out.
         """
         return [*islice(self._pairs(), most)]
 

@@ -164,7 +164,10 @@ class PartedTable(TableSource):
         self._known = {name for row in self._rows for name in row.values}
 
     def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
-        """Yield the rows of some whole questions; also map ids to questions, empty unless questions have several runs."""
+        """Yield the rows of some whole questions, and the question of each run's id.
+
+        The latter is empty if questions have one run each.
+        """
         self.repeated = 0
         for part in self._source():
             numbered = self._numbered(part)
@@ -248,7 +251,7 @@ class PartedTable(TableSource):
         return plain_text(row.values.get(self._key))
 
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
-        """Add rows to the sample whose columns or values it lacks."""
+        """Add rows with new columns or values to the sample."""
         answer = self.plan.columns.get("answer", "")
         self._files.update(item.file for item in records)
         self._with_rounds.update(row.file for row in rows)

@@ -279,7 +279,7 @@ class _Rows:
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:
-        """Return the error about a question that has no row with one of the words that the user gives as the order of rounds."""
+        """Return the error about a question without a row for some word of the order that the user gives."""
         column = number.removesuffix(NUMBERED)
         words = {int(row.values[number]): row.values.get(column) for row in self._rows}
         place = next(place for place in range(1, max(places) + 1) if place not in places)

@@ -332,7 +332,7 @@ class TableSource(ABC):
 
     @abstractmethod
     def parts(self) -> Iterator[tuple[list[Record], Mapping[str, str]]]:
-        """Yield the rows of some whole questions; also map ids to questions, empty unless questions have several runs."""
+        """Yield the rows of some whole questions, and the question of each run's id (empty if questions have one run each)."""
 
     @abstractmethod
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
@@ -379,7 +379,7 @@ class TableSource(ABC):
         return ids | compound_choices(TableColumns(self._rows), self.plan.columns.values(), self._key, counter)
 
     def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
-        """Return each id that has several question texts with at least two rows each, with the number of rows of each text."""
+        """Return the question texts of each id that has several, each in at least two rows; count the rows of each text."""
         name, key = self.grid.columns.get("question", ""), self._key
         texts: dict[str, Counter[str]] = {}
         for row in rows if name and name != key else ():

@@ -309,7 +309,10 @@ def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
 
 
 def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
-    """Return the model calls that were logged twice, as one span inside another: for the `id` of each such span, the reason."""
+    """Return the reason for each model call that was logged twice, once as a span and once as a span inside it.
+
+    The key is the `id` of the span that is left out.
+    """
     by_id = {(span.trace, span.span): span for span in spans if span.span}
     repeats: dict[int, str] = {}
     inner: dict[int, list[TraceSpan]] = {}

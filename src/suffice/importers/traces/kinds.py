@@ -1,6 +1,7 @@
 """Distinguish the kinds of calls in a log.
 
-Calls may differ in their node, span, system prompt or the beginning of their prompt, or in that the reply is a verdict.
+Calls may differ in their node, their span, their system prompt, or the beginning of their prompt.  Calls whose reply is a verdict
+are a kind, too.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def not_chosen(calls: Sequence[TraceSpan], where: Mapping[str, str]) -> set[int]
 
 
 def _columns(calls: Sequence[TraceSpan]) -> dict[str, dict[int, str]]:
-    """Return for each way to distinguish kinds in this log the kind of each call, by `id`; the most informative way comes first."""
+    """Return the kind of each call, by `id`, under each way to distinguish kinds; the most informative way comes first."""
     calls = [span for span in calls if span.kind == CHAT]
     nodes = dict.fromkeys(name for span in calls for name in span.ids if _is_node(name))
     result = {name: {id(span): span.ids.get(name, "") for span in calls} for name in nodes}
@@ -115,9 +116,9 @@ def _head(span: TraceSpan) -> str:
 
 
 def _frequent(calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], lengths: Sequence[int]) -> dict[int, str]:
-    """Return a text for each call, by `id`.
+    """Return the longest beginning of a text that many calls share, for each call by `id`.
 
-    Texts that few calls share are shortened to the first of `lengths` characters, then to the next, until many calls share them.
+    A text that few calls share is cut to the first of `lengths` characters, and if few share this, too, to the next.
     """
     result = {id(span): of(span) for span in calls}
     least = max(2, _SHARE * len(calls))

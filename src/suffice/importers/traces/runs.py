@@ -307,7 +307,7 @@ def _mark_disagreements(
 def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) -> list[list[str]]:
     """Return the span name of each round, by conversation.
 
-    Empty for each conversation unless names differ after the first round, and the log has only a few.
+    Empty for each conversation unless names differ after the first round, and the log has only a few different names.
     """
     names = [[span.name for span in item.rounds] for item in items]
     differ = any(len({*own[1:]}) > 1 for own in names) and len({*chain(*names)}) <= MOST_SPEAKERS

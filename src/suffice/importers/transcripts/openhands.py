@@ -116,7 +116,7 @@ def _task(events: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _steps(events: Sequence[Mapping[str, Any]], run: AgentRun) -> dict[str, Step]:
-    """Return the model calls; the key is the id of the response, or that of the event."""
+    """Return the model calls by the id of their response, or by that of their event if the response has none."""
     steps: dict[str, Step] = {}
     uses: dict[str, ToolUse] = {}
     spent = 0.0

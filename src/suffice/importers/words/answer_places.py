@@ -115,7 +115,7 @@ def is_continued(text: str, earlier: str) -> bool:
 
 
 def _are_transcripts(texts: Sequence[str]) -> bool:
-    """Return whether most texts begin with the text before, which the first text of a question never does."""
+    """Return whether most texts begin with the text before them; the first text of a question never does."""
     return sum(starmap(is_continued, zip(texts[1:], texts, strict=False))) > _CONTINUED * len(texts)
 
 
@@ -130,7 +130,7 @@ def _is_usual(name: str) -> bool:
 
 
 def _between_marks(texts: Sequence[str]) -> list[AnswerPosition]:
-    """Return the positions of texts in tags, and after field headers, with a name that means an answer."""
+    """Return the positions of the texts in tags and after field headers whose name means an answer."""
     tags, heads = (
         [name for name in _often(map(own.findall, texts))[:_MOST] if _is_usual(name)] for own in (_TAG, _HEAD)
     )

@@ -36,7 +36,7 @@ def in_options(choices: Mapping[str, tuple[Any, str]], parameter: str = "columns
 
 
 def of_options(meaning: str, *, columns: Mapping[str, str] | None = None, samples: bool = False) -> Choices:
-    """Return the choice to read columns in a given meaning, independent samples, or both, for the parameter `options`."""
+    """Return a choice for the parameter `options`: to read columns in a given meaning, rows as independent samples, or both."""
     given = {"columns": dict(columns or {}), "samples": samples}
     options = " ".join(filter(None, [column_options(columns or {}), "--samples" * samples]))
     return {options: ({name: value for name, value in given.items() if value}, meaning)}

@@ -41,7 +41,7 @@ def may_be_golds(name: str) -> bool:
 def golds_among(names: Sequence[str]) -> list[str]:
     """Return the columns named like gold answers, among columns that may all have answers.
 
-    A name that means gold answers surely is enough; otherwise the other names must differ only in a number.
+    A name that surely means gold answers is enough.  Otherwise, the other names must differ only in a number.
 
     >>> golds_among(["ipc_gold", "pass1_ipc", "pass2_ipc"]), golds_among(["human_label", "run1_label", "run2_label"])
     (['ipc_gold'], ['human_label'])
@@ -65,7 +65,9 @@ def is_surely_gold(name: str) -> bool:
 
 
 def is_in_golds(name: str) -> bool:
-    """Return whether a nested column is a field of an object named like gold answers, and not of a document or a tag.
+    """Return whether a nested column is a field of an object named like gold answers.
+
+    Names that may also mean a document or a tag, such as `reference`, do not count.
 
     >>> is_in_golds("gold.answer"), is_in_golds("reference.text"), is_in_golds("gold")
     (True, False, False)

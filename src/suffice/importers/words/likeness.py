@@ -62,7 +62,7 @@ def _are_closer(words: _Words, within: _Pairs) -> bool:
 
 
 def _in_common(pairs: _Pairs, weights: Mapping[str, float]) -> float:
-    """Return the share of words that two texts have in common, weighted by word, as a mean over pairs of texts."""
+    """Return the mean share of words that the two texts of a pair have in common, weighted by word."""
     sums = [[sum(map(weights.__getitem__, own)) for own in (one & other, one | other)] for one, other in pairs]
     return sum(same / whole for same, whole in sums if whole) / len(pairs)
 

@@ -231,7 +231,7 @@ def numbered(name: str) -> tuple[str, int] | None:
 
 
 def without_steps(names: Sequence[str]) -> list[str]:
-    """Remove names that belong to a numbered step, if another name is one of a question.
+    """Remove names that belong to a numbered step, if some other name means a question.
 
     >>> without_steps(["example.question", "tool_args_0.query"]), without_steps(["column_1", "column_2"])
     (['example.question'], ['column_1', 'column_2'])

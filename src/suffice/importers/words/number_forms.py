@@ -119,7 +119,7 @@ def is_undecided(text: object) -> bool:
 def currency_codes(signs: Iterable[str]) -> list[str]:
     """Return the codes of currency signs.
 
-    The sign ¥ has no code of its own; it is dropped if JPY or CNY occurs as well.
+    The sign ¥ has two codes, so it stays as it is, but is dropped if one of them, JPY or CNY, occurs as well.
 
     >>> currency_codes(["$", "USD"]), currency_codes(["€", "EUR", "£"]), currency_codes(["¥", "JPY"])
     (['USD'], ['EUR', 'GBP'], ['JPY'])

@@ -308,7 +308,7 @@ def _plain_cell(text: str) -> str:
 
 
 def _plain_rules(text: str) -> str:
-    """Write rules in words wherever they are named alone, unless the name is an English word.
+    """Write the names of rules in words, except inside a comparison, and except names that are English words.
 
     >>> _plain_rules("stable_twice"), _plain_rules("waits for stable_twice"), _plain_rules("answer_stable >= 1")
     ('answer repeats twice', 'waits for answer repeats twice', 'answer_stable >= 1')

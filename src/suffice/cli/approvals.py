@@ -38,7 +38,7 @@ class Approval:
     """The approval that a folder's file may send a key to a host.
 
     Attributes:
-        folder: The folder, absolute; empty = every folder, for approvals by the environment.
+        folder: The absolute path of the folder; empty for an approval by the environment, which holds in every folder.
         origin: Scheme, host and port.
     """
 
@@ -55,7 +55,7 @@ class Approval:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether an address, as `checked_url` returns it, can only be this machine.
+    """Return whether an address that `checked_url` returned can only be this machine.
 
     >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("http://127.0.0.1.evil.com/v1")
     (True, False)

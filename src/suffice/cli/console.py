@@ -74,7 +74,10 @@ def warn(text: str) -> None:
 
 
 def quiet_bars() -> None:
-    """Hide the progress bars of transformers and hub downloads in files and pipes; call it before importing them."""
+    """Hide the progress bars of transformers and of hub downloads if standard error is not a terminal.
+
+    Call this before importing these libraries.
+    """
     if not errors.is_terminal:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 

@@ -41,7 +41,10 @@ _LATER = "keep some questions on the old cap, to decide again later: otherwise t
 
 
 def _is_decision(path: Path) -> bool:
-    """Return True if a file is a decision; any other file is later read as a policy, which raises if it is not one."""
+    """Return True if a file is a decision.
+
+    Any other file is later read as a policy, which raises if the file is not a policy.
+    """
     try:
         return bool(json.loads(path.read_text("utf-8")).get("format") == FORMAT)
     except FileNotFoundError:

@@ -311,7 +311,7 @@ def _explain(path: Path, kind: str, reading: _Reading, output: Output) -> None:
 
 
 def _one_path(paths: Sequence[Path]) -> Path:
-    """Return the only path; raise if there are several, with advice if the first one is a format, as in earlier releases."""
+    """Return the only path; raise if there are several, with advice if the first one is a format's name, as in old releases."""
     first, *more = paths
     if not more:
         return first

@@ -49,7 +49,7 @@ _FIGURES = re.compile(r"[\d.,%]+")
 class Screen:
     """The text output of a command; without `--details`, it shows the first sentence, the first tables and the notes.
 
-    Cautions, which are notes on data that may not be what they seem, are printed before everything else.
+    Cautions are printed before everything else.  They are notes on data that may not be what it seems.
 
     Attributes:
         sentences: The result in words, the most important first.
@@ -173,7 +173,7 @@ def _height(table: Table, width: int) -> int:
 
 
 def _print(table: Table, width: int, *, n_left: int = 0) -> None:
-    """Print a table, followed by an empty line or, if rows are left out, by their number."""
+    """Print a table and an empty line; if rows are left out, the line has their number instead."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)

@@ -23,7 +23,7 @@ _KINDS = frozenset({*CALL_KINDS, "stage", "task_name", "step_name", "tool", "too
 
 
 class AnsweringRows(NamedTuple):
-    """The answers among rows, if the other rows are steps of the answers' rounds.
+    """A split of rows into answers and steps of the answers' rounds.
 
     Attributes:
         where: The filter that keeps the answers.
@@ -45,7 +45,9 @@ class AnsweringRows(NamedTuple):
 def answering_rows(
     rows: Sequence[Record], columns: Mapping[str, str], said: Collection[str] = ()
 ) -> AnsweringRows | None:
-    """Return the rows that are answers, if rows of other kinds share their rounds and have no answer; else None.
+    """Split rows into answers and steps of the answers' rounds.
+
+    None unless rows without an answer share the round numbers of answers, and a column shows that they are of another kind.
 
     Args:
         rows: The rows, whose rounds a column counts.

@@ -1,4 +1,4 @@
-"""Scores in rows of another speaker, such as a critic or judge, that a filter leaves out.
+"""Scores of critics, judges and other speakers, in rows that a filter leaves out.
 
 Each of these scores belongs to the answer before it.
 """

@@ -52,7 +52,7 @@ _WHOLE_RUNS = 0.9
 def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
     """Raise if the rows of one round are calls of several kinds, or include failed calls.
 
-    The same holds for rows that a column of retries counts.
+    Rows that are counted by a column of retries are checked in the same way.
     """
     table, used = TableColumns(rows), {*columns.values()}
     counts_retries = last_name(columns["round"]) in RETRIES

@@ -55,8 +55,8 @@ Run = tuple[str, tuple[str, ...]]
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
     """Return the columns that distinguish runs of a question, for rows without round numbers.
 
-    A column of models always does.  Another column, such as a system or a seed, does if its values repeat: it is then neither a
-    text nor the row's id.  The model named in replies is used if no other column names it.
+    Columns of models always distinguish runs.  Others, such as systems or seeds, do so only if their values repeat, so that they
+    are neither texts nor ids of rows.  The model named in replies is used if no other column names it.
     """
     names = [
         name

@@ -169,9 +169,9 @@ def told_ends(
 
 
 def may_end(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> str:
-    """Return the column that may have end reasons, by its name and its flags or few words; "" if there is none.
+    """Return a column that may have end reasons; "" if there is none.
 
-    The column has one word in each question, or its words in last rounds occur in no earlier round.
+    Its name suggests end reasons.  It has flags, one word in each question, or words in last rounds that no earlier round has.
     """
     names = [name for name in unread if is_stop_name(name) or _OUTCOME.fullmatch(last_name(name))]
     words = {name: {*map(str, table.column(name))} - {"None", ""} for name in names}

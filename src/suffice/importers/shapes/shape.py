@@ -62,7 +62,7 @@ def changed_by(
 def with_derived(shape: Shape, name: str, own: str, cell: Callable[[Record], Any], shown: str = "") -> Shape:
     """Add a column `own` that is computed from each row.
 
-    It is about the question, and not about a round, if the column `name` is.
+    The new column is about the question if the column `name` is; else it is about a round.
     """
     result = changed_by(shape, lambda rows: with_column(rows, own, map(cell, rows)), {own: shown} if shown else None)
     return replace(result, outer=shape.outer | ({own} if name in shape.outer else set()))

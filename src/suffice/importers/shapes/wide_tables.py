@@ -65,7 +65,10 @@ def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
 
 
 def _spelled(stem: str, family: Mapping[int, str]) -> str:
-    """Return the common part of the names in a group: as in the log if it is one word, such as rougeL; else in lower case."""
+    """Return the common part of the names in a group.
+
+    A single word is spelled as in the log, such as rougeL; anything else is in lower case.
+    """
     own = {_END.sub("", name) for name in family.values()}
     name = next(iter(own))
     return name if len(own) == 1 and name.isidentifier() and plain_name(name) == stem != name.lower() else stem

@@ -263,7 +263,7 @@ class TableSource(ABC):
         return self._order is None and not (self.shape.how or self.declared_runs)
 
     def _kinds(self, rows: Sequence[Record]) -> AnsweringRows | None:
-        """Return the rows that are answers, if other rows are steps of their rounds; None if rows were selected before."""
+        """Return the split of rows into answers and steps of their rounds; None without steps, or if rows were selected before."""
         if not self._is_plain or self._answering or self._options.repeated:
             return None
         return answering_rows(rows, self.plan.columns, self._options.where)
@@ -379,7 +379,7 @@ class TableSource(ABC):
         return ids | compound_choices(TableColumns(self._rows), self.plan.columns.values(), self._key, counter)
 
     def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
-        """Return the question texts of each id that has several, each in at least two rows; count the rows of each text."""
+        """Count the rows of each question text, for ids with several texts of at least two rows each."""
         name, key = self.grid.columns.get("question", ""), self._key
         texts: dict[str, Counter[str]] = {}
         for row in rows if name and name != key else ():

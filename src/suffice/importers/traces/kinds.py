@@ -118,7 +118,7 @@ def _head(span: TraceSpan) -> str:
 def _frequent(calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], lengths: Sequence[int]) -> dict[int, str]:
     """Return the longest beginning of a text that many calls share, for each call by `id`.
 
-    A text that few calls share is cut to the first of `lengths` characters, and if few share this, too, to the next.
+    A text that few calls share is cut to the first of `lengths`.  If few calls share the result, it is cut to the next one.
     """
     result = {id(span): of(span) for span in calls}
     least = max(2, _SHARE * len(calls))

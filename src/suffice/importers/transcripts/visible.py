@@ -254,7 +254,10 @@ class VisibleFiles:
         self.remove(source)
 
     def _edit_named(self, program: str, words: list[str], own: str) -> None:
-        """Record an in-place edit of the files that a command names after its script, or of unnamed files."""
+        """Record that a command, such as `sed -i`, edits the files among its arguments.
+
+        If it names no file, or only a pattern, unnamed files count as edited.
+        """
         scripts = _SCRIPTS_OF.get(program, ())
         skipped = {place + 1 for place, word in enumerate(words) if word in scripts}
         named = [word for place, word in enumerate(words) if place not in skipped and not word.startswith("-")]

@@ -101,7 +101,7 @@ def says_other(name: str, *, but_for_signals: bool = False) -> bool:
 
     Args:
         name: The column's name.
-        but_for_signals: True if a name of numbers that a loop may know while it runs, such as `coverage`, may mean grades.
+        but_for_signals: True to allow names of signals, such as `coverage`: a loop may know them, but they may be grades, too.
     """
     others = _OF_OTHERS | _PLACES if but_for_signals else _OF_OTHERS | _PLACES | _SIGNALS
     is_other = not others.isdisjoint(words_in(name))
@@ -125,7 +125,7 @@ def is_score_name(name: str) -> bool:
 
 
 def may_be_of_passes(name: str) -> bool:
-    """Return whether a score's name has a word for "pass" and an unrelated word, so that it may be any number of a round.
+    """Return whether a score's name has a word for "pass" and an unrelated word, so that it may measure anything.
 
     >>> [may_be_of_passes(name) for name in ("pass_novelty", "overlap_pass", "tests_pass", "pass_at_1", "correct_novelty")]
     [True, True, False, False, False]

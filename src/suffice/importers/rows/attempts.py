@@ -23,7 +23,7 @@ _LONGEST = 120
 
 
 def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str], listed: str = "") -> None:
-    """Raise if models may be attempts of one loop, or may distinguish loops.
+    """Raise if models may be the attempts of one loop, or may each have a loop of their own.
 
     This is in doubt if each question has one row for each model, prompt or temperature, in an order that a column or list gives.
 

@@ -249,7 +249,7 @@ def _with_facts(
 ) -> list[Record]:
     """Copy the question, gold answer and end reason to all rows of a question, if only left-out rows have them.
 
-    The columns are those that the user names, or those with usual names.
+    The columns of these facts are named by the user, or have usual names.
     """
     result = [*rows]
     own_rows = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]

@@ -137,9 +137,9 @@ def without_copies(
 ) -> tuple[RoundColumns, Grid]:
     """Leave out rounds that only copy the last answer, since the table was filled up after the end of the loop.
 
-    All questions with copies have the largest number of rounds.  The copies cost nothing, unlike all other rounds.  If costs are
-    unknown, a column with the number of rounds can show the copies, but it may count something else, such as the hops of a
-    question; so the user is asked.
+    All questions with copies have the largest number of rounds.  If costs are known, copies cost nothing, unlike all other
+    rounds.  If costs are unknown, a column with the number of rounds can show the copies.  Since this column may count something
+    else, such as the hops of a question, the user is asked.
 
     Args:
         columns: All rounds of some questions.

@@ -314,7 +314,7 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 
 def _are_fields(values: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether objects hold parts of one answer, such as a severity: some values are numbers, or no fields share a text."""
+    """Return whether objects have the parts of one answer: some values are numbers, or each text occurs in one field only."""
     said: dict[str, list[Any]] = {}
     for value in values:
         for name, own in value.items():

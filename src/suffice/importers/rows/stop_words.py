@@ -105,7 +105,7 @@ def _end_of_row(row: Record, name: str) -> str | None:
 
 
 def _end_of_flag(row: Record, name: str) -> str | None:
-    """Return `rule` if a flag is true, which says that the loop stopped by itself; else None."""
+    """Return `rule` if a flag is true, since the loop then stopped by itself; else None."""
     return "rule" if _is_true(row.values.get(name)) else None
 
 
@@ -231,7 +231,7 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
     """Map the words of a column to the end reasons that the user gives, as in ``end=outcome:submitted=rule``.
 
     `columns["end"]` is set to the new column.  Words that the user does not map keep their usual meaning.  If the column has flags,
-    a loop with a false flag and all rounds has reached its cap, whatever the user gives.
+    a loop with a false flag counts as ended at its cap if it has all rounds, whatever the user gives.
     """
     theirs, names = columns.get("end", ""), column_names(shape.rows)
     name, _, pairs = theirs.rpartition(":")

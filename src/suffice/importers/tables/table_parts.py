@@ -164,9 +164,9 @@ class PartedTable(TableSource):
         self._known = {name for row in self._rows for name in row.values}
 
     def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
-        """Yield the rows of some whole questions, and the question of each run's id.
+        """Yield the rows of some whole questions, and a mapping from the id of each run to its question.
 
-        The latter is empty if questions have one run each.
+        The mapping is empty if questions have one run each.
         """
         self.repeated = 0
         for part in self._source():

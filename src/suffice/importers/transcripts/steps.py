@@ -123,7 +123,7 @@ class Step:
         calls: Number of calls, including those of subagents and for summaries that were charged to it.
         seconds: Duration of the calls, seconds; NaN if unknown.
         time: The start of the call, nanoseconds since 1970; None if unknown.
-        answer: The reply's text, which is the answer while the run has changed no files; None if it is no answer.
+        answer: The reply's text if it is an answer; else None.  It counts as the answer while the run has changed no files.
     """
 
     uses: list[ToolUse] = field(default_factory=list)

@@ -28,7 +28,7 @@ _SAYS_OTHER = frozenset(
 
 
 def may_be_golds(name: str) -> bool:
-    """Return whether a column's name suggests gold answers, such as an expert's, or a later observation.
+    """Return whether a column's name suggests gold answers, such as an expert's label or a later observation.
 
     >>> [may_be_golds(name) for name in ("observed", "y", "solution_value", "human.label", "human_id", "customer")]
     [True, True, True, True, False, False]

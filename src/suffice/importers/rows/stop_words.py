@@ -258,10 +258,10 @@ def unknown_end(where: str, column: str, values: Iterable[Any], at_cap: Collecti
     The other words are asked about later, one by one, since different words seldom mean the same.
 
     Args:
-        where: The place of the first unknown word in messages.
+        where: The `Record.where` of the first unknown word.
         column: The column of end reasons.
         values: Its values.
-        at_cap: Words that also occur in loops at their cap.  These loops did not fail, but shorter loops with such a word may have.
+        at_cap: Words that also occur in loops at their cap.  Such a word cannot mean a failure there, but may in shorter loops.
     """
     unknown = [
         *dict.fromkeys(

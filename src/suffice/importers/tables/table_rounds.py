@@ -404,7 +404,7 @@ class _Rows:
 
 
 def _in_words(name: str, ids: Collection[str]) -> str:
-    """Describe an id in words; a further run of a question has the id of the question, @ and the run.
+    """Describe an id in words; the id of a further run consists of the question's id, @ and the run.
 
     >>> _in_words("q1@2", ["q1", "q1@2"]), _in_words("me@home", ["me@home", "q1"])
     ("run '2' of question 'q1'", "question 'me@home'")

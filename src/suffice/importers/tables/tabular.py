@@ -43,15 +43,22 @@ def read_tabular(
     A table may be long (a row for each question and round), wide (``answer_1``, ``answer_2``, ...), or nested (the rounds of a
     question in a list: `steps`, `attempts`, `messages`, ...).
 
-    This library's names: `question_id` and `round`, `answer`, `golds` (a text, or a JSON list of texts),
-    `question`, `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer
-    and golds where the table lacks them; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``; `rounds`
-    for the field that contains the list of rounds.  Any other mapped name becomes a new signal.  Unmapped columns are guessed
-    by usual names (see `readings`); all others are kept unchanged.
+    This library's names are:
+
+    - `question_id`, `round`, `answer`, `golds` (a text, or a JSON list of texts), `question`, `cluster`, `end`, `text`, `feedback`
+      and `finish_reason`
+    - the metrics `em`, `f1` and `contains`; where the table lacks them, they are computed from answers and gold answers
+    - every signal (`suffice data signals`)
+    - ``cost.<component>.<kind>`` for costs
+    - `rounds` for the field that contains the list of rounds
+
+    Any other name in `columns` becomes a new signal.  If a column is not in `columns`, its meaning is guessed from usual names (see
+    `readings`); columns without a usual name are kept unchanged.
 
     Args:
         path: The table, or the folder.
-        columns: The table's column for each of this library's names, where they differ; an empty column ignores the name.
+        columns: The table's column for each of this library's names, where the two differ.  "" means that the table has no such
+            column.
         metrics: Further metrics, in [0, 1], by name.
         labels: Texts that are the same in all rounds of a question, by name.  Policies fitted on the run depend on a `model` or
         `prompt_id` that is the same in all rows.

@@ -168,11 +168,11 @@ def _not_run(shape: Shape, answering: Sequence[bool], said: Mapping[str, str]) -
 
 
 class _Around:
-    """The kinds of rows without an answer that occur only before a question's first answer, or only after its last one.
+    """The kinds of rows without an answer that do not occur between the answers of a question.
 
     Attributes:
-        before: Kinds that occur only before.
-        after: Kinds that occur after, and in some questions before.
+        before: Kinds that occur only before the first answer.
+        after: Kinds that occur after the last answer, and perhaps also before the first one.
     """
 
     def __init__(self, shape: Shape, kinds: Sequence[str], answering: Sequence[bool], said: Mapping[str, str]) -> None:

@@ -171,7 +171,8 @@ def told_ends(
 def may_end(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> str:
     """Return a column that may have end reasons; "" if there is none.
 
-    Its name suggests end reasons.  It has flags, one word in each question, or words in last rounds that no earlier round has.
+    Its name must suggest end reasons.  In addition, it must have flags, one word in each question, or words in last rounds that
+    no earlier round has.
     """
     names = [name for name in unread if is_stop_name(name) or _OUTCOME.fullmatch(last_name(name))]
     words = {name: {*map(str, table.column(name))} - {"None", ""} for name in names}

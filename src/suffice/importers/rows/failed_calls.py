@@ -118,7 +118,10 @@ def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
 
 
 def _with_models(rows: Sequence[Record], *, name: str, key: str, known: Collection[Any]) -> list[Record]:
-    """Replace each model that is not in `known` by the known model of its question, if the question has exactly one."""
+    """Replace models that are not in `known`.
+
+    Each is replaced by the known model of its question, if the question has exactly one.
+    """
     models: dict[str, set[Any]] = {}
     for row in rows:
         models.setdefault(str(row.values.get(key)), set()).update({row.values.get(name)} & {*known})

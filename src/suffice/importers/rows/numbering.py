@@ -78,9 +78,9 @@ def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
 
 
 def refuse_items_from_0(rows: Sequence[Record], plan: ColumnMap, used: Collection[str]) -> None:
-    """Raise if an unused field may be the round number.
+    """Raise if an unused field may be the round number, since it numbers the items of lists from 0.
 
-    It may be if it numbers the items of lists from 0, and only items after the first have evidence.
+    This is in doubt if only items after the first have evidence.
     """
     reading = next((item for item in plan.readings if item.ours == "round"), None)
     if (

@@ -354,7 +354,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
 
 
 def ignored_names(columns: Mapping[str, str]) -> frozenset[str]:
-    """Return this library's names for which the user declared that the log has no column."""
+    """Return the names of this library for which the log has no column, according to the user."""
     return frozenset(name for name, theirs in columns.items() if not theirs)
 
 

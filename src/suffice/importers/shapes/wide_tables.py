@@ -181,8 +181,8 @@ def _as_texts(records: Iterable[Record], answers: Sequence[str]) -> list[Record]
 def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
     """Raise if numbered columns may be answers of successive rounds.
 
-    They may be if they have texts of several words that differ within most records.  If no column is named like an answer, any
-    texts that differ within some records count.
+    This is in doubt if they have texts of several words that differ within most records.  If no column is named like an answer,
+    shorter texts count, too, and it is enough that they differ within some records.
     """
     choices: Choices = {}
     table = TableColumns(records)
@@ -225,8 +225,8 @@ def rows_of_families(
 ) -> Shape:
     """Return a row for each number in the column names of the family `lead`, with the columns of this number in all families.
 
-    Empty cells at the end of a record are rounds that were not run.  With `samples`, empty cells are samples without an answer,
-    but only if some record has an empty cell before a filled one.
+    Empty cells at the end of a record are rounds that were not run.  With `samples`, they are samples without an answer if some
+    record has an empty cell before a filled one.
     """
     numbers = list(families[lead])
     moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}

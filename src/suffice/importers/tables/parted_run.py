@@ -58,7 +58,7 @@ class PartedRun:
         ends: Number of trajectories by the reason for their end.
         longest: The largest number of rounds of a trajectory.
         list_answers: Whether the answers are lists.
-        expected: Alarms that are not raised for this format, since what they doubt is correct in all of its files.
+        expected: Names of alarms that are not raised, since they would be false for every file of this format.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         currency: The currency of the signal `spend`.
         form: The form in which answers are read, one of `ANSWER_FORMS`; "" if they are read unchanged.

@@ -1,4 +1,6 @@
-"""Read tables of rounds in any shape; columns are guessed, or mapped from this library's names to the table's.
+"""Read tables of rounds in any shape.
+
+The meaning of columns is guessed, unless the user names the table's columns for this library's names.
 
 A table has one row for each question and round, in any order; or one record for each question, with its rounds in a list or
 in numbered columns::

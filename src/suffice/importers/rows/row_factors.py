@@ -169,7 +169,7 @@ def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str, ids: Choice
     """Raise if the rows of a question are in several places of a file, as if the loop ran again.
 
     Does not raise if the rows of questions alternate, as in logs that are written round by round or by concurrent questions.
-    With `ids`, it always raises, since that column may separate questions with the same text.
+    If there are options `ids`, it always raises, since another column may distinguish questions with the same text.
 
     Args:
         blocks: The question and run of each group of consecutive rows.

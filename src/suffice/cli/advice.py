@@ -124,7 +124,10 @@ class _Declared:
     ] = None
 
     def given(self, context: typer.Context, *, of_labels: bool, is_later: bool) -> dict[str, Any]:
-        """Return the arguments of `decide`, without values of suffice.toml that do not apply to a later decision or to this metric."""
+        """Return the options as arguments of `decide`.
+
+        Values of suffice.toml are left out if they do not apply to a later decision or to this metric.
+        """
         given = {
             "metric": self.metric,
             "max_loss": self.max_loss,
@@ -230,21 +233,21 @@ def decide_command(
 
 
 def _tables(advice: Advice, names: Collection[str], *, details: bool) -> list[Table]:
-    """Return the tables of a decision; unless details are requested, worded like its sentence."""
+    """Return the tables of a decision; without `details`, in the words of the decision's sentence."""
     if details:
         return [_with_limits(table, advice.trial) for table in advice.tables()]
     return [_in_words(table, advice.trial, names) for table in advice.tables()]
 
 
 def _with_limits(table: Table, trial: Trial) -> Table:
-    """Return a table of the decision with fixed budgets written as numbers of rounds; other names stay as options take them."""
+    """Write the fixed budgets in a table of the decision as numbers of rounds; other policies keep the names that options take."""
     noun = "sample" if trial.loop.samples else "round"
     rows = tuple(tuple(_limit(cell, noun) if isinstance(cell, str) else cell for cell in row) for row in table.rows)
     return replace(table, rows=rows)
 
 
 def _in_words(table: Table, trial: Trial, names: Collection[str]) -> Table:
-    """Return a table of the decision in the words of its sentence; its title says how the questions were divided."""
+    """Write a table of the decision in the words of the decision's sentence; its title says how the questions were divided."""
     rows, score = [*_with_limits(table, trial).rows], title(trial.metric, names)
     names = {"policy": "what you could do", "saved": f"{trial.cost} saved, %", "change": f"{score}: change"}
     columns = [replace(column, name=names.get(column.name, column.name)) for column in table.columns]
@@ -267,7 +270,7 @@ def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
     Args:
         text: The sentence.
         metric: The metric by which the decision judges.
-        others: Names of other columns; if one is a score, the metric is named to tell them apart.
+        others: Names of other columns.  If one of them is a score, "the score" is followed by the metric's name.
 
     >>> in_plain_words("to stop by answer_stable would change f1 by +5.6 [-10.6, +25.9] points", "f1")
     'to stop once the answer repeats would change the score by +5.6 (-10.6 to +25.9) points'
@@ -285,7 +288,9 @@ def in_plain_words(text: str, metric: str, others: Collection[str] = ()) -> str:
 
 
 def _plain_cell(text: str) -> str:
-    """Write a cell in words, without the number of further questions, which the sentence has.
+    """Write a cell in words.
+
+    The number of further questions is left out, since the decision's sentence has it.
 
     >>> _plain_cell("stable_twice"), _plain_cell("not proved yet, about 1,300 more"), _plain_cell("loses more")
     ('stop once the answer repeats twice', 'not enough data', 'loses too much')
@@ -303,7 +308,7 @@ def _plain_cell(text: str) -> str:
 
 
 def _plain_rules(text: str) -> str:
-    """Write rules in words wherever they are named alone, unless the name is an English word.
+    """Write the names of rules in words, except inside a comparison, and except names that are English words.
 
     >>> _plain_rules("stable_twice"), _plain_rules("waits for stable_twice"), _plain_rules("answer_stable >= 1")
     ('answer repeats twice', 'waits for answer repeats twice', 'answer_stable >= 1')
@@ -359,7 +364,10 @@ def _labels_of(ask: Path, path: Path, target: Path) -> Labels:
 
 
 def _written_sheet(ask: Path | None, recording: Recording, advice: Advice, labels: Labels) -> dict[str, Path]:
-    """Write the sheet with the questions to label next, if there are any or the sheet exists; return its name for the screen."""
+    """Write the sheet with the questions to label next; return its path by description.
+
+    Empty if there are no such questions and no sheet yet.
+    """
     if ask is None or not (advice.to_label or ask.exists()):
         return {}
     write_sheet(ask, recording, advice.to_label, labels, advice.pairs)
@@ -396,7 +404,7 @@ def _earlier(previous: Path | None, target: Path, recording: Recording, path: Pa
 def _next_step(
     advice: Advice, recording: Recording, path: Path, target: Path, ask: Path | None, *, unjudged: bool
 ) -> str:
-    """Return the command that follows from the verdict; `unjudged` = the log can be judged by agreement alone."""
+    """Return the command that follows from the verdict; `unjudged` means that the log can be judged by agreement alone."""
     filters = where_words(advice.where) if advice.where else ""
     if advice.verdict == "do it":
         return f"suffice deploy {quoted(target)}{' -o OTHER.json' * options.POLICY.exists()}"

@@ -38,7 +38,7 @@ class Approval:
     """The approval that a folder's file may send a key to a host.
 
     Attributes:
-        folder: The folder, absolute; empty = every folder, for approvals by the environment.
+        folder: The absolute path of the folder; empty for an approval by the environment, which holds in every folder.
         origin: Scheme, host and port.
     """
 
@@ -55,7 +55,7 @@ class Approval:
 
 
 def is_loopback(url: str) -> bool:
-    """Return whether an address, as `checked_url` returns it, can only be this machine.
+    """Return whether an address that `checked_url` returned can only be this machine.
 
     >>> is_loopback("http://127.0.0.1:8000/v1"), is_loopback("http://127.0.0.1.evil.com/v1")
     (True, False)
@@ -111,7 +111,8 @@ def _wanted(urls: str | None, variables: Mapping[str, bool]) -> list[Approval]:
 def check_approved(context: Any) -> None:
     """Ask the user for the approval that the running command needs, or raise.
 
-    The command needs one if `suffice.toml` names the key, or the endpoint to which a key is sent, unless the endpoint is this machine.
+    An approval is needed if `suffice.toml` names the key, or names the endpoint to which a key is sent.  None is needed for an
+    endpoint on this machine.
 
     Raises:
         BadParameter: An approval is missing, and there is no user to ask, or the user refuses.
@@ -141,7 +142,10 @@ def check_approved(context: Any) -> None:
 
 
 def _endpoints(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the names of the parameters for each endpoint's address and key; a judge uses the model's unless its own are set."""
+    """Yield the names of two parameters for each endpoint: its address and its key.
+
+    A judge uses the parameters of the model unless its own are set.
+    """
     prefixes = {name.removesuffix(ending) for ending in (URL, _KEY) for name in values if name.endswith(ending)}
     for prefix in sorted(prefixes):
         url, key = (prefix + own if values.get(prefix + own) is not None else own for own in (URL, _KEY))

@@ -74,7 +74,10 @@ def warn(text: str) -> None:
 
 
 def quiet_bars() -> None:
-    """Hide the progress bars of transformers and hub downloads in files and pipes; call it before importing them."""
+    """Hide the progress bars of transformers and of hub downloads if standard error is not a terminal.
+
+    Call this before importing these libraries.
+    """
     if not errors.is_terminal:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
@@ -104,7 +107,7 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
 
     Args:
         table: The table.
-        fit: A width that the table fits into, see `fits`; numbers stay on one line, while headings and texts may wrap.
+        fit: The width of the table; headings and texts may wrap, numbers stay on one line.  The table must fit (see `fits`).
     """
     grid = Grid(box=None, pad_edge=False, header_style="bold")
     widths: list[int | None] = [None] * len(table.columns)
@@ -123,7 +126,7 @@ def table_view(table: Table, fit: int | None = None) -> Grid:
 
 
 def fits(table: Table, width: int) -> bool:
-    """Return whether a table fits into a width if only headings and texts wrap."""
+    """Return whether a table fits into a width if headings and texts, but not numbers, may wrap."""
     return sum(least for least, _ in _width_ranges(table)) + _GAP * (len(table.columns) - 1) <= width
 
 

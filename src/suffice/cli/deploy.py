@@ -41,7 +41,10 @@ _LATER = "keep some questions on the old cap, to decide again later: otherwise t
 
 
 def _is_decision(path: Path) -> bool:
-    """Return True if a file is a decision; any other file is later read as a policy, which raises if it is not one."""
+    """Return True if a file is a decision.
+
+    Any other file is later read as a policy, which raises if the file is not a policy.
+    """
     try:
         return bool(json.loads(path.read_text("utf-8")).get("format") == FORMAT)
     except FileNotFoundError:
@@ -139,7 +142,7 @@ def _lines(policy: Policy, target: Path, to: str) -> str:
 
 
 def _check_target(policy: Policy, to: str) -> None:
-    """Raise if a framework does not give the policy the data that it reads."""
+    """Raise if a framework does not provide the data that the policy reads."""
     if to == "python":
         return
     if to == _VLLM:
@@ -163,14 +166,17 @@ def _check_target(policy: Policy, to: str) -> None:
 
 
 def _position_notes(policy: Policy, *, is_given: bool) -> list[str]:
-    """Return a note on the returned value if the policy gives runs up, else on the answer position; none for thoughts and steps."""
+    """Return a note on the answer position; for a policy that gives runs up, on the returned value instead.
+
+    There is no note for policies on thoughts or steps.
+    """
     if gives_up(policy):
         return ["the lines return None for a run that is given up, and its own result for one that has ended by itself"]
     return [] if is_of_thoughts(policy) or is_of_steps(policy) else [_position_note(policy, is_given=is_given)]
 
 
 def _money_notes(policy: Policy) -> list[str]:
-    """Return a note on the values to give to a rule on `spend` if its log is in another currency than the prices."""
+    """Return a note if the policy compares money in another currency than that of prices."""
     currency = spend_currency(policy)
     note = (
         f"the policy compares spend in {currency}, like its log: give what was spent in {currency} (dollars= in the lines takes any currency; in a "
@@ -180,7 +186,7 @@ def _money_notes(policy: Policy) -> list[str]:
 
 
 def _sampling_notes(policy: Policy) -> list[str]:
-    """Return a note if a server would sample the final answer although the trial answers that were judged had temperature 0."""
+    """Return a note if a server would sample the final answer, although trial answers were judged at temperature 0."""
     temperature = policy.depends.get("temperature")
     note = (
         f"the policy was judged on trial answers at temperature 0, and a server samples the answer, like the chain, at {temperature!r}: "

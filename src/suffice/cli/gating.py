@@ -171,7 +171,10 @@ def encoder_of(name: str, device: str | None = None) -> Embedder:
 
 
 def note_fitted(fitted: Mapping[str, Seen | None], questions: Sequence[Question]) -> None:
-    """Warn on standard error about parts that were fitted on some of these questions, compared by id or text."""
+    """Warn on standard error about parts that were fitted on some of these questions.
+
+    Questions are compared by id or text.
+    """
     ids, texts = [item.question_id for item in questions], [item.question for item in questions]
     for name, seen in fitted.items():
         if seen is None:

@@ -115,7 +115,10 @@ def _options(group: Any) -> Iterator[inspect.Parameter]:
 
 
 def command_line(context: Any, *left_out: str, folders: bool = False) -> str:
-    """Return the running command as text, including values from `suffice.toml`; files are shortened to their names unless `folders`."""
+    """Return the running command as text, including values from `suffice.toml`.
+
+    Paths of files are shortened to the files' names unless `folders`.
+    """
     words = context.command_path.split()
     for option, value in _values(context, left_out, hands_on=False):
         is_file = not folders and value is not None and Path(value).is_file()

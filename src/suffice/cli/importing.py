@@ -311,7 +311,7 @@ def _explain(path: Path, kind: str, reading: _Reading, output: Output) -> None:
 
 
 def _one_path(paths: Sequence[Path]) -> Path:
-    """Return the only path; raise if there are several, with advice if the first one is a format, as in earlier releases."""
+    """Return the only path; raise if there are several, with advice if the first one is a format's name, as in old releases."""
     first, *more = paths
     if not more:
         return first
@@ -339,7 +339,10 @@ def _column_pairs(
 def _import_screen(
     summary: ImportSummary, command: str, *, details: bool, seen: Collection[str] | None = None
 ) -> Screen:
-    """Return the screen of an import; if the user has just confirmed the reading, leave it out with the notes that were `seen`."""
+    """Return the screen of an import.
+
+    `seen` has the notes that the user saw when confirming the reading; they and the reading are then left out.  None = not asked.
+    """
     is_seen = seen is not None
     noted = [note for note in summary.notes if details or note not in (seen or ())]
     nulled = [
@@ -378,7 +381,7 @@ def _import_screen(
 
 
 def _with_commands(note: str, command: str) -> str:
-    """Write the options of a note on questions with one round each, which have no next step, as whole commands if they fit."""
+    """Write the options in a note without a next step as whole commands, unless the note becomes too long."""
     if _NO_NEXT not in note:
         return note
 
@@ -391,7 +394,7 @@ def _with_commands(note: str, command: str) -> str:
 
 
 def _columns_read(readings: Sequence[ColumnReading]) -> str:
-    """Return a sentence on what each column of the files is read as; a column read as question and as its id is named once.
+    """Return a sentence on the meaning of each column; a column that is both the question and its id is named once.
 
     >>> _columns_read([ColumnReading(ours="round", theirs="order in 'steps'", how="shape")])
     "Columns read: order in 'steps' as round"

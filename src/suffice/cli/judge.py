@@ -97,7 +97,10 @@ class Judging(models.Endpoint):
 
     @contextmanager
     def asked(self, shard: Shard | None = None) -> Iterator[JudgeModel]:
-        """Yield the judge with its cache file: a shard has its own, otherwise one file has the replies of all shards."""
+        """Yield the judge, with the cache file of its replies.
+
+        Each shard has a file of its own.  Without a shard, one file takes up the replies of all shards.
+        """
         if self.model == "span-reader" and self.base_url is None:
             raise DataError(f"{self.model!r} reads spans and cannot judge: name a language model and its --base-url")
         prompt = PROMPTS["answer_first"]

@@ -135,7 +135,10 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _program_words() -> list[str]:
-    """Return the arguments of this program's own command line, and keep its processes from importing modules of their folder."""
+    """Return the arguments of this program's own command line.
+
+    Also keep the processes that this program starts from importing modules of the current folder.
+    """
     from suffice.common.processes import keep_folder_out
 
     keep_folder_out()

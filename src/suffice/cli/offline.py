@@ -230,13 +230,16 @@ def replay_command(
 
 
 def _source(path: Path, where: Sequence[str] | None, *, in_blocks: bool) -> Recording | Source:
-    """Return the questions of one loop, in memory or to be read block by block."""
+    """Return the questions of one loop, either in memory or as a source that is read block by block."""
     chosen = chosen_questions(path, where)
     return chosen if isinstance(chosen, Recording) else opened(chosen, in_blocks=in_blocks)
 
 
 def replay_screen(result: ReplayResult, then: str = "") -> Screen:
-    """Return the screen with the outcomes; quantiles, and differences of calls, which follow from other columns, need `--details`."""
+    """Return the screen with the outcomes of a replay.
+
+    Columns that follow from others, such as quantiles and differences of calls, need `--details`.
+    """
     outcomes, *others = replay_tables(result)
     names = (column.name for column in outcomes.columns)
     return Screen(

@@ -49,7 +49,7 @@ _FIGURES = re.compile(r"[\d.,%]+")
 class Screen:
     """The text output of a command; without `--details`, it shows the first sentence, the first tables and the notes.
 
-    Cautions, which are notes on data that may not be what they seem, are printed before everything else.
+    Cautions are printed before everything else.  They are notes on data that may not be what it seems.
 
     Attributes:
         sentences: The result in words, the most important first.
@@ -57,7 +57,7 @@ class Screen:
         notes: Caveats, in addition to the notes of the tables.
         shown: Number of tables that are shown without `--details`.
         aside: Names of columns that are shown only with `--details`.
-        quiet: A pattern; notes that begin with it are shown only with `--details`.
+        quiet: A pattern; notes whose beginning matches it are shown only with `--details`.
         files: The written files, by description.
     """
 
@@ -150,9 +150,10 @@ def _wrapped(texts: Iterable[str], width: int) -> list[str]:
 
 
 def _fitted(whole: Table, aside: Collection[str], width: int, lines: int) -> tuple[Table, int]:
-    """Drop the columns `aside` of a table, then its last columns until it fits the width, then its last rows until it fits the lines.
+    """Shorten a table to a width and a number of lines; return it with its height.
 
-    Also return the height of the result, since computing it takes as long as printing.
+    The columns `aside` are dropped, then the last columns until the width fits, then the last rows until the lines fit.  The height
+    is returned since computing it takes as long as printing.
     """
     places = [place for place, column in enumerate(whole.columns) if column.name not in aside]
     table = whole.with_columns(places)
@@ -172,7 +173,7 @@ def _height(table: Table, width: int) -> int:
 
 
 def _print(table: Table, width: int, *, n_left: int = 0) -> None:
-    """Print a table, followed by an empty line or, if rows are left out, by their number."""
+    """Print a table and an empty line; if rows are left out, the line has their number instead."""
     for line in _wrapped([table.title], width):
         console.print(Text(line, style="italic"), soft_wrap=True)
     console.print(table_view(table, width), width=width)
@@ -181,9 +182,9 @@ def _print(table: Table, width: int, *, n_left: int = 0) -> None:
 
 
 def _brief_notes(notes: Iterable[str]) -> list[str]:
-    """Return the first sentence of every note, necessary notes first; long sentences are cut, but not before an option that they advise.
+    """Return the first sentence of every note, necessary notes first.
 
-    Notes that differ only in numbers appear once.
+    Long sentences are cut, but not before an option that they advise.  Notes that differ only in numbers appear once.
 
     >>> _brief_notes(["tasr: only 1 pair differs. Read the exact test.", "full: only 2 pairs differ.", "f1 is unknown in 3 rounds"])
     ['f1 is unknown in 3 rounds', 'tasr: only 1 pair differs.', 'full: only 2 pairs differ.']
@@ -211,7 +212,7 @@ def _brief_notes(notes: Iterable[str]) -> list[str]:
 
 
 def _masked(command: re.Match[str]) -> str:
-    """Return a command with its characters masked by letters, so that no sentence ends in it; punctuation at its end stays."""
+    """Replace the characters of a command by letters, except punctuation at its end, so that no sentence seems to end inside it."""
     own = command[0].rstrip(".,;:")
     return "x" * len(own) + command[0][len(own) :]
 

@@ -134,7 +134,7 @@ def settings_in(parameters: Sequence[Any]) -> dict[str, SettingParameter]:
 
 
 def name_place(context: Any, error: BadParameter) -> None:
-    """Add to an error about a setting the place where its value was given."""
+    """Name the place of a setting's value in an error about this setting."""
     parameter = settings_in(context.command.params).get(str(error.param_hint))
     if parameter is not None:
         error.param_hint = parameter.place(context)
@@ -189,7 +189,7 @@ def _is_toml(value: str) -> bool:
 def given_fields(group: Any) -> dict[str, str]:
     """Return the fields of a group that the user gave on the command line, each with its option's name.
 
-    Values in `suffice.toml` are not included: they are defaults, and a command ignores those that it cannot use instead of raising.
+    Values in `suffice.toml` are not included: they are defaults, and a command ignores defaults that it cannot use.
     """
     return {
         item.name: name
@@ -213,7 +213,7 @@ def _named_fields(group: Any) -> Iterator[tuple[Any, str]]:
 
 @contextmanager
 def taking_from_file(names: Iterable[str]) -> Iterator[None]:
-    """While a command runs, store the names of its parameters with values from the file, for use by groups of options."""
+    """While a command runs, remember which of its parameters have values from the file; `from_file` returns this."""
     token = _from_file.set(frozenset(names))
     try:
         yield
@@ -315,7 +315,9 @@ def is_given(context: Any, parameter: str) -> bool:
 
 
 def note_settings(context: Any, parameters: Sequence[Any]) -> None:
-    """Print on standard error, before a command runs, the values that it takes from the file and the model that `--base-url` asks.
+    """Print the values that a command takes from the file, before it runs; also the model, if only `--base-url` was given.
+
+    The output is standard error.
 
     Args:
         context: The command.

@@ -1,4 +1,4 @@
-"""Commands printed in messages: the command that the user typed, completed by the option that settles a question."""
+"""Commands in messages: the command that the user typed, with the option added that settles a question."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def without_replaced(words: Sequence[str], option: str) -> tuple[list[str], list
 
 
 def _given(words: Sequence[str]) -> list[_Given]:
-    """Return the options among words, each with its value, or None without one."""
+    """Return the options in a command line, each with its value; the value is None for an option without one."""
     values = [*words[1:], "--"]
     return [
         (word, None if value.startswith("--") else value)
@@ -92,7 +92,7 @@ def _replaces(new: _Given, old: _Given) -> bool:
 
 
 def _says_all_of(new: _Given, old: _Given) -> bool:
-    """Return True if `new` says the same as `old`, or extends it by a form after a colon or by further columns."""
+    """Return True if two options have the same value, or if `new` extends `old` by a form after a colon or by further columns."""
     ours, theirs = (new[1] or "").partition("=")[2] or new[1], (old[1] or "").partition("=")[2] or old[1]
     if not (ours and theirs):
         return new == old

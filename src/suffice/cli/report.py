@@ -117,7 +117,10 @@ def _report_screen(report: Report, target: Path | None, then: str) -> Screen:
 
 
 def _next_command(words: str, recording: Recording, compared: options.Compared) -> str:
-    """Return the next command: `suffice certify` for a policy file, else `suffice diagnose`, with a threshold on a metric that is not 0 or 1."""
+    """Return the next command: `suffice certify` for a policy file, else `suffice diagnose`.
+
+    `suffice diagnose` gets a threshold on the metric if its values are not only 0 and 1.
+    """
     metric = compared.metric[0] if compared.metric else None
     if compared.policy:
         asked = options.metric_words(metric)
@@ -129,7 +132,7 @@ def _next_command(words: str, recording: Recording, compared: options.Compared) 
 
 
 def _recordings_of(paths: Sequence[Path], where: Sequence[str] | None) -> dict[str, Recording]:
-    """Return the rounds of each recording that `--where` chooses, by file name; a number is added to repeated names."""
+    """Return the rounds that `--where` chooses in each recording, by file name; repeated names get a number."""
     recordings: dict[str, Recording] = {}
     for path in paths:
         same = sum(name.partition(" #")[0] == path.stem for name in recordings)

@@ -48,8 +48,8 @@ class Place:
 
     Attributes:
         summary: One sentence that fits a line of 80 columns beside the name.
-        function: The function as ``module:name``; for a group, the function to run without a subcommand.  Empty = the
-            entry point's function, or help.
+        function: The function as ``module:name``; for a group, the function to run without a subcommand.  If empty, an
+            entry point's function is used, or help is printed.
         panel: The panel in which `suffice --help` lists it.
         example: An example call; it is appended to the function's docstring.
         distribution: The distribution that provides it by an entry point; empty = this one.  Help lists the command if
@@ -227,7 +227,7 @@ class Group(TyperGroup):
         return list(dict.fromkeys(words.split()[-1] for words in _places() if _above(words) == self.place))
 
     def get_params(self, ctx: Any) -> Any:
-        """Return the options, except at the root, where help hides them because the commands fill the screen."""
+        """Return the options of the group; those of the root are hidden, so that the commands fit the screen."""
         parameters = super().get_params(ctx)
         for parameter in () if self.place else parameters:
             cast("Any", parameter).hidden = True

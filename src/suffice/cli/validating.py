@@ -70,7 +70,7 @@ def validate_command(
 
 
 def _states(path: Path) -> tuple[str, dict[str, str]]:
-    """Return the kind of a path, and the state of each file in it; the name of a single file is empty.
+    """Return the kind of a path, and the state of each of its files by name; a single file has the name "".
 
     Raises:
         NotFoundError: There is nothing at the path.

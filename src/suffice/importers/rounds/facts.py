@@ -21,8 +21,11 @@ _SURE = 3.0
 class OrderSigns:
     """Three signs whose mean is 0 if the order of a question's answers is arbitrary.
 
-    They are the agreement of neighbours minus that of all pairs, the agreement of the last two answers minus that of the first
-    two, and the score of the last answer minus that of the first.
+    The signs are:
+
+    - the share of neighbouring answers that are equal, minus the share of all pairs that are equal
+    - 1 if the last two answers are equal, minus 1 if the first two are
+    - the score of the last answer, minus the score of the first one
 
     Attributes:
         sums: For each sign, the number of questions, the sum and the sum of squares.
@@ -47,12 +50,18 @@ class OrderSigns:
 
     @property
     def are_clear(self) -> bool:
-        """True if at least one sign is too far from 0 for an arbitrary order."""
+        """True if at least one sign is further from 0 than chance explains."""
         return any(is_clear(*own) for own in self.sums)
 
 
 def is_clear(n: float, total: float, squares: float) -> bool:
-    """Return whether the mean of `n` differences is at least three standard errors from 0, given their sum and sum of squares."""
+    """Return whether the mean of `n` differences is at least three standard errors from 0.
+
+    Args:
+        n: The number of differences.
+        total: Their sum.
+        squares: The sum of their squares.
+    """
     spread = n * squares - total**2
     return n > 1 and total**2 * (n - 1) > _SURE**2 * spread
 
@@ -89,58 +98,61 @@ class Facts:
         golds: Different gold answers, at most five.
         several: Trajectories with several answers.
         equal: Of these, those whose answers are all equal.
-        beside: Of these in turn, those in which a reply or a retrieved text varies, by column.
+        beside: For each column of replies or retrieved texts: trajectories in which it varies although all answers are equal.
         cased: Trajectories without gold answers in which two answers count as the same but differ in case.
         case: An example of two such answers.
         repeating: Trajectories with at least three answers.
         unrepeated: Of these, those whose answers are all different.
-        right_once: Of these in turn, those with exactly one right answer.
+        right_once: Of the unrepeated ones, those with exactly one right answer.
         systems: Trajectories in which the model, system or file changes between rounds, by column.
-        speakers: Trajectories with rounds of several speakers or kinds after the first round, by column.
-        said_by: The number of rounds of each speaker or kind, by column.
-        stopped: Trajectories by metric, length, and whether its first 1 is in the last round (None: in an earlier one).
+        speakers: For each column of speakers or kinds: trajectories in which it has several values after the first round.
+        said_by: For each such column: the number of rounds of each speaker or kind.
+        stopped: The number of trajectories by metric, length, and place of the metric's first 1: True for the last round, None for
+        an earlier round, False if there is none.
         scored: Scored answers.
         lasts: Trajectories with gold answers and an answer in the last round.
         golden: Of these, those whose last answer is literally a gold answer.
-        rows: Number of trajectories that have a round, by its index.
+        rows: For each round index: the number of trajectories that have this round.
         answered: Of these, those with an answer in that round.
         kinds: For each label of the log, its values in rounds with an answer, and in rounds without one.
         graded: Trajectories whose first answer cannot be a grade, while a later one may be a grade or a low number.
-        in_words: Of these in turn, those with a grade in words.
+        in_words: Of the graded trajectories, those with a grade in words.
         grade: An example of such a grade.
         grade_kinds: For each label of the log, its values in rounds with a grade, and in other rounds.
-        equalling: Trajectories in which a column equals some answer; for constant columns (the same in all rounds), by name.
+        equalling: For each constant column (one with the same value in all rounds of a trajectory): trajectories in which the
+        column equals some answer.
         equalling_last: Of these, those in which the column equals the last answer.
-        equalling_rows: Rounds in which a constant column equals the answer.
+        equalling_rows: For each constant column: rounds in which it equals the answer.
         listed: The constant columns that hold lists, such as alternatives.
-        equalling_alone: For constant columns with few values: trajectories in which either their own value or that of another
-        trajectory equals an answer, but not both; by name, and whether it is their own.
-        voted: For constant columns: trajectories of at least three answers with one most frequent answer, by name, and whether the
-        column equals that answer.
-        several_values: Examples of a constant column's values, to see if there are several.
-        containing: For constant columns: trajectories whose last answer is contained in the column's text, by name (True), or in the
-        text of another trajectory (False).
-        contained: The reverse: trajectories whose last answer contains the column's text.
-        framed: Of these, those in which the same few words surround that text as in others.
-        agreeing: Rounds in which a metric is 1 if and only if a constant column equals the answer, by column and metric.
+        equalling_alone: For constant columns with few values: trajectories in which only their own value equals an answer (True),
+        or only the value of another trajectory does (False).
+        voted: For constant columns: trajectories of at least three answers with one most frequent answer. The column equals this
+        answer (True) or does not (False).
+        several_values: A few values of each constant column, to see if it has more than one.
+        containing: For constant columns: trajectories whose last answer is contained in the column's text (True), or in another
+        trajectory's text of this column (False).
+        contained: The reverse of `containing`: trajectories whose last answer contains the column's text.
+        framed: Trajectories counted in `contained` whose answer has the same few words around that text as another answer.
+        agreeing: For each constant column and metric: rounds in which the metric is 1 if and only if the column equals the answer.
         changing: For each label, its values in rounds whose answer differs from the one before, and in other rounds.
         last_kinds: For each label or flag of the log, its values in last rounds, and in other rounds.
         last_changes: Trajectories with answers in the last two rounds, by whether these differ.
         continued: Rounds whose text begins with the whole text of the round before and is longer.
         following: Rounds with a text whose previous round has a text, too.
-        longest: By "answer" and "text": the greatest length, the number of trajectories that have one of this length, and the
-        letters with which these end.
-        orders: Trajectories with several different answers (""), and those whose answers rise or fall, as texts or as numbers.
-        firsts: Hashes of the first answers of these trajectories.
-        finals: Hashes of their last answers.
-        changes: Trajectories with an answer in a round and in the one before, by round, and by whether the two differ.
-        ends: For each metric: the number of trajectories of several rounds that have it in the first and last round, the sums of its
-        values there, and the sum of squares of the difference.
-        known: Rounds in which a metric is known, by its name.
-        apart: Rounds in which a metric of the log is 1 although the answer equals no gold answer, by its name.
-        confirmed: Rounds in which it is 1 and the answer equals a gold answer.
-        contrary: Rounds in which it is below 1 although the answer equals a gold answer.
-        spans: The lowest and highest value of a metric, by its name.
+        longest: For "answer" and "text": the greatest length, the number of trajectories whose longest text has this length, and
+        the last letters of these texts.
+        orders: Under "", the number of trajectories with several different answers; under each sorted order, those whose answers
+        rise or fall, as texts or as numbers.
+        firsts: Hashes of the first answers of trajectories with several different answers.
+        finals: Hashes of the last answers of these trajectories.
+        changes: For each round: trajectories with an answer in this round and in the one before, by whether the two differ.
+        ends: For each metric: the number of trajectories of several rounds whose first and last round have it, the sum of its first
+        values, the sum of its last values, and the sum of the squared differences.
+        known: For each metric: rounds in which it is known.
+        apart: For each metric of the log: rounds in which it is 1 although the answer equals no gold answer.
+        confirmed: For each metric of the log: rounds in which it is 1 and the answer equals a gold answer.
+        contrary: For each metric of the log: rounds in which it is below 1 although the answer equals a gold answer.
+        spans: For each metric: its lowest and highest value.
         graded_by: Metrics of the log with values strictly between 0 and 1.
         scales: For each confidence of the log: the rounds with a value between 0 and 1, those above 1, and its highest value.
         order: Signs that answers depend on the previous ones.
@@ -219,18 +231,27 @@ class Facts:
     own: OwnColumns = field(default_factory=OwnColumns)
 
     def is_beyond_chance(self, name: str) -> bool:
-        """Return whether a column with few values equals its own trajectory's answers more often than those of others."""
+        """Return whether a column equals an answer of its own trajectory clearly more often than an answer of another trajectory.
+
+        This is counted for columns with few values only.
+        """
         own, other = (self.equalling_alone[name, is_own] for is_own in (True, False))
         return own - other >= _LIKELY * math.sqrt(own + other) > 0
 
     def is_last(self, name: str) -> bool:
-        """Return whether a constant column may be the returned, last answer; a column of lists may be if it contains nearly all answers."""
+        """Return whether a constant column may be the returned, last answer.
+
+        A column of lists may be if its items equal nearly all answers.
+        """
         if name in self.listed:
             return self.equalling_rows[name] >= (1 - _HARDLY_ANY) * self.answers
         return self.equalling_last[name] >= (1 - _HARDLY_ANY) * self.trajectories
 
     def is_vote(self, name: str) -> bool:
-        """Return whether a constant column nearly always equals an answer, and the most frequent one where answers differ."""
+        """Return whether a constant column may be a majority vote.
+
+        It must equal an answer in nearly every trajectory, and where answers differ, it must be the most frequent one.
+        """
         is_always = self.equalling[name] >= (1 - _HARDLY_ANY) * self.trajectories
         return (
             name not in self.listed

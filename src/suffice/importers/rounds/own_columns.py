@@ -1,4 +1,7 @@
-"""Counts of the columns that an import keeps unchanged: they may mark the returned round, or groups of questions."""
+"""Counts of the columns that an import keeps unchanged.
+
+Such a column may mark the returned round, or distinguish groups of questions.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +88,7 @@ class Marks:
     Attributes:
         once: Number of these trajectories.
         last: Of these, those in which the marked round is the last one.
-        other: Of these, those in which the last answer differs from that of the marked round.
+        other: Of these, those in which the answer of the marked round differs from the last answer.
         copied: Of these, those in which the marked round is the last one, and an earlier round has the same answer.
         places: How often the marked round has each position, counted from the start and from the end.
     """
@@ -110,7 +113,7 @@ class OwnColumn:
         values: Its different values, at most `MANY_VALUES`.
         varying: Trajectories in which it varies.
         groups: Trajectories in which it does not vary, by value; empty if there are too many values.
-        marks: Counts of rounds marked by each value that does not mean false, if there are at most two such values.
+        marks: For each value that does not mean false: counts of the rounds that it marks; only for columns of one or two values.
         known: Trajectories in which it has a value.
         low: Its lowest number; NaN if some values are not numbers.
         high: Its highest number.
@@ -127,7 +130,10 @@ class OwnColumn:
     first: set[str] = field(default_factory=set)
 
     def add_numbers(self, texts: Iterable[str]) -> None:
-        """Widen the range by the numbers in texts; a text that is not a number makes the lowest number NaN."""
+        """Widen the range of the column by the numbers in texts.
+
+        If some text is not a number, the lowest number becomes NaN.
+        """
         try:
             numbers = [*map(float, texts)]
         except ValueError:
@@ -152,9 +158,9 @@ class OwnColumns:
     members: dict[str, list[str | None]] = field(default_factory=dict)
 
     def add(self, part: Part, names: Iterable[str], scores: Floats | None) -> None:
-        """Count the columns that are kept unchanged in a part.
+        """Update the counts of the columns `names` with a part of the run.
 
-        Without scores (None), answers are scored by equality with the last answer.
+        If `scores` is None, an answer scores 1 if it equals the last answer, else 0.
         """
         before = len(self.changes)
         room = max(0, _MOST_QUESTIONS - before)

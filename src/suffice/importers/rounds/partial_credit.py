@@ -26,8 +26,8 @@ class PartialCredit:
     Attributes:
         answers: Answers that F1 scores.
         partly: Of these, those with an F1 strictly between 0 and 1.
-        kinds: Counts of the kinds of these answers and their gold answers; all numbers count as one kind.
-        first: The first answer of each kind, with the gold answer next to it and its F1.
+        kinds: The number of these answers by the kind of the answer and of its closest gold answer. All numbers are one kind.
+        first: For each such pair of kinds: the first answer, its closest gold answer, and its F1.
     """
 
     answers: int = 0
@@ -53,7 +53,7 @@ class PartialCredit:
 
     @property
     def note(self) -> str:
-        """The note on these answers, with an example; "" if they are few."""
+        """A note on answers with partial credit, with an example; "" if they are few."""
         if self.partly <= _FEW * self.answers or not self.kinds:
             return ""
         answer, gold, score = self.first[max(self.kinds, key=self.kinds.__getitem__)]

@@ -1,4 +1,4 @@
-"""The preview of an import: one question as it was read, for comparison with the log."""
+"""The preview of an import: one question as it was read, to compare with the log."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ class PreviewRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """One question as it was read: the first whose answer changes between rounds, otherwise the first.
+    """One question as it was read.
+
+    The first question whose answer changes between rounds is shown; if there is none, the first question.
 
     Attributes:
         question: Its text; None if unknown.
@@ -101,9 +103,11 @@ def _round(row: Mapping[str, Any], metrics: Sequence[str]) -> PreviewRound:
 def rounds_table(preview: Preview, by_round: Sequence[RoundMeans], *, details: bool = False) -> Table:
     """Return a table with a row for each round: the preview's question, and the means over all questions.
 
-    Of the metrics based on gold answers, only the judging one is shown.  Without `details`, the tokens of a round are added up;
-    columns that are the same in all rounds and the number of different answers are left out; and if the log has several scores of
-    its own, only their means are shown.
+    Of the metrics based on gold answers, only the one that decisions use is shown.  Without `details`:
+
+    - the tokens of a round are added up
+    - columns that are the same in all rounds are left out, and so is the number of different answers
+    - if the log has several scores of its own, only their means are shown
     """
     nothing = PreviewRound(round=0, answer=None, reply=None, metrics={}, costs={})
     own = {item.round: item for item in preview.rounds}
@@ -166,7 +170,7 @@ def _costs(rounds: Sequence[PreviewRound], *, details: bool) -> dict[Column, lis
 
 
 def shown_metrics(names: Iterable[str], judge: str) -> list[str]:
-    """Return the metrics to show: the log's own, and of those based on gold answers only the judging one."""
+    """Return the metrics to show: all of the log's own, and of those computed from gold answers only `judge`."""
     return [name for name in dict.fromkeys(names) if name == judge or name not in (*_SCORED, "contains")]
 
 

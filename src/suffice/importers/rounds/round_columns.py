@@ -90,7 +90,7 @@ class RoundColumns:
 
     @property
     def kinds(self) -> dict[str, str]:
-        """The kinds of the recording's columns whose names do not determine them."""
+        """For each signal or metric with a name unknown to this library: "signal" or "metric"."""
         own = {name: "signal" for name in self.signals if name not in SIGNALS}
         return own | {name: "metric" for name in self.metrics if name not in METRICS}
 
@@ -113,7 +113,10 @@ class RoundColumns:
         return enumerate(map(slice, [0, *ends[:-1]], ends))
 
     def only(self, mask: Mask) -> RoundColumns:
-        """Return only the rounds in a mask, which must have at least one round of each question."""
+        """Return only the rounds in a mask.
+
+        The mask must have at least one round of each question.
+        """
         places = np.flatnonzero(mask).tolist()
 
         def listed(columns: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
@@ -138,7 +141,10 @@ class RoundColumns:
         return self.called.get(component, np.ones(len(self), dtype=np.bool_))
 
     def round_at(self, i: int, reads: AbstractSet[str] = frozenset()) -> Round:
-        """Return a round; with `reads` (as in `codes`), only these fields of it."""
+        """Return the round at a position.
+
+        With `reads`, only the fields that it names are set, in the form that `codes` describes.
+        """
         texts = {name: values[i] for name, values in self.texts.items() if not reads or name in reads}
         if texts.get("text", "") is None:
             texts["text"] = ""
@@ -159,11 +165,11 @@ class RoundColumns:
         )
 
     def codes(self, reads: Iterable[str], lookback: int) -> Positions:
-        """Number the rounds so that rounds with equal fields, and with equal previous rounds, have the same number.
+        """Number the rounds so that two rounds have the same number if and only if they and their previous rounds are equal.
 
         Args:
-            reads: Fields of `Round`, or ``signals.<name>`` for a single signal.
-            lookback: The number of previous rounds to compare.
+            reads: The fields of `Round` that are compared, or ``signals.<name>`` for a single signal.
+            lookback: The number of previous rounds that are compared.
         """
         own = [codes for name in sorted(reads) if (codes := self._field_codes(name)) is not None]
         place = self.place
@@ -254,7 +260,7 @@ def columns_of(trajectories: Sequence[ImportedTrajectory]) -> RoundColumns:
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Floats], dict[str, Mask]]:
-    """Return the values of rows by name, NaN where missing, and masks of the rows that have them."""
+    """Return arrays of the values by name, NaN where a row lacks one, and masks of the rows that have them."""
     names = dict.fromkeys(chain.from_iterable(rows))
     values = {name: np.array([as_number(row.get(name)) for row in rows], dtype=np.float64) for name in names}
     return values, {name: np.array([name in row for row in rows], dtype=np.bool_) for name in names}

@@ -51,7 +51,8 @@ class RoundMeans:
         scored: Number of these with a known exact match.
         em: Mean exact match, 0 to 1, over rounds where it is known; NaN if it is known in none.
         f1: Mean F1, like `em`.
-        match: Mean of the metric `match`, which uses the recording's normalizer; NaN if this is the default for question answering.
+        match: Mean of the metric `match`, which compares with the recording's normalizer.  NaN if the normalizer is the default for
+        question answering.
         answered: Share of the trajectories that have an answer in the round.
         distinct: Mean number of distinct answers of a trajectory up to the round.
         scores: Means of the log's own metrics, by name.
@@ -71,7 +72,10 @@ class RoundMeans:
 
 
 def loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
-    """Return the filters that each select one loop of a recording, and a note; both empty if it has a single loop."""
+    """Return filters that each select one loop of a recording, and a note that lists them.
+
+    Both are empty if the recording has a single loop.
+    """
     labels = read_labels(out)
     several = {} if labels is None else loops_by_label(labels)
     if not several:
@@ -86,7 +90,7 @@ def loops_of(out: Path) -> tuple[tuple[str, ...], list[str]]:
 
 
 def is_counted(name: str, kind: str) -> bool:
-    """Return whether a column is counted in a summary: texts, metrics, signals and costs are."""
+    """Return whether a summary counts a column: it counts texts, metrics, signals and costs."""
     return name in _TEXT_LIKE or kind in ("signal", "metric", "cost")
 
 

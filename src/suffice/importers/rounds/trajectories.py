@@ -132,7 +132,7 @@ def check_unit(value: float, name: str, where: str) -> float:
 
 
 def end_of(n_rounds: int, longest: int, shorter: End) -> End:
-    """Return `max_rounds` for a trajectory as long as the longest; otherwise `shorter`."""
+    """Return the end reason of a trajectory: `max_rounds` if it is as long as the longest one, else `shorter`."""
     return "max_rounds" if n_rounds == longest else shorter
 
 

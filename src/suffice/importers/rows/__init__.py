@@ -1,1 +1,4 @@
-"""Decide which rows are rounds, of which run and in which order, and handle other rows: failed calls, scores, searches, events."""
+"""Decide which rows are rounds, to which run they belong, and in which order they come.
+
+Other rows, such as failed calls, scores, searches and events, are handled here, too.
+"""

@@ -1,4 +1,7 @@
-"""Several models that answer each question: attempts in turn, such as a cheap model before an expensive one, or separate loops."""
+"""Several models that answer each question, either as attempts in turn or as separate loops.
+
+An example of attempts is a cheap model that is followed by an expensive one if its answer is rejected.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,9 @@ _LONGEST = 120
 
 
 def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str], listed: str = "") -> None:
-    """Raise if each question has one row for each model, prompt or temperature, and a column or list gives their order.
+    """Raise if models may be the attempts of one loop, or may each have a loop of their own.
+
+    This is in doubt if each question has one row for each model, prompt or temperature, in an order that a column or list gives.
 
     Args:
         table: The rows; no recognised column counts them.
@@ -54,7 +59,10 @@ def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str], 
 
 
 def in_turn(model: str, models: Sequence[str]) -> Choices:
-    """Return the option that reads models as attempts in this order; empty if their names do not fit into the option."""
+    """Return the option that reads models as attempts in this order.
+
+    Empty if the option cannot express the order: a name occurs twice or has a comma, or the list is too long.
+    """
     order = ",".join(models)
     if len({*models}) < len(models) or any("," in name for name in models) or len(order) > _LONGEST:
         return {}
@@ -66,13 +74,13 @@ def turns_hint(
 ) -> str:
     """Return a hint on how to read models as attempts or as a panel, or files as rounds; "" if neither applies.
 
-    Applies to models if they distinguish runs of one row each. They are sorted by the average cost of a call if the log has it.
+    The hint on models applies if they distinguish runs of one row each.  It lists them by the average cost of a call if known.
 
     Args:
         table: The rows.
         key: The column with the ids of questions.
         runs: The columns that distinguish runs.
-        costs_of: Returns the average cost of a call of each model, for the column with the models; empty if unknown.
+        costs_of: Takes a column of models; returns the average cost of a call of each model, or nothing if costs are unknown.
     """
     ids = [*map(str, table.column(key))]
     for model in [name for name in _model_columns(table, ()) if name in runs]:
@@ -111,7 +119,10 @@ def _places_in(ids: Sequence[str]) -> list[int]:
 
 
 def _models_by_number(table: TableColumns, ids: Sequence[str], model: str, numbers: Sequence[int]) -> list[str]:
-    """Return the model of each number, in order; empty unless each number has one model and nearly all questions are numbered."""
+    """Return the model of each number, in the order of the numbers.
+
+    Empty unless each number has exactly one model, and nearly all questions number their rows without gaps.
+    """
     pairs = {*zip(numbers, map(str, table.column(model)), strict=True)} if numbers else set()
     if not 1 < len(pairs) <= _MOST or len(pairs) != len({n for n, _ in pairs}) or len({own for _, own in pairs}) == 1:
         return []

@@ -1,4 +1,4 @@
-"""Rows of other kinds than answers, such as searches, with the same round number as an answer: they are steps of that round."""
+"""Rows that share the round number of an answer but are of another kind, such as searches: they are steps of that round."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KINDS = frozenset({*CALL_KINDS, "stage", "task_name", "step_name", "tool", "too
 
 
 class AnsweringRows(NamedTuple):
-    """The rows that are answers, if other rows are steps of their rounds.
+    """A split of rows into answers and steps of the answers' rounds.
 
     Attributes:
-        where: The filter that keeps the rows that answer.
-        owners: The answer to which each step belongs; both are given by their places in messages.
+        where: The filter that keeps the answers.
+        owners: For each step, the answer to whose round it belongs; both are given by `Record.where`.
         note: Describes this reading.
     """
 
@@ -36,7 +36,7 @@ class AnsweringRows(NamedTuple):
     note: str
 
     def in_front(self, rows: Sequence[Record]) -> list[Record]:
-        """Move each step before the answer to which it belongs, which then is charged for it."""
+        """Move each step before its answer, so that the answer is charged for it."""
         places = {row.where: place for place, row in enumerate(rows)}
         order = [(places[self.owners.get(row.where, row.where)], row.where not in self.owners) for row in rows]
         return [rows[place] for place in sorted(range(len(rows)), key=order.__getitem__)]
@@ -45,7 +45,9 @@ class AnsweringRows(NamedTuple):
 def answering_rows(
     rows: Sequence[Record], columns: Mapping[str, str], said: Collection[str] = ()
 ) -> AnsweringRows | None:
-    """Return the rows that are answers, if rows of other kinds share their rounds and have no answer; else None.
+    """Split rows into answers and steps of the answers' rounds.
+
+    None unless rows without an answer share the round numbers of answers, and a column shows that they are of another kind.
 
     Args:
         rows: The rows, whose rounds a column counts.
@@ -87,13 +89,13 @@ def answering_rows(
 
 
 def _what(n: int, calls: int) -> str:
-    """Describe `n` rows without an answer that belong to rounds of others; a model was called for `calls` of them."""
+    """Describe `n` rows without an answer that are steps of other rows' rounds, of which `calls` are model calls."""
     if calls == n:
         return "calls of that round"
     return f"steps of that round, {f'{calls:,} of them' if calls else 'none of them'} calls of a model"
 
 
 def _number(value: object) -> object:
-    """Return a round number, which may be written as text, as a number; other values as text."""
+    """Return a round number as an integer, even if it is written as text; return other values as text."""
     number = whole_number(str(value))
     return str(value) if number is None else number

@@ -1,4 +1,4 @@
-"""Rows that are no rounds: failed calls, without an answer or with only its beginning, and calls that were logged twice."""
+"""Rows that are not rounds: failed calls, whose answer is missing or cut off, and calls that were logged twice."""
 
 from __future__ import annotations
 
@@ -47,13 +47,15 @@ def refuse_failed_calls(
     *,
     others: Choices = ALL_ROWS,
 ) -> None:
-    """Raise if a column marks failed calls, whose rows have no complete answer, unlike others; or if a column marks repeated calls.
+    """Raise if a column marks failed calls, or calls that repeat another one.
+
+    Failed calls are recognised by missing or incomplete answers, where other rows have complete ones.
 
     Args:
         table: The rows; nothing but their order numbers them.
         answer: The column of answers.
         used: Columns whose meaning is known.
-        others: The options that keep the rows of such calls.
+        others: The options that keep failed calls as rounds.
     """
     _refuse_failed(table, answer, used, others)
     _refuse_retries(table, answer, used)
@@ -88,7 +90,7 @@ def _refuse_failed(table: TableColumns, answer: str, used: Sequence[str], all_ro
 
 
 def _refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> None:
-    """Raise if a column marks the minority of rows that repeat a call: they are not separate rounds."""
+    """Raise if a column marks a minority of rows as repeated calls, which are not rounds of their own."""
     for name in [name for name in table.names if name not in used and name != answer and last_name(name) in _RETRIES]:
         values = Counter("1" if str(value).lower() in _TRUE else "0" for value in table.column(name))
         first = next((str(value) for value in table.column(name) if str(value).lower() not in _TRUE), "")
@@ -101,9 +103,9 @@ def _refuse_retries(table: TableColumns, answer: str, used: Sequence[str]) -> No
 
 
 def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
-    """Give rows without an answer the model of their question's rows with an answer.
+    """Give rows without an answer the model that answers their question in other rows.
 
-    A failed call may name no model, or another one than the call that replaced it; it is not a call of another loop.
+    A failed call may name no model, or another model than the call that replaced it.  It still belongs to the same loop.
     Models that have an answer in any row are not replaced.
     """
     key, answer = (columns.get(name, "") for name in ("question_id", "answer"))
@@ -116,7 +118,10 @@ def models_that_answer(shape: Shape, columns: Mapping[str, str]) -> Shape:
 
 
 def _with_models(rows: Sequence[Record], *, name: str, key: str, known: Collection[Any]) -> list[Record]:
-    """Replace unknown models in a column by the known model of their question, if it has exactly one."""
+    """Replace models that are not in `known`.
+
+    Each is replaced by the known model of its question, if the question has exactly one.
+    """
     models: dict[str, set[Any]] = {}
     for row in rows:
         models.setdefault(str(row.values.get(key)), set()).update({row.values.get(name)} & {*known})
@@ -134,9 +139,10 @@ def _is_whole(value: Any) -> bool:
 
 
 def contents(rows: Sequence[Record]) -> list[tuple[str, ...]]:
-    """Return the contents of each row for recognising copies: all columns but those that mark rows, such as ids, counters or dates.
+    """Return the contents of each row, by which copies of a row are recognised.
 
-    A column marks rows if its values are all different, short (no sentences), and not fractional, as a latency is.
+    Contents are all columns but those that mark rows, such as ids, counters or dates.  The values of a marking column are all
+    different, short, and not fractional: sentences and latencies do not mark rows.
     """
     kept = []
     for name in column_names(rows):
@@ -149,16 +155,20 @@ def contents(rows: Sequence[Record]) -> list[tuple[str, ...]]:
 
 
 def _are_unmarked(rows: Sequence[Record]) -> bool:
-    """Return whether the second row is in another file than the first one, or equal to it: the run or file may be there twice."""
+    """Return whether the second row is in another file than the first one, or equal to it.
+
+    Then the whole run or file may have been read twice.
+    """
     return any(row.file != rows[0].file or row.values == rows[0].values for row in rows[1:2])
 
 
 def without_repeated_calls(
     rows: Sequence[Record], columns: Mapping[str, str], which: Literal["first", "last"] | None = None
 ) -> list[Record]:
-    """Leave out rows without an answer and copies of rows, if their question has another row with the same round number.
+    """Leave out repeated rows of a round: rows without an answer if another row has one, and copies.
 
-    All rows are kept if a round still occurs twice, as where a question has several runs, unless the user says which row counts (`which`).
+    If some round still has several different answers, as where a question has several runs, all rows are kept.  With `which`, the
+    first or last answer of each round counts.
     """
     key, number, answer = (columns.get(name, "") for name in ("question_id", "round", "answer"))
     keys: list[tuple[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Keep the rows of a table that `--where` selects, and drop run columns that the user ignores."""
+"""Keep the rows that `--where` selects, and drop the columns of runs that the user ignores."""
 
 from __future__ import annotations
 
@@ -29,9 +29,12 @@ def chosen_rows(
     said: Mapping[str, str],
     left_out: Mapping[str, str],
 ) -> tuple[Shape, list[str], str]:
-    """Keep the rows with the given values (at least one must exist) that belong to the loop, and drop ignored run columns.
+    """Keep the rows that have the values in `where` and belong to the loop; drop ignored columns of runs.
 
-    Also return notes on the rows that are left out, and a question about their cost, "" if none; see `charged` and `rows_outside`.
+    Also return notes on the rows that are left out, and a question about their cost, or "".  See `charged` and `rows_outside`.
+
+    Raises:
+        NotFoundError: No row has these values.
     """
     gone = {name for name in column_names(shape.rows) if {name, last_name(name)} & {*ignored} & LOOP_NAMES}
     loops = {name: value for name, value in where.items() if names_loops(name)}

@@ -16,7 +16,10 @@ _SHOWN, _OFFERED, _FEW = 6, 3, 0.1
 
 
 def of_kinds(rows: Sequence[Record], is_complete: Callable[[Sequence[Record]], bool]) -> Choices:
-    """Return the options that keep the rows of one kind, for each kind whose rows are complete by themselves."""
+    """Return options that each keep the rows of one kind.
+
+    A kind is offered if its rows alone are complete.
+    """
     result: Choices = {}
     for name in [name for name in column_names(rows) if plain_name(name).rpartition(".")[2] in KINDS]:
         kinds = Counter(kind for row in rows if isinstance(kind := row.values.get(name), str) and kind)
@@ -28,11 +31,13 @@ def of_kinds(rows: Sequence[Record], is_complete: Callable[[Sequence[Record]], b
 
 
 def unnumbered(rows: Sequence[Record], usable: Sequence[bool], theirs: str) -> UnsettledError | DataError:
-    """Return the error about a round that is not a number; if some rows are numbered, it offers to keep these or their kinds.
+    """Return the error about a round that is not a number.
+
+    If some rows are numbered and the others are empty there, the error offers to keep the numbered rows, or rows of some kinds.
 
     Args:
         rows: The rows.
-        usable: Whether each row has a valid round number.
+        usable: For each row, True if its round number is valid.
         theirs: The column of round numbers.
     """
     row = rows[[*usable].index(False)]
@@ -49,9 +54,10 @@ def unnumbered(rows: Sequence[Record], usable: Sequence[bool], theirs: str) -> U
 
 
 def empty_ids(rows: Sequence[Record], ids: Sequence[str | None], read: Mapping[str, str]) -> UnsettledError | DataError:
-    """Return the error about rows without a question id; it offers filters by speaker, or by a column that is empty in the same rows.
+    """Return the error about rows without a question id.
 
-    If such rows have none of the values that are read, the choice is sure.
+    It offers filters by speaker, or by a column that is empty in the same rows.  If these rows contain nothing else that is read,
+    the filter is marked as certainly right.
     """
     theirs, answer = read["question_id"], read.get("answer", "")
     row = next(row for row, name in zip(rows, ids, strict=True) if not name)

@@ -1,4 +1,7 @@
-"""Cost of the rows that a filter leaves out: if they are calls of the same loop, such as failed ones, kept rows are charged for them."""
+"""Cost of the rows that a filter leaves out.
+
+If they are calls of the same loop, such as failed ones, the kept rows are charged for them.
+"""
 
 from __future__ import annotations
 
@@ -76,19 +79,25 @@ _CALLS, _SEVERAL, _NEARLY_ALL, _HALF, _MOST_KINDS = "calls", 3, 0.9, 0.5, 24
 
 
 def names_loops(name: str) -> bool:
-    """Return whether a column distinguishes loops; calls of one loop cost the others nothing."""
+    """Return whether a column's name is one that distinguishes loops; calls of one loop do not add to the cost of another."""
     return last_name(name) in _OTHER_LOOPS
 
 
 def questions_of(table: TableColumns, shape: Shape, said: Mapping[str, str]) -> Sequence[Hashable]:
-    """Return a key of each row's question: its record if rounds are in lists, else the value of a column of ids, texts or sessions."""
+    """Return a key of the question of each row.
+
+    If rounds are in lists, the key is the record; else it is the value of a column of ids, texts or sessions.
+    """
     if shape.how:
         return [(row.file, row.number) for row in shape.rows]
     return named_questions(table, said)
 
 
 def named_questions(table: TableColumns, said: Mapping[str, str]) -> Sequence[str]:
-    """Return a key of each row's question from the column that the user or a usual name gives; empty texts if there is none."""
+    """Return a key of the question of each row, from the column that the user names or one with a usual name.
+
+    Without such a column, all keys are "".
+    """
     own = said.get("question_id", "")
     names = [own] if own in table.names else [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
     names = names or [
@@ -105,10 +114,13 @@ def charged(
     said: Mapping[str, str],
     outside: Collection[str] = (),
 ) -> tuple[list[Record], list[str], str]:
-    """Return the rows that a filter keeps, with cost and scores of the others; notes on this; and a question about the cost, or "".
+    """Return the rows that a filter keeps, with the cost and scores of the rows that it leaves out.
 
-    A row is charged to the next kept row of its question, or to the previous one if there is none; see `with_scores`.
-    Rows in `outside`, given by their places in messages, are left out as well, and their cost is dropped.
+    The cost of a left-out row is added to the next kept row of its question, or at the end to the previous one.  For scores, see
+    `with_scores`.  Rows in `outside`, given by their `Record.where`, are left out together with their cost.
+
+    Returns:
+        The kept rows, notes on the others, and a question about their cost, or "".
     """
     kept = [is_kept and row.where not in outside for row, is_kept in zip(shape.rows, kept, strict=True)]
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
@@ -159,13 +171,17 @@ def model_calls(rows: Sequence[Record], kept: Sequence[bool], where: Mapping[str
 
 
 def _is_of_one_loop(name: str, value: str) -> bool:
-    """Return whether a filter selects calls within one loop, by purpose or by a step in words, instead of one of several loops."""
+    """Return whether a filter selects some calls of one loop, by purpose or step, and not one of several loops."""
     is_step = last_name(name) in _STEPS and not any(map(str.isdigit, value))
     return is_step or last_name(name) in _OF_ONE_LOOP or value == ANY
 
 
 def _is_call(row: Record, where: Mapping[str, str]) -> bool:
-    """Return whether a row that a filter leaves out may be a model call: it has tokens, or is neither of a tool nor by a person."""
+    """Return whether a row that a filter leaves out may be a model call.
+
+    A row with tokens is one.  Any other row may be one, unless it belongs to a tool or a person, or the filter only drops rows
+    without a round number.
+    """
     if _has_tokens(row):
         return True
     if any(value == ANY and is_round_name(last_name(name)) for name, value in where.items()):
@@ -175,9 +191,10 @@ def _is_call(row: Record, where: Mapping[str, str]) -> bool:
 
 
 def _silent_kinds(rows: Sequence[Record], kept: Sequence[bool]) -> set[tuple[str, str]]:
-    """Return the kinds of rows, as (column, word), that never have tokens although nearly all kept rows do: they are no model calls.
+    """Return the kinds of rows that are no model calls, as (column, word).
 
-    Kinds of failed calls are not returned, since a failed call may have no tokens.
+    Rows of these kinds never have tokens, although nearly all kept rows do.  Kinds of failed calls are not returned, since a failed
+    call may have no tokens.
     """
     has = [*map(_has_tokens, rows)]
     own = [paid for paid, is_kept in zip(has, kept, strict=True) if is_kept]
@@ -204,9 +221,10 @@ def _has_tokens(row: Record) -> bool:
 
 
 def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Sequence[bool]) -> set[int]:
-    """Return the places of rows that are left out and hold the totals of their question, as a span around all calls does.
+    """Return the places of left-out rows that contain the totals of their question, such as a span around all of its calls.
 
-    They have the sum of the other rows' tokens or money; a token column that only they have may be the sum over all kinds of tokens.
+    The tokens and money of such a row are the sums over the question's other rows.  A token column that only such rows have may
+    be the sum over all kinds of tokens.
     """
     names = [name for name in column_names(rows) if last_name(name) in _TOKENS or last_name(name) in MONEY]
     numbers = {name: [number_or_nan(row.values.get(name), name) for row in rows] for name in names}
@@ -229,9 +247,9 @@ def totals_of(rows: Sequence[Record], questions: Sequence[Hashable], kept: Seque
 def _with_facts(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], said: Mapping[str, str]
 ) -> list[Record]:
-    """Copy the question, gold answer and end reason of each question to its rows, if only rows that are left out have them.
+    """Copy the question, gold answer and end reason to all rows of a question, if only left-out rows have them.
 
-    The columns are those that the user names, or those with usual names.
+    The columns of these facts are named by the user, or have usual names.
     """
     result = [*rows]
     own_rows = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
@@ -270,7 +288,10 @@ def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, li
 
 
 def _cost_columns(table: TableColumns, said: Mapping[str, str], questions: Sequence[Hashable]) -> list[str]:
-    """Return the columns with the cost of single calls; token columns are excluded if they are running totals."""
+    """Return the columns with the cost of single calls.
+
+    All columns of tokens are excluded if they are running totals.
+    """
     mapped = {theirs for ours, theirs in said.items() if is_cost(ours)}
     names = [name for name in table.names if name in mapped or last_name(name) in COSTS]
     written = [name for name in names if last_name(name) in (*OUTPUT_COLUMNS, *TOTAL_TOKENS)]
@@ -279,7 +300,7 @@ def _cost_columns(table: TableColumns, said: Mapping[str, str], questions: Seque
 
 
 def _always_rises(values: Sequence[object], questions: Sequence[Hashable]) -> bool:
-    """Return whether numbers rise from row to row within each question; questions must have at least three rows."""
+    """Return whether numbers rise from row to row within each question of at least three rows."""
     numbers = [*map(number_or_nan, values)]
     long = [own for own in places_of(questions).values() if len(own) >= _SEVERAL]
     return bool(long) and all(numbers[one] < numbers[other] for own in long for one, other in pairwise(own))
@@ -288,7 +309,7 @@ def _always_rises(values: Sequence[object], questions: Sequence[Hashable]) -> bo
 def _with_costs(
     rows: Sequence[Record], owners: Mapping[int, Sequence[int]], names: Sequence[str], calls: Sequence[bool]
 ) -> list[Record]:
-    """Add the cost of left-out rows to their owners; also the number of calls, if no column counts them."""
+    """Add the cost of left-out rows to the rows that own them; also add the number of calls if no column counts calls."""
     result = [*rows]
     counts = any(last_name(name) in CALLS for name in column_names(rows))
     for place, others in owners.items():

@@ -1,4 +1,4 @@
-"""Put the rows of a table in order: add computed ids, and round numbers if no column has them."""
+"""Put the rows of a table in order, with computed question ids, and with round numbers if no column has them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def in_order(
     runs: Sequence[str] = (),
     trusted: str = "",
 ) -> tuple[list[Record], RowOrder | None]:
-    """Add computed ids and round numbers to rows; also return the row order, or None if the table has round numbers."""
+    """Add computed ids and round numbers to rows.
+
+    Also return the order of the rows; None if a column of the table already numbers the rounds.
+    """
     key = plan.columns.get("question_id")
     if key is not None and key in {theirs for ours, theirs in plan.columns.items() if ours != "question_id"}:
         # The ids of runs must not change the text of the question.
@@ -49,14 +52,18 @@ def in_order(
 
 
 def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
-    """Add the ids of questions to rows, if they are computed."""
+    """Add a column of question ids to rows if the ids are computed."""
     key = plan.columns.get("question_id", "")
     make = plan.formulas.get(key)
     return [*rows] if make is None else with_column(rows, key, map(make, rows))
 
 
 def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
-    """Return the lowest round, or None to ask: 1 for drafts, steps or attempts numbered from 0, unless only later ones have evidence."""
+    """Return the index of the lowest round; None to ask the user.
+
+    A given `first_round` is returned.  Otherwise the index is 1 if drafts, steps or attempts are numbered from 0, unless only the
+    later ones have evidence.
+    """
     name = plan.columns.get("round", "round")
     plain = last_name(name)
     if (
@@ -71,7 +78,10 @@ def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | Non
 
 
 def refuse_items_from_0(rows: Sequence[Record], plan: ColumnMap, used: Collection[str]) -> None:
-    """Raise if an unused field numbers list items from 0, and only items after the first have evidence."""
+    """Raise if an unused field may be the round number, since it numbers the items of lists from 0.
+
+    This is in doubt if only items after the first have evidence.
+    """
     reading = next((item for item in plan.readings if item.ours == "round"), None)
     if (
         reading is None

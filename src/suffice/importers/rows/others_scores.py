@@ -1,4 +1,7 @@
-"""Scores in rows of another speaker, such as a critic or judge, that a filter leaves out: each belongs to the answer before it."""
+"""Scores of critics, judges and other speakers, in rows that a filter leaves out.
+
+Each of these scores belongs to the answer before it.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ _Scores = Mapping[int, object]
 
 
 def have_usual_answers(rows: Sequence[Record]) -> bool:
-    """Return whether a column with a usual name of answers is filled in most rows."""
+    """Return whether at least half of the rows have a value in some column with a usual name of answers."""
     names = [name for name in column_names(rows) if last_name(name) in (*ANSWERS, *WEAK_REPLIES)]
     return any(sum(row.values.get(name) not in (None, "") for row in rows) >= _HALF * len(rows) for name in names)
 
 
 class Carried(NamedTuple):
-    """Rows with the scores from other speakers' rows, the columns of these scores, and notes on them."""
+    """Rows to which the scores of left-out rows were copied, the columns of these scores, and notes on them."""
 
     rows: list[Record]
     names: list[str]
@@ -47,14 +50,16 @@ def with_scores(
     *,
     is_one_loop: bool = True,
 ) -> Carried:
-    """Copy scores that only left-out rows have to the answers before these rows.
+    """Copy the scores in left-out rows to the answers that they judge.
+
+    Only columns that no kept row fills are copied.
 
     Args:
         rows: The rows in the order of the file.
-        kept: Whether each row is kept.
+        kept: For each row, True if the filter keeps it.
         questions: The question of each row.
         filtered: The filter, as the user typed it.
-        is_one_loop: Whether the left-out rows belong to the same loop; if not, a note names their scores.
+        is_one_loop: True if the left-out rows belong to the same loop.  If not, scores are not copied, and a note names them.
     """
     result, carried, unclear = [*rows], [], []
     turn = _turn(rows, kept, questions)
@@ -92,9 +97,15 @@ def with_scores(
 def with_scores_of_dropped(
     rows: Sequence[Record], kept: Sequence[Record], key: str
 ) -> tuple[list[Record], list[str], int]:
-    """Give the kept row of each round the scores of the dropped rows; return rows, notes, and the number of dropped rows with scores.
+    """Copy the scores of dropped rows to the kept row of the same round.
 
-    `key` is the column of questions.
+    Args:
+        rows: All rows.
+        kept: The rows that are kept.
+        key: The column of questions.
+
+    Returns:
+        The kept rows, notes, and the number of dropped rows with scores.
     """
     places = {*map(id, kept)}
     are_kept = [id(row) in places for row in rows]
@@ -108,9 +119,10 @@ def with_scores_of_dropped(
 def _golds_of_others(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable]
 ) -> dict[str, dict[Hashable, object]]:
-    """Return gold answers by column and question: columns that are filled only in left-out rows, with one value for each question.
+    """Return gold answers that only left-out rows have, by column and question.
 
-    Many kept rows must equal this value in one column, as answers equal the final ruling; columns of grades are excluded.
+    Such a column has one value for each question.  Many kept rows have this value in some other column, as answers often equal the
+    final ruling.  Columns of grades are excluded.
     """
     names = [name for name in column_names(rows) if not any(map(_has(name), compress(rows, kept)))]
     result: dict[str, dict[Hashable, object]] = {}
@@ -139,7 +151,10 @@ def _has(name: str) -> Callable[[Record], bool]:
 
 
 def _scores_of_others(rows: Sequence[Record], kept: Sequence[bool]) -> list[str]:
-    """Return the columns with names of scores that are filled only in left-out rows: numbers, truth values or a few words."""
+    """Return the columns of scores, by their names, that are filled only in left-out rows.
+
+    They hold numbers, truth values or a few words.
+    """
     names = [
         name
         for name in column_names(rows)
@@ -159,7 +174,10 @@ def _is_of_others(rows: Sequence[Record], kept: Sequence[bool], name: str) -> bo
 
 
 def _turn(rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable]) -> str:
-    """Return a round column that numbers each answer uniquely and is repeated in the rows about it; "" if there is none."""
+    """Return the round column that relates other rows to answers; "" if there is none.
+
+    Each answer of a question has its own number in this column, and the rows about an answer repeat its number.
+    """
     for name in [name for name in column_names(rows) if is_round_name(last_name(name))]:
         keys = [(own, str(row.values.get(name))) for own, row in zip(questions, rows, strict=True)]
         answers = [key for key, is_kept in zip(keys, kept, strict=True) if is_kept]
@@ -173,7 +191,10 @@ def _turn(rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hash
 def _by_answer(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Hashable], name: str, turn: str
 ) -> _Scores | None:
-    """Return the score of each answer, from rows after it or with its number; None if these conflict or many have no answer."""
+    """Return the score of each answer, from the rows that follow the answer or, with `turn`, share its number.
+
+    None if an answer has contradictory scores, or if many scores belong to no answer.
+    """
     answers: dict[Hashable, int] = {}
     scores: dict[int, object] = {}
     lost = 0

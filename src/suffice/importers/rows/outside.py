@@ -1,4 +1,7 @@
-"""Rows of events before or after a loop, such as a person's ruling or a payment: neither rounds nor calls of the loop."""
+"""Rows of events before or after a loop, such as a person's ruling or a payment.
+
+They are neither rounds nor calls of the loop.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,7 @@ class Outside(NamedTuple):
     """Rows outside the loop.
 
     Attributes:
-        rows: The places of these rows in messages.
+        rows: The `Record.where` of these rows.
         names: The columns that identify the kinds of these rows.
         notes: Describes this reading.
     """
@@ -80,17 +83,19 @@ class Outside(NamedTuple):
 def rows_outside(
     shape: Shape, kept: Sequence[bool], where: Mapping[str, str], said: Mapping[str, str], left_out: Mapping[str, str]
 ) -> Outside:
-    """Return rows that are not part of the loop: of kinds that occur only before its first answer, or only after its last one.
+    """Return rows that are not part of the loop.
+
+    They are of kinds that occur only before the first answer, or only after the last one.
 
     Args:
         shape: The rows.
-        kept: Whether a filter keeps each row.
+        kept: For each row, True if a filter keeps it.
         where: The filter.
         said: The columns that the user names.
-        left_out: The kinds that the user leaves out, separated by commas, by their column; "" for none.
+        left_out: For each column, the kinds that the user leaves out, separated by commas; "" for none.
 
     Raises:
-        UnsettledError: Rows after the last answer have costs: they are calls of the last round, or outside the loop.
+        UnsettledError: Rows after the last answer have costs, so that they may be calls of the last round or outside the loop.
         NotFoundError: No row is of a kind that the user leaves out.
     """
     rows, names, notes = set[str](), list[str](), list[str]()
@@ -142,7 +147,10 @@ def _refuse_people(name: str, kinds: Sequence[str], answering: Sequence[bool]) -
 
 
 def _not_run(shape: Shape, answering: Sequence[bool], said: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return rows after the last answer whose state says that they were not run: their places in messages, by the column of the state."""
+    """Return the rows after a question's last answer whose state says that they were not run.
+
+    The result has the `Record.where` of these rows, by the column of their state.
+    """
     names = [name for name in column_names(shape.rows) if last_name(name) in KINDS | _STATES]
     result: dict[str, set[str]] = {}
     states = {
@@ -160,11 +168,11 @@ def _not_run(shape: Shape, answering: Sequence[bool], said: Mapping[str, str]) -
 
 
 class _Around:
-    """The kinds of rows without an answer that occur only before a question's first answer, or only after its last one.
+    """The kinds of rows without an answer that do not occur between the answers of a question.
 
     Attributes:
-        before: Kinds that occur only before.
-        after: Kinds that occur after, and perhaps before as well.
+        before: Kinds that occur only before the first answer.
+        after: Kinds that occur after the last answer, and perhaps also before the first one.
     """
 
     def __init__(self, shape: Shape, kinds: Sequence[str], answering: Sequence[bool], said: Mapping[str, str]) -> None:
@@ -197,7 +205,10 @@ class _Around:
         return sum(_pays(row, names) for row in answers) >= _NEARLY_ALL * len(answers)
 
     def _sides(self) -> dict[str, set[str]]:
-        """Return the sides ("before", "after", "between") of its question's answers on which each kind occurs; a single answer shows none."""
+        """Return for each kind where its rows occur: "before", "after" or "between" the answers of their question.
+
+        Questions with a single answer count only for "between".
+        """
         rows, sides = self._shape.rows, dict[str, set[str]]()
         _, order = order_by_time(rows, [(str(own),) for own in self._questions], asks=False)
         rank = {place: n for n, place in enumerate(order)}
@@ -216,12 +227,15 @@ class _Around:
         return sides
 
     def costs(self, kind: str) -> bool:
-        """Return whether rows of a kind have costs of a model call; totals of their question do not count."""
+        """Return whether some row of a kind has the cost of a model call; rows with totals of their question do not count."""
         own = [place for place, other in enumerate(self._kinds) if other == kind]
         return any(_pays(self._shape.rows[place], self._paying) for place in own if place not in self._sums)
 
     def is_no_call(self, kind: str) -> bool:
-        """Return whether rows of a kind are no model calls: they have no cost, although answers do or their name implies it."""
+        """Return whether rows of a kind are not model calls.
+
+        They have no cost, and either nearly all answers have one, or the kind's name implies that no model was called.
+        """
         if self.costs(kind):
             return False
         word = last_name(kind)
@@ -234,7 +248,10 @@ def _pays(row: Record, names: Sequence[str]) -> bool:
 
 
 def may_be_outside(kind: str) -> bool:
-    """Return whether a kind may be outside a loop: a word without digits, as steps have, that names no failed or missing answer."""
+    """Return whether a kind may be outside a loop.
+
+    It must be a word without digits, since steps have numbers, and must not name a failed or missing answer.
+    """
     is_word = bool(re.fullmatch(r"[^\d]*[^\W\d_][^\d]*", kind))
     return is_word and not FAILED.search(kind.lower()) and not _MISSING.search(kind.lower())
 
@@ -246,7 +263,10 @@ def _warming(row: Record) -> str:
 
 
 def _kind_columns(shape: Shape) -> list[str]:
-    """Return the columns that may name a row's kind; a state does if unnumbered rows have states that numbered ones lack."""
+    """Return the columns that may name a row's kind.
+
+    A column of states may do so if rows without a round number have states that no numbered row has.
+    """
     counters = [name for name in column_names(shape.rows) if is_round_name(last_name(name))]
     states = [name for name in column_names(shape.rows) if last_name(name) in _STATES]
     numbered = {
@@ -266,7 +286,10 @@ def _kind_columns(shape: Shape) -> list[str]:
 
 
 def _answering(shape: Shape, kept: Sequence[bool], is_kind: bool, said: Mapping[str, str]) -> list[bool]:
-    """Return whether each row is an answer: all kept rows if the filter selects a kind, else kept rows with a known answer."""
+    """Return for each row whether it is an answer.
+
+    If the filter selects a kind, all kept rows are answers; otherwise only the kept rows with a known answer are.
+    """
     table = TableColumns(shape.rows)
     names = table.by_name(ANSWERS) or table.by_name((*WEAK_REPLIES, *LABELS))[:1]
     names = [said["answer"]] if "answer" in said else names
@@ -277,7 +300,7 @@ def _answering(shape: Shape, kept: Sequence[bool], is_kind: bool, said: Mapping[
 
 
 def _questions(shape: Shape, said: Mapping[str, str]) -> Sequence[Hashable]:
-    """Return a key of each row's question and run; empty if no column identifies questions."""
+    """Return a key of the question and run of each row; empty if no column identifies questions."""
     table = TableColumns(shape.rows)
     ids: Sequence[Hashable] = questions_of(table, shape, said)
     if len({*ids}) == 1:

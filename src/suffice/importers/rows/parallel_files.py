@@ -1,4 +1,4 @@
-"""Files of a folder with the same questions: each is a round, a run or a model, which its name alone may not tell."""
+"""Files of a folder with the same questions: each file may be a round, a run or a model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,13 @@ _SHOWN = 20
 
 
 def of_files(rows: Sequence[Record], computed: str = "") -> Choices:
-    """Return options for the meaning of each file, as values of `options`; empty unless several files have the same questions.
+    """Return options for the meaning of each file, if several files have the same questions; else nothing.
 
-    Also empty if file names count rounds, or a column distinguishes the files.  `computed` is a column that the log lacks.
+    Also nothing if file names count rounds, or if a column distinguishes the files.
+
+    Args:
+        rows: The rows of all files.
+        computed: A column of the rows that the log does not have; it is ignored.
     """
     files = _by_file(rows)
     names = {*column_names(rows)} - {computed}
@@ -55,7 +59,10 @@ def _by_file(rows: Sequence[Record]) -> Mapping[str, Sequence[Record]]:
 
 
 def _hold_the_same(files: Mapping[str, Sequence[Record]], names: Collection[str]) -> bool:
-    """Return whether a column of ids, or of rarely repeated texts, has the same values in all files, equally often."""
+    """Return whether all files have the same questions.
+
+    They do if some column of ids, or of texts that rarely repeat, has the same values in all files, equally often.
+    """
     return any(_is_the_same(files, name) for name in names if not _is_no_question(name))
 
 

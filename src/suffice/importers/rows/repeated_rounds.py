@@ -1,4 +1,7 @@
-"""Rounds that occur twice in a log: options for questions with several rows of a round, and copies after the last round."""
+"""Rounds that occur twice in a log.
+
+A question may have several rows of one round, or copies of the last answer after the last round.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,10 @@ _WHOLE_RUNS = 0.9
 
 
 def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> None:
-    """Raise if the rows of one round, or rows with retry counts, are calls of several kinds, or include failed calls."""
+    """Raise if the rows of one round are calls of several kinds, or include failed calls.
+
+    Rows that are counted by a column of retries are checked in the same way.
+    """
     table, used = TableColumns(rows), {*columns.values()}
     counts_retries = last_name(columns["round"]) in RETRIES
     ids = [*map(str, table.column(columns["question_id"]))]
@@ -70,7 +76,10 @@ def refuse_other_calls(rows: Sequence[Record], columns: Mapping[str, str]) -> No
 
 
 def _all_as_rounds(table: TableColumns, columns: Mapping[str, str]) -> Choices:
-    """Return the options that read the column of rounds as that of runs, whose rounds another column counts, or the order of their rows."""
+    """Return the option that reads the column of rounds as the run.
+
+    The rounds of each run are then counted by another column, or by the order of their rows.
+    """
     number = columns["round"]
     pairs = [*zip(map(str, table.column(columns["question_id"])), map(str, table.column(number)), strict=True)]
     for own in [name for name in table.names if is_round_name(last_name(name)) and name != number]:
@@ -90,7 +99,7 @@ def of_repeats() -> Choices:
 
 
 def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[str]]]:
-    """Yield the columns with the purpose of a call, and their values."""
+    """Yield each column with the purpose of calls, and its values."""
     for name in [name for name in table.names if last_name(name) in CALL_KINDS and name not in used]:
         values: list[Any] = table.column(name)
         if all(isinstance(value, str) and value for value in values) and 1 < len({*values}) <= MOST_SPEAKERS:
@@ -98,7 +107,10 @@ def _kinds_of(table: TableColumns, used: set[str]) -> Iterator[tuple[str, set[st
 
 
 def in_order_of_rows(number: str) -> Choices:
-    """Return the option that numbers the rows of each question in file order; empty unless the column may count retries."""
+    """Return the option that numbers the rows of each question in file order.
+
+    Empty unless `number` is the name of a column that counts retries.
+    """
     if last_name(number) not in RETRIES:
         return {}
     meaning = f"{number!r} counts retries, and the rows of a question are its rounds in their order"
@@ -106,7 +118,7 @@ def in_order_of_rows(number: str) -> Choices:
 
 
 def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
-    """Return whether each question's numbers count up without gaps, and then again from the same lowest number.
+    """Return whether each question's numbers count up without gaps, and then count up again from the same lowest number.
 
     >>> begins_again([0, 0, 0, 0], [1, 2, 1, 2]), begins_again([0, 0, 0, 0], [1, 1, 2, 2])
     (True, False)
@@ -123,11 +135,11 @@ def begins_again(questions: Iterable[int], numbers: Iterable[float]) -> bool:
 def without_copies(
     columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str], least: int = _FEW
 ) -> tuple[RoundColumns, Grid]:
-    """Leave out rounds that a table fills with copies of the last answer after the end of the loop.
+    """Leave out rounds that only copy the last answer, since the table was filled up after the end of the loop.
 
-    All of these questions were logged up to the largest number of rounds.  The copies cost nothing, unlike all other rounds.
-    If costs are unknown, the column with the number of rounds may count something else, such as the hops of a question, so the
-    user is asked.
+    All questions with copies have the largest number of rounds.  If costs are known, copies cost nothing, unlike all other
+    rounds.  If costs are unknown, a column with the number of rounds can show the copies.  Since this column may count something
+    else, such as the hops of a question, the user is asked.
 
     Args:
         columns: All rounds of some questions.
@@ -137,7 +149,8 @@ def without_copies(
         least: The smallest number of questions with copies; with fewer, nothing is left out.
 
     Raises:
-        UnsettledError: Only the number of rounds in a column shows copies, and the user does not say that loops ended by themselves.
+        UnsettledError: Only a column with the number of rounds shows copies, and the user does not say that loops ended by
+            themselves.
     """
     if "end" in grid.columns:
         return columns, grid
@@ -181,7 +194,7 @@ def _unsettled_count(name: str, n_rounds: int, n: int) -> UnsettledError:
 
 
 def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, Mask]:
-    """Return masks of the rounds beyond the number of rounds that a column gives, by column name."""
+    """Return masks of the rounds that exceed the number of rounds in a column, for each column that may give this number."""
     result = {}
     for name, cells in columns.extras.items():
         texts = [str(cell).removesuffix(".0") for cell in cells]
@@ -194,7 +207,10 @@ def _after_counts(columns: RoundColumns, said: Mapping[str, str]) -> dict[str, M
 
 
 def _at_ends(mask: Mask, columns: RoundColumns) -> Mask:
-    """Restrict a mask to an unbroken run of rounds at the end of each question; none for a question that it covers fully."""
+    """Restrict a mask to the unbroken series of rounds at the end of each question.
+
+    Nothing is left of the mask in a question that it covers completely.
+    """
     result = mask.copy()
     for _, own in columns.by_question():
         others = np.flatnonzero(~mask[own])
@@ -203,7 +219,10 @@ def _at_ends(mask: Mask, columns: RoundColumns) -> Mask:
 
 
 def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> Choices:
-    """Return the option to keep the rows with one word, if exactly one word has a row in every round of every question."""
+    """Return the option to keep the rows with one word in the column `name`.
+
+    Empty unless exactly one word occurs once in every round of every question.
+    """
     pairs = {(question, number) for question, number, _ in rows}
     counts = Counter(word for _, _, word in rows)
     whole = [word for word, n in counts.items() if n == len(pairs)]
@@ -213,7 +232,7 @@ def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> Choices:
 
 
 def _begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
-    """Return whether nearly all runs that the column would distinguish begin with the first round and have no gap."""
+    """Return whether a column may distinguish runs: nearly all of these begin with the first round and have no gap."""
     runs: dict[tuple[int, str], list[float]] = {}
     for question, number, value in rows:
         runs.setdefault((question, value), []).append(number)
@@ -223,11 +242,11 @@ def _begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
 
 
 def of_counted_runs(own: str, number: str, rows: Collection[tuple[int, float, str]]) -> Choices:
-    """Return the options that read a column as the run, or as the round of runs that `number` identifies.
+    """Return the options that read a column as the run, or as the round of runs that another column distinguishes.
 
     Args:
         own: The column that may be the run or the round.
-        number: The column that was read as the round.
+        number: The column that was read as the round, and may be the run.
         rows: The question, number and value in `own` of each row.
     """
     result: Choices = {}
@@ -240,7 +259,10 @@ def of_counted_runs(own: str, number: str, rows: Collection[tuple[int, float, st
 
 
 def _counts_in_each(rows: Collection[tuple[object, object, str]]) -> bool:
-    """Return whether a column counts the rows that a question has of one number, nearly everywhere: this number is that of a run."""
+    """Return whether a column numbers, from 0 or 1, the rows with the same question and round number.
+
+    If nearly all of these rows are numbered like this, the round number is the number of a run, and the column counts its rounds.
+    """
     runs: dict[tuple[object, object], list[str]] = {}
     for question, number, value in rows:
         runs.setdefault((question, number), []).append(value.removesuffix(".0"))

@@ -21,9 +21,10 @@ _NEARLY_ALL, _TWO = 0.98, 2
 
 
 def mark_returned(shape: Shape, ids: Sequence[Hashable], plan: ColumnMap) -> Shape:
-    """Add a column with 1 for returned rounds and 0 for others, if the user names the column that tells.
+    """Add a column with 1 for returned rounds and 0 for others, if the user names the column that shows the returned round.
 
-    If marked last rows of nearly all questions only repeat an earlier answer, they were no calls and are left out.
+    If the marked last rows of nearly all questions only repeat an earlier answer, they were no calls.  They are left out, and the
+    earlier rows are marked.
 
     Args:
         shape: The rows.
@@ -56,7 +57,7 @@ def mark_returned(shape: Shape, ids: Sequence[Hashable], plan: ColumnMap) -> Sha
 
 
 def _mark_of(values: Sequence[Any]) -> str:
-    """Return the value that marks a returned row; "" if the column has the returned texts instead."""
+    """Return the value that marks a returned row; "" if the column has the text of the returned answer instead."""
     texts = Counter(text for value in values if (text := value_text(value)) is not None)
     marks = [text for text in texts if not is_false(text)]
     if len(marks) == 1:

@@ -1,4 +1,4 @@
-"""Turn records whose rounds are in a list, or in numbered columns, into one row for each question and round."""
+"""Turn records with rounds in a list, or in numbered columns, into one row for each question and round."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def unfold(
     Args:
         records: The file's records.
         rounds: The field that contains the rounds; None = recognised by its name and content.
-        is_long: Returns whether flat records already are rounds: several have the same id, and a column counts them.
+        is_long: Returns True if flat records already are rounds: several have the same id, and a column counts these.
         samples: Whether the rounds are independent samples.
 
     Raises:
@@ -145,7 +145,7 @@ def unfold(
 
 
 def _reading_flat(shape: Shape) -> Shape:
-    """Return a shape of flat records, which also flattens records that it reads later."""
+    """Return a shape that also flattens the records that it reads later."""
     return replace(shape, read=lambda records: shape.read([*map(flat_record, records)]))
 
 
@@ -204,12 +204,12 @@ def _of_lists(records: Sequence[Record]) -> Shape | None:
 
 
 def _above(name: str, lead: str = "") -> list[str]:
-    """Return the names of the objects that contain a field, without those that also contain the field `lead`."""
+    """Return the names of the objects around a field, except those that are also around the field `lead`."""
     return [own for own in plain_name(name).split(".")[:-1] if own not in plain_name(lead).split(".")[:-1]]
 
 
 def _refuse_sub_questions(records: Sequence[Record], name: str) -> None:
-    """Raise if the items of most lists have different questions: their answers are not to their record's question."""
+    """Raise if the items of most lists have questions of their own, so that they do not answer their record's question."""
     asked: dict[str, list[int]] = {}
     several = [value for value in _values(records, name) if len(value) > 1]
     for value in several:
@@ -230,7 +230,7 @@ def _refuse_sub_questions(records: Sequence[Record], name: str) -> None:
 
 
 def _refuse_asked_turns(records: Sequence[Record], name: str) -> None:
-    """Raise if the texts of a list `turns` may be user requests: the record has no other question and no gold answer."""
+    """Raise if the texts of a list `turns` may be user requests, since the record has no other question and no gold answer."""
     others = {last_name(other) for item in records for other in flat_record(item).values} - {last_name(name)}
     if last_name(name) == "turns" and _items_are(records, name, str) and others.isdisjoint((*QUESTIONS, *GOLDS)):
         raise UnsettledError(
@@ -255,7 +255,7 @@ def _list_fields(records: Sequence[Record]) -> list[str]:
 
 
 def _items_are(records: Sequence[Record], name: str, kind: type | tuple[type, ...]) -> bool:
-    """Return whether all items of a field's lists, except missing ones, are of one type."""
+    """Return whether all items in the lists of a field are of one type; missing items are ignored."""
     return all(
         isinstance(value, kind) or value is None for item in records for value in item.values.get(name) or ()
     ) and any(value is not None for item in records for value in item.values.get(name) or ())
@@ -266,7 +266,7 @@ def _values(records: Sequence[Record], name: str) -> list[Any]:
 
 
 def _has_rounds(records: Sequence[Record], name: str) -> bool:
-    """Return whether list items have answers, are nodes of a tree, or are completions of a request, as written by vLLM and HELM."""
+    """Return whether list items are rounds: they have answers, are nodes of a tree, or are completions as in vLLM and HELM."""
     first = next(value for item in records for value in item.values.get(name) or () if isinstance(value, dict))
     if any(plain_name(field) in PARENTS for field in first):
         return True
@@ -275,7 +275,7 @@ def _has_rounds(records: Sequence[Record], name: str) -> bool:
 
 
 def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
-    """Return the parallel lists of values with one item for each round, the answers or outcomes first."""
+    """Return the lists of single values that have one item for each round; the list of answers or outcomes comes first."""
     scalar = [name for name in lists if _items_are(records, name, (str, int, float, bool))]
     leads = sorted(
         (name for name in scalar if names_rounds(name)),
@@ -290,7 +290,7 @@ def _parallel(records: Sequence[Record], lists: Sequence[str]) -> list[str]:
 
 
 def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[str]:
-    """Return the other lists of single values that are as long as the list `lead` in every record, and not about passages."""
+    """Return the other lists of single values that have as many items as `lead` in every record; lists of passages are left out."""
 
     def lengths(name: str) -> list[int]:
         return [len(item.values.get(name) or ()) for item in records]
@@ -302,7 +302,7 @@ def _alike(records: Sequence[Record], lead: str, lists: Sequence[str]) -> list[s
 
 
 def _is_panel(records: Sequence[Record], name: str) -> bool:
-    """Return whether a field is an object with answers of several systems by name, and not the fields of a single answer."""
+    """Return whether a field is an object with one answer for each system, and not with the parts of a single answer."""
     values = [item.values.get(name) for item in records]
     are_answers = single_name(plain_name(name)) in ANSWERS and all(
         isinstance(value, dict)
@@ -314,7 +314,7 @@ def _is_panel(records: Sequence[Record], name: str) -> bool:
 
 
 def _are_fields(values: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether objects are fields of one answer, such as a part and its severity: some are numbers, or no text is in two fields."""
+    """Return whether objects have the parts of one answer: some values are numbers, or each text occurs in one field only."""
     said: dict[str, list[Any]] = {}
     for value in values:
         for name, own in value.items():
@@ -383,7 +383,7 @@ def _names_order(lead: str) -> bool:
 def _pairs_of(
     records: Sequence[Record], names: Sequence[str], opening: Sequence[str], *, is_dialogue: bool, are_graded: bool
 ) -> list[Pair]:
-    """Pair each record with its fields about the question and the items of its lists."""
+    """Return each record with its fields about the question and its rounds, one object for each list item."""
     pairs: list[Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))
@@ -423,7 +423,7 @@ def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
 
 
 def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a round's fields; a list with a single reply becomes that reply, under the singular name.
+    """Return a round's fields, with a list of one reply replaced by the reply, under the singular of the list's name.
 
     >>> _only_texts({"outputs": ["Oslo"], "tags": ["a"]})
     {'tags': ['a'], 'output': 'Oslo'}

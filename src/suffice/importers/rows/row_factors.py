@@ -1,4 +1,4 @@
-"""Ask about columns that may count rounds or distinguish loops, if the rows of a question are its rounds in file order."""
+"""Ask about columns that may count rounds or distinguish loops, although the rows of a question are read in file order."""
 
 from __future__ import annotations
 
@@ -68,15 +68,15 @@ def ask_about_factors(
     costs: Collection[str] = (),
     answer: str = "",
 ) -> None:
-    """Raise if a column may number or order a question's rows differently from the file, or may distinguish loops or stages.
+    """Raise if a column may put a question's rows in another order than the file, or may distinguish loops or stages.
 
     Args:
         table: The rows; nothing but their order numbers them.
         key: The column of questions.
         used: Columns whose meaning is known.
         answer: The column of answers; "" if none is known.
-        costs: Columns of costs or signals, which may be running totals and then rise from round to round.
-        lead: The field whose list items are the rows; only settings are doubtful for these.  "" for rows of a file.
+        costs: Columns of costs or signals.  They may be running totals, which rise from round to round.
+        lead: The field whose list items are the rows; "" for rows of a file.  For list items, only settings are in doubt.
     """
     several = [rows for rows in places_of(map(str, table.column(key))).values() if len(rows) > 1]
     if len(several) < _ENOUGH:
@@ -130,14 +130,17 @@ def ask_about_factors(
 
 
 def _of_named_runs(table: TableColumns, key: str, counter: str) -> Choices:
-    """Return the options that read a column called like runs as such, if another one counts the rounds of each."""
+    """Return the options that read a column as the run: its name is one of runs, and `counter` counts the rounds of each run."""
     named = [own for own in table.names if is_run_name(own) and own != counter and table.counts(counter)]
     runs = next((own for own in named if counts_once(table, [key, own], counter)), "")
     return of_runs([key, runs], counter) if runs else {}
 
 
 def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], several: _Several, one_loop: str) -> None:
-    """Raise if a column numbers each question's rows, except for copies of rows, as of messages that were delivered twice."""
+    """Raise if a column numbers the rows of each question, apart from copies of rows.
+
+    Copies occur where a message was delivered twice.
+    """
     for name in [name for name in free if _counts_but_for_copies(table, name, several)][:1]:
         n = len(table.rows) - len({*zip(map(str, table.column(key)), map(str, table.column(name)), strict=True)})
         meaning = f"{name!r} is the number of the round, and copies are left out"
@@ -152,7 +155,7 @@ def _ask_about_copies(table: TableColumns, key: str, free: Sequence[str], severa
 
 
 def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Several) -> None:
-    """Raise if a column's sorted numbers order each question's rows as rounds, but differently from the file."""
+    """Raise if sorting by a column's numbers would give each question's rows another order than the file."""
     for name in [name for name in table.names if name in names and _rises_otherwise(table, name, several)][:1]:
         raise UnsettledError(
             f"{name!r} rises through the rows of each question, in another order than that of the file, as if these had been shuffled",
@@ -163,10 +166,10 @@ def _ask_about_totals(table: TableColumns, names: Collection[str], several: _Sev
 
 
 def refuse_passes(blocks: Sequence[Hashable], n_rows: int, key: str, ids: Choices, compounds: Choices) -> None:
-    """Raise if a file has blocks of consecutive rows of each question, and later further blocks, as if a loop ran again.
+    """Raise if the rows of a question are in several places of a file, as if the loop ran again.
 
-    Does not raise if the rows of questions are interleaved, as in logs that are written round by round or of concurrent
-    questions, unless a column may separate questions with the same text (`ids`).
+    Does not raise if the rows of questions alternate, as in logs that are written round by round or by concurrent questions.
+    If there are options `ids`, it always raises, since another column may distinguish questions with the same text.
 
     Args:
         blocks: The question and run of each group of consecutive rows.
@@ -206,9 +209,9 @@ def _counts_otherwise(table: TableColumns, name: str, several: _Several) -> bool
 def _of_further_runs(
     table: TableColumns, names: Sequence[str], several: _Several, order: Sequence[int]
 ) -> tuple[str, Choices, str]:
-    """Return the question, options and name for a column that counts rounds and begins again in a further run; empty without one.
+    """Find a column that counts rounds and begins again in a further run; return a question about it, options, and its name.
 
-    `order` lists the places of rows by time; empty if no times order them.
+    All three are empty without such a column.  `order` lists the places of rows by time, and is empty if no times order them.
     """
     rank = {place: i for i, place in enumerate(order)}
     for name in [name for name in names if _begins_again(table, name, several, rank)][:1]:
@@ -219,17 +222,23 @@ def _of_further_runs(
 
 
 def _of_compounds(table: TableColumns, used: Collection[str], key: str, again: str) -> Choices:
-    """Return the options that read several columns together as the question; empty unless the round column `again` begins again."""
+    """Return the options that read several columns together as the question's id.
+
+    Empty if `again` is ""; else it is a round column whose numbers begin again within a question.
+    """
     return compound_choices(table, used, key, again, names_counter=True) if again else {}
 
 
 def _telling_apart(table: TableColumns, names: Sequence[str], key: str, again: str) -> list[str]:
-    """Return the columns that may distinguish loops: the round column `again` must not begin again within one value."""
+    """Return the columns that may distinguish loops.
+
+    If `again` is a round column whose numbers begin again, they must not begin again within one value of a returned column.
+    """
     return [name for name in names if not again or counts_once(table, (key, name), again)]
 
 
 def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mapping[int, int]) -> bool:
-    """Return whether a column counts up the rows of each question without gaps, and begins again from the lowest number in some."""
+    """Return whether a column counts up the rows of each question, and in some questions begins again from the lowest number."""
     if _SETTING.fullmatch(last_name(name)) or not table.counts(name) or _counts_but_for_copies(table, name, several):
         return False
     values = table.whole_numbers(name)
@@ -243,7 +252,10 @@ def _begins_again(table: TableColumns, name: str, several: _Several, rank: Mappi
 
 
 def _counts_but_for_copies(table: TableColumns, name: str, several: _Several) -> bool:
-    """Return whether a column numbers the rows of each question from 0 or 1 without gaps, once copies of rows are left out."""
+    """Return whether a column numbers the rows of each question from 0 or 1 without gaps once copies of rows are left out.
+
+    There must be copies.
+    """
     if not table.counts(name):
         return False
     values = table.whole_numbers(name)
@@ -262,7 +274,8 @@ def _rises_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
     """Return whether a column's numbers can order each question's rows as rounds, in another order than the file's.
 
     They can if all questions have the same numbers, or if the numbers of a question are spread out, as running totals are.
-    Independent numbers are not: a fifth of neighbouring pairs are closer than `_NEAR` times the mean distance.
+    Numbers that are independent of each other are not spread out: a fifth of the neighbouring ones are closer than `_NEAR` times
+    the mean distance.
     """
     plain, values = last_name(name), table.numbers(name)
     is_factor = plain in _TOLD_APART or _SETTING.fullmatch(plain) or _COUNTS_DOWN.search(plain)
@@ -285,7 +298,10 @@ def _rises_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
 def _of_loops(
     table: TableColumns, several: _Several, free: Sequence[str], counting: Collection[str], *, are_items: bool
 ) -> Iterator[tuple[str, list[str], bool]]:
-    """Yield columns of labels or settings with the same values in nearly every question, the values, and if they are equally frequent."""
+    """Yield each column of labels or settings that has the same values in nearly every question.
+
+    Each comes with its values, and with True if all of them are equally frequent.
+    """
     for name in free:
         values: list[Any] = table.column(name)
         is_number = all(isinstance(value, str | int | float) and _NUMBER.fullmatch(str(value)) for value in values)
@@ -307,6 +323,6 @@ def _of_loops(
 
 
 def _grows_evenly(values: Sequence[Any], several: _Several) -> bool:
-    """Return whether numbers grow by a constant step from row to row of each question, as counters of a loop do."""
+    """Return whether numbers grow by the same step from row to row of each question, as counters do."""
     steps = {float(values[after]) - float(values[before]) for rows in several for before, after in pairwise(rows)}
     return len(steps) == 1 and min(steps) > 0

@@ -1,4 +1,7 @@
-"""Order the rows of a question by a column of times; ask if day and month may be swapped, or if times cannot be read."""
+"""Order the rows of a question by a column of times.
+
+The user is asked if day and month may be swapped, or if times cannot be read.
+"""
 
 from __future__ import annotations
 
@@ -45,16 +48,16 @@ _Ids = Sequence[tuple[str, ...]]
 def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tuple[str, Sequence[int]]:
     """Return the column of times that orders the rows of each run, and the order; without such a column, "" and the file order.
 
-    Rows of a run with equal times stay in file order, or in reverse file order if times fall along the file.
+    Rows of a run with equal times stay in file order; their order is reversed if the newest rows come first in the file.
 
     Args:
         rows: The rows.
         ids: The run of each row.
-        asks: Whether to raise if the order is in doubt; otherwise columns in doubt or with equal times are skipped.
+        asks: True to raise if the order is in doubt; otherwise columns in doubt or with equal times are skipped.
 
     Raises:
-        UnsettledError: Day and month may be swapped, times have an unknown form, or the file may have the newest row first while
-        all rows of each run have the same time.
+        UnsettledError: Day and month may be swapped; times have an unknown form; or all rows of each run have the same time,
+            and the file may have the newest row first.
     """
     unread = ""
     for name in sorted(column_names(rows), key=lambda name: last_name(name) not in TIMES):
@@ -93,10 +96,12 @@ def order_by_time(rows: Sequence[Record], ids: _Ids, *, asks: bool = True) -> tu
 
 
 def refuse_other_order(name: str, order: Sequence[int], ids: _Ids) -> None:
-    """Raise if times and file order disagree in some questions, although the rows of every question are together in the file.
+    """Raise if times and file order disagree in some questions.
+
+    Does not raise unless the rows of every question are together in the file.
 
     Raises:
-        UnsettledError: They disagree, as where the clocks of two machines differ.
+        UnsettledError: They disagree, as if the clocks of two machines differ.
     """
     if n := falling_back(order, ids):
         raise UnsettledError(
@@ -108,7 +113,10 @@ def refuse_other_order(name: str, order: Sequence[int], ids: _Ids) -> None:
 
 
 def falling_back(order: Sequence[int], ids: _Ids) -> int:
-    """Return the number of runs whose order by time differs from the file; 0 if few or most do, or rows of a run are not together."""
+    """Return the number of runs whose order by time differs from the order in the file.
+
+    It is 0 if few or most runs differ, or if the rows of some run are not together.
+    """
     runs = [places for places in _by_run(order, ids).values() if len(places) > 1]
     falls = sum(places != sorted(places) for places in runs)
     together = sum(max(places) - min(places) == len(places) - 1 for places in runs)
@@ -116,7 +124,10 @@ def falling_back(order: Sequence[int], ids: _Ids) -> int:
 
 
 def _in_order_of(times: Sequence[float], ids: _Ids) -> list[int]:
-    """Return the places of rows by time; equal times stay in file order, reversed if the times of runs fall along the file."""
+    """Return the places of rows by time.
+
+    Rows of a run with equal times stay in file order; their order is reversed if the newest rows come first in the file.
+    """
     steps = [
         later - earlier
         for rows in _by_run(range(len(ids)), ids).values()
@@ -127,7 +138,7 @@ def _in_order_of(times: Sequence[float], ids: _Ids) -> list[int]:
 
 
 def _falls_but_ties(times: Sequence[float], ids: _Ids) -> bool:
-    """Return whether times fall along the file, but are equal within each run, so that they do not order its rows."""
+    """Return whether times fall along the file, but all rows of a run have the same time, so that times do not order them."""
     steps = [later < earlier for earlier, later in pairwise(times) if later != earlier]
     is_falling = sum(steps) >= max(_FALLS, _NEARLY_ALL * len(steps))
     return is_falling and len({*zip(ids, times, strict=True)}) == len({*ids}) < len(times)
@@ -179,10 +190,10 @@ def _doubt(name: str, values: Sequence[Any], orders: Iterable[str]) -> Unsettled
 
 
 def _readings(rows: Sequence[Record], name: str, values: Sequence[Any]) -> dict[str, list[float]]:
-    """Return the times of a column by reading: a single reading, or one with the day first and one with the month first.
+    """Return the times of a column for each way to read them, such as with the day or the month first.
 
     Raises:
-        ValueError: A value is not a time, or may be another number (unless the column's name is one of times).
+        ValueError: A value is not a time.  A number that may be something else is a time only if the column's name says so.
         DataError: As for ValueError.
     """
     matches = [_SLASHED.fullmatch(value) if isinstance(value, str) else None for value in values]
@@ -198,7 +209,10 @@ def _readings(rows: Sequence[Record], name: str, values: Sequence[Any]) -> dict[
 
 
 def _ways(matches: Sequence[re.Match[str]]) -> list[str]:
-    """Return the possible orders of day and month; dots imply that the day is first, AM and PM that the month is."""
+    """Return the possible orders of day and month.
+
+    Dots, as in `1.9.2025`, imply that the day is first; AM and PM imply that the month is.
+    """
     ways = [
         how for how, group in ((DAY_FIRST, 3), (MONTH_FIRST, 1)) if all(int(own[group]) <= _MONTHS for own in matches)
     ]
@@ -222,7 +236,7 @@ def _moment(text: str, how: str) -> datetime:
 
 
 def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
-    """Return the times of a column in ISO 8601, read in the way that the user gives.
+    """Return the times of a column in ISO 8601, read in the way that the user gives, such as `day-first`.
 
     >>> times_as_said([Record("", "", 1, {"at": "1/9/2025 10:09 PM"})], "at", "day-first")
     ['2025-09-01T22:09:00']
@@ -245,7 +259,10 @@ def times_as_said(rows: Sequence[Record], name: str, how: str) -> list[str]:
 
 
 def _oldest_last(rows: Sequence[Record], name: str, *, step: bool) -> list[str]:
-    """Return a column's times; with `step`, each row is a microsecond older than the previous one, for logs with the newest row first."""
+    """Return a column's times in ISO 8601.
+
+    With `step`, for logs with the newest row first, each row is made a microsecond older than the previous one.
+    """
     try:
         times, *_ = _readings(rows, name, [row.values.get(name) for row in rows]).values()
     except ValueError as error:
@@ -256,7 +273,11 @@ def _oldest_last(rows: Sequence[Record], name: str, *, step: bool) -> list[str]:
 
 
 def _time(value: Any, where: str, *, is_named: bool) -> float:
-    """Return a time as a sortable number; raise if it is no time, or may be another number (unless the column's name is one of times)."""
+    """Return a time as a sortable number of nanoseconds.
+
+    Raises:
+        ValueError: The value is not a time.  A number that may be something else is a time only if `is_named`.
+    """
     is_time = is_named or (":" in value if isinstance(value, str) else _is_epoch(value))
     time = nanoseconds(_in_iso(value), where) if is_time else None
     if time is None:

@@ -1,7 +1,7 @@
 """Distinguish several runs of a question, and number the rows of each run as rounds.
 
-A different file, model, prompt, temperature or system means a different run, not another round, unless the log numbers its
-rounds, its files or lists of records are named after rounds, or the user declares a panel of samples.
+Rows with another file, model, prompt, temperature or system are another run, not another round.  There are three exceptions: the
+log numbers its rounds, its files or lists of records are named after rounds, or the user declares a panel of samples.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RUN_NUMBER = "run_number"
 
 
 def declared_runs(columns: Mapping[str, str], names: Collection[str]) -> tuple[str, ...]:
-    """Return the columns that distinguish runs according to the user: one of the table, or several, separated by commas.
+    """Return the columns that distinguish runs according to the user: one column, or several that are separated by commas.
 
     >>> declared_runs({"run": "lang, seed"}, ["lang", "seed"]), declared_runs({"run": "a,b"}, ["a,b"])
     (('lang', 'seed'), ('a,b',))
@@ -55,8 +55,8 @@ Run = tuple[str, tuple[str, ...]]
 def _run_columns(rows: Sequence[Record], key: str, ignored: Collection[str]) -> tuple[str, ...]:
     """Return the columns that distinguish runs of a question, for rows without round numbers.
 
-    A column of models always does; another column, such as a system or a seed, does if its values repeat, so that it is
-    neither a text nor the row's id.  The model named in replies is used if no other column names it.
+    Columns of models always distinguish runs.  Others, such as systems or seeds, do so only if their values repeat, so that they
+    are neither texts nor ids of rows.  The model named in replies is used if no other column names it.
     """
     names = [
         name
@@ -85,10 +85,10 @@ class RowOrder:
         key: The column of the question's id.
         column: The column for the round numbers.
         runs: Columns that distinguish runs, each with its own rounds; `FILE` stands for the file's name.
-        head: The common beginning of all file names before the round number; "" if rows are counted.
+        head: The common beginning of all file names, which end with the round number; "" if file names do not number rounds.
         time: The column of times that orders the rows of a run; "" for the order of the file.
         asks: Whether to ask if the order is doubtful.
-        trusted: Takes precedence if times and file order differ: `file`, `time`, or "" if the user has not chosen.
+        trusted: The order that counts if times and file order differ: `file`, `time`, or "" if the user has not chosen.
         is_counted: True if the file numbers the rows of all runs of a question consecutively.
     """
 
@@ -125,7 +125,7 @@ class RowOrder:
 
 
 def run_id(row: Record, names: Sequence[str]) -> tuple[str, ...]:
-    """Return a row's values in some columns as texts; `FILE` stands for the name of its file."""
+    """Return a row's values in some columns as texts; the column `FILE` stands for the name of its file."""
     return tuple(row.file if name == FILE else str(row.values.get(name)) for name in names)
 
 
@@ -148,7 +148,7 @@ def row_order(
         ignored: Names that the user declared to have no column.
         samples: Whether the user says that rows are samples, or answers of a panel.
         declared: The columns that distinguish runs according to the user.
-        trusted: Takes precedence if the order of a question's rows is in doubt; see `RowOrder`.
+        trusted: The order that counts if times and file order differ; see `RowOrder`.
     """
     key = plan.columns.get("question_id")
     if key is None:
@@ -192,7 +192,10 @@ def _number_of_file(name: str, head: str) -> int:
 
 
 class RunColumns:
-    """Finds the columns that distinguish several runs of a question: the file, other columns, or the record's number."""
+    """Finds the columns that distinguish several runs of a question.
+
+    Runs may differ in their file, in other columns, or only in the number of their record.
+    """
 
     def __init__(
         self,
@@ -232,7 +235,10 @@ class RunColumns:
         ]
 
     def choice(self) -> Run | None:
-        """Return `file`, `columns` or `number`, with column names; None if there is one run, or runs cannot be distinguished."""
+        """Return the way in which runs are distinguished (`file`, `columns`, `number` or `restart`), and the columns for it.
+
+        None if each question has one run, or runs cannot be distinguished.
+        """
         if self._declared:
             if self._number in self._declared:
                 return "restart", (*(name for name in self._declared if name != self._number), RUN)
@@ -246,7 +252,7 @@ class RunColumns:
 
 
 def _begins_late(pairs: Sequence[tuple[str, str]], runs: Sequence[tuple[str, ...]]) -> bool:
-    """Return whether some run lacks its question's first round, as where a single round was attempted again."""
+    """Return whether some run begins after the first round of its question, as where a single round was attempted again."""
     lowest: dict[tuple[str, ...], float] = {}
     for (question, number), run in zip(pairs, runs, strict=True):
         for own in ((question,), (question, *run)):
@@ -255,7 +261,7 @@ def _begins_late(pairs: Sequence[tuple[str, str]], runs: Sequence[tuple[str, ...
 
 
 def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[Record], dict[str, str]]:
-    """Give each run of the questions its own id; return the rows, and the question of each id."""
+    """Give each run of a question its own id; return the rows, and the question to which each id belongs."""
     key = plan.columns["question_id"]
     kind, names = run
     questions = [str(row.values.get(key)) for row in rows]
@@ -293,7 +299,10 @@ def tell_apart(rows: Sequence[Record], plan: ColumnMap, run: Run) -> tuple[list[
 
 
 def _restarts(rows: Sequence[Record], questions: Sequence[Hashable], number: str) -> list[str]:
-    """Return the run of each row, "" for the first one, if a question's round numbers begin again in each of its runs."""
+    """Return the run of each row, "" for a question's first run.
+
+    A further run begins where the round numbers of the question begin again.
+    """
     last: dict[Hashable, tuple[float, int]] = {}
     result = []
     for row, question in zip(rows, questions, strict=True):
@@ -306,7 +315,10 @@ def _restarts(rows: Sequence[Record], questions: Sequence[Hashable], number: str
 
 
 class Passes:
-    """Numbers the runs of each question: its rows after those of another question are a further run."""
+    """Numbers the runs of each question in file order.
+
+    A question's rows are a further run if rows of another question come between them and the earlier ones.
+    """
 
     def __init__(self, key: str) -> None:
         self._key, self._last = key, ""
@@ -342,7 +354,7 @@ def runs_notes(several: int, plan: ColumnMap, run: Run, order: RowOrder | None) 
 
 
 def ignored_names(columns: Mapping[str, str]) -> frozenset[str]:
-    """Return the names that the user declared to have no column."""
+    """Return the names of this library for which the log has no column, according to the user."""
     return frozenset(name for name, theirs in columns.items() if not theirs)
 
 
@@ -350,7 +362,7 @@ _IF_SAMPLES = "if they are independent samples, import them with --samples"
 
 
 def order_notes(order: RowOrder | None, plan: ColumnMap, shape: Shape, *, samples: bool) -> list[str]:
-    """Return a note on how the rows of a question were numbered."""
+    """Return a note on how the rows of each question were numbered as rounds."""
     if order is None:
         name = plan.columns.get("round", "")
         if name in shape.columns and not shape.is_ordered and not samples:

@@ -1,4 +1,7 @@
-"""Scores with unusual names: of each round, known once per question, or of a whole run."""
+"""Scores with unusual names.
+
+A score may belong to each round, may be known once per question, or may belong to a whole run.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _ROWS = 5
 
 
 def refuse_parts_of_scores(metrics: Mapping[str, str], shape: Shape) -> None:
-    """Raise if the user names the column of a single round as a metric: it is read together with those of other rounds."""
+    """Raise if the user names the score of a single round as a metric, although the scores of all rounds are read as one column.
+
+    An example is `score_2` of the columns `score_1`, `score_2` and so on.
+    """
     for ours, theirs in metrics.items():
         for name, shown in shape.columns.items():
             if theirs in shown.split(" ... ") and theirs != name:
@@ -40,7 +46,7 @@ def refuse_parts_of_scores(metrics: Mapping[str, str], shape: Shape) -> None:
 
 
 def refuse_single_score(theirs: str) -> NoReturn:
-    """Raise since a metric that the user names has one value per question, which would be the score of all of its answers."""
+    """Raise an error about a metric with one value per question, which would give all answers the same score."""
     raise DataError(
         f"{theirs!r} {ONCE}: as a metric it would be the score of every answer, and no earlier stop would ever lose anything. Name a "
         "score of each round; or give it as the outcome of each run, in a file (--outcomes FILE); or leave --metric-column out"
@@ -48,7 +54,10 @@ def refuse_single_score(theirs: str) -> NoReturn:
 
 
 def refuse_unscaled(table: TableColumns, name: str) -> None:
-    """Raise if a column named like one of this library's metrics has values outside [0, 1], or words: the user must give their scale."""
+    """Raise if a column is named like one of this library's metrics, but has words or values outside [0, 1].
+
+    The user must give its scale.
+    """
     values, numbers = {str(value) for value in table.column(name) if value is not None}, table.numbers(name)
     known = [number for number in numbers or [] if number]
     outside = [number for number in known if not 0 <= number <= 1]
@@ -69,7 +78,10 @@ def refuse_unscaled(table: TableColumns, name: str) -> None:
 
 
 def are_marks(values: Sequence[Any]) -> bool:
-    """Return whether values are grades: numbers, or a few repeated texts such as thumbs up and down, but not critiques."""
+    """Return whether values are grades: numbers, or a few texts that repeat.
+
+    Thumbs up and down are grades; critiques are not.
+    """
     texts = [value for value in values if value is not None]
     are_numbers = bool(texts) and all(isinstance(value, int | float) for value in texts)
     return are_numbers or len({*map(str, texts)}) <= _MARKS < len(texts) / 2
@@ -83,13 +95,9 @@ _CHANGING, _GOOD = 10, 5
 
 
 def is_of_runs(table: TableColumns, name: str, ids: Sequence[Any], answer: str) -> bool:
-    """Return whether a score belongs to whole runs: it is constant in each question, although answers change or the run's result is copied.
+    """Return whether a score belongs to whole runs: it is constant in each question, although answers change.
 
-    Args:
-        table: The columns.
-        name: The column of the score.
-        ids: The question of each row.
-        answer: The column of answers; "" if there is none, so that every question with several rows counts as changing.
+    The same holds if answers are constant because the run's result is copied to all rows.
     """
     key_of = normalizer_of(DEFAULT_NORMALIZER)
     said: dict[str, set[object]] = {}

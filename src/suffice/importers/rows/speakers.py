@@ -1,4 +1,7 @@
-"""Detect speakers of rows: a user and agents in turn, agents of one loop such as a writer and a critic, or agents with separate loops."""
+"""Detect the speakers of rows.
+
+They may be a user and agents in turn, agents of one loop such as a writer and a critic, or agents with separate loops.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +43,9 @@ _SOME = 0.05
 
 
 def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collection[str]) -> None:
-    """Raise if rows come from several speakers, such as a user or critic and an agent, and `where` does not choose whose are rounds.
+    """Raise if rows come from several speakers, such as a user or critic and an agent.
 
-    Columns in `runs` distinguish runs according to the user.
+    Does not raise if `where` chooses the speaker whose rows are rounds.  Columns in `runs` distinguish runs according to the user.
     """
     chosen = [row for row in shape.rows if all(str(row.values.get(name)) == own for name, own in where.items())]
     for name in sorted(_speakers(shape) - where.keys() - {*runs}):
@@ -59,7 +62,7 @@ def refuse_several_speakers(shape: Shape, where: Mapping[str, str], runs: Collec
 
 
 def speaker_choices(table: TableColumns, names: Collection[str]) -> Choices:
-    """Return the options that keep the rows of one speaker, for columns that name agents by their part in a loop's work."""
+    """Return the options that keep the rows of one speaker, for columns that name agents by their role in a loop."""
     result: Choices = {}
     for name in [name for name in names if last_name(name) in SPEAKERS]:
         said = Counter(value for value in table.column(name) if isinstance(value, str))
@@ -70,7 +73,9 @@ def speaker_choices(table: TableColumns, names: Collection[str]) -> Choices:
 
 
 def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collection[str]) -> None:
-    """Raise if the first or last rows of questions have other speakers than most other rows, as in a chat of people and a bot.
+    """Raise if the first or last row of each question has other speakers than most other rows.
+
+    This is so in a chat of people and a bot, for example.
 
     Args:
         table: The rows; nothing but their order numbers them.
@@ -109,7 +114,11 @@ def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
 
 
 def _speakers(shape: Shape) -> set[str]:
-    """Return the columns that may name speakers, if list items have no answer field, a critic has answers, too, or people speak."""
+    """Return the columns that may name speakers.
+
+    If rows are list items without a field of answers, these are all columns with such names.  Otherwise, they are only the columns
+    in which critics have answers, too, or in which people speak.
+    """
     names = {*column_names(shape.rows)} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):
         return {name for name in names if last_name(name) in _SPEAKERS}
@@ -118,7 +127,7 @@ def _speakers(shape: Shape) -> set[str]:
 
 
 def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
-    """Yield the columns that name a person in some rows and not in others, in many questions."""
+    """Yield the columns that name a person in some rows of a question but not in others; this must be so in many questions."""
     table = TableColumns(shape.rows)
     ids = [name for name in table.names if last_name(name).endswith("_id") and last_name(name) not in PEOPLE]
     usual = next((name for name in ids if names and table.repeats(name)), "")
@@ -133,7 +142,10 @@ def _with_people(shape: Shape, names: Collection[str]) -> Iterator[str]:
 
 
 def _critics_answer(shape: Shape, name: str) -> bool:
-    """Return whether a column names critics and others, and critics' rows fill all answer columns of the others, or all columns if none."""
+    """Return whether a column names critics and others, and the critics' rows fill the same columns of answers as the others' rows.
+
+    If no column has a usual name of answers, all columns that the others fill are compared.
+    """
     filled: dict[bool, set[str]] = {}
     for row in shape.rows:
         filled.setdefault(is_critic(str(row.values.get(name))), set()).update(
@@ -161,8 +173,8 @@ _MOSTLY = 0.5
 def are_turns(rows: Sequence[Record], name: str, questions: Sequence[Hashable]) -> bool:
     """Return whether a column names agents that take turns in one loop, instead of agents with loops of their own.
 
-    People and checkers of answers always take turns.  Others do if their rows alternate within a question, and their names
-    describe a kind of work, or some column is filled by only some of them.
+    People and checkers of answers always take turns.  Other agents do if their rows alternate within a question.  In addition,
+    their names must describe a kind of work, or only some of them must fill some column.
 
     Args:
         rows: The rows, in the order of the file.

@@ -45,7 +45,8 @@ _LONGEST, _LONG = 24, 60
 def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
     """Number the rows by a column of words whose order the user gives, as in ``round=stage:draft,final``.
 
-    `columns["round"]` is set to the column of these numbers.  ``round=time:day-first`` instead makes a column's times sortable.
+    `columns["round"]` is set to the column of these numbers.  With ``round=time:day-first``, a column of times is made sortable
+    instead.
 
     Raises:
         DataError: A row has no word, or one that is not in the order.
@@ -73,16 +74,16 @@ def ordered_stages(shape: Shape, columns: dict[str, str]) -> Shape:
 
 
 def _timed(shape: Shape, columns: dict[str, str], name: str, how: str) -> Shape:
-    """Make the times of a column sortable, and remove the round column from `columns`."""
+    """Make the times of a column sortable, and delete "round" from `columns`, so that times order the rows."""
     del columns["round"]
     own = f"{name}.time" if how == ASCENDING and last_name(name) not in TIMES else name  # the numbers may be costs, too
     return changed_by(shape, lambda rows: with_column(rows, own, times_as_said(rows, name, how)))
 
 
 def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[str]]:
-    """Split row ids into the question's id and a column with the number from the id; also return a note.
+    """Split the ids of rows into the question's id and a column with the number at the end; also return a note.
 
-    Rows are unchanged if a column numbers rounds, or the user names the columns of ids or rounds.
+    Rows are unchanged if a column numbers rounds, or if the user names the column of ids or of rounds.
     """
     table = TableColumns(shape.rows)
     counts = any(is_round_name(last_name(name)) and table.counts(name) for name in table.names)
@@ -105,14 +106,17 @@ def with_numbers_of_ids(shape: Shape, said: Sequence[str]) -> tuple[Shape, list[
 
 
 def _are_told(table: TableColumns, numbers: Sequence[int]) -> bool:
-    """Return whether a column explains the numbers at the ends of ids, as one with prompts or models does."""
+    """Return whether a column has one value for each number at the end of ids, as a column of prompts or models has."""
     n = len({*numbers})
     texts = ([*map(str, table.column(name))] for name in table.names)
     return any(len({*own}) == len({*zip(own, numbers, strict=True)}) == n for own in texts)
 
 
 def _said(table: TableColumns) -> Sequence[Any]:
-    """Return the answers of rows, for ids that end in a bare number; empty if unknown, or if another column identifies questions."""
+    """Return the answers of rows, which help to interpret ids that end in a bare number.
+
+    Empty if answers are unknown, or if another column identifies questions.
+    """
     asked = [name for name in table.by_name((*IDS, *QUESTIONS)) if table.repeats(name)]
     names = [name for name in table.by_name((*ANSWERS, *WEAK_REPLIES)) if table.is_text(name)]
     is_named = any(len({*map(str, table.column(name))}) > 1 for name in asked)
@@ -130,10 +134,11 @@ def _ask_for_an_order(shape: Shape, name: str) -> None:
 def doubtful_stages(
     table: TableColumns, name: str, several: Sequence[Sequence[int]], *, is_timed: bool
 ) -> tuple[str, Choices, bool] | None:
-    """Return a question about the order of rows with a word each, options that settle it, and whether the words suggest an order.
+    """Return a question about the order of rows that each have a word, such as draft and final.
 
     Returns:
-        None if the words do not distinguish the rows of nearly every question, or the order is known.
+        The question, the options that settle it, and True if the words suggest an order.  None if the words do not distinguish
+        the rows of nearly every question, or if their order is known.
     """
     words = [*map(_word, table.column(name))]
     orders = Counter(tuple(words[place] for place in rows) for rows in several)
@@ -167,7 +172,7 @@ def doubtful_stages(
 
 
 def _orders(name: str, words: Sequence[str]) -> Choices:
-    """Return the commands that read a column of words in some orders, the likeliest first."""
+    """Return the options that read a column of words in some order, the likeliest order first."""
     orders = dict.fromkeys(map(tuple, (_natural(words), words, sorted(words), words[::-1])))
     result: Choices = {}
     is_long = len(",".join(words)) > _LONG
@@ -183,7 +188,9 @@ def _orders(name: str, words: Sequence[str]) -> Choices:
 
 
 def _natural(words: Sequence[str]) -> list[str]:
-    """Sort words in their usual order: by numbers in them, or words for a beginning first and words for an end last.
+    """Sort words in their usual order.
+
+    Words with numbers are sorted by number.  Otherwise words for a beginning come first, and words for an end last.
 
     >>> _natural(["final", "initial", "revised"]), _natural(["pass 2", "pass 10", "pass 1"])
     (['initial', 'revised', 'final'], ['pass 1', 'pass 2', 'pass 10'])

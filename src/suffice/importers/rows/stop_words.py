@@ -75,6 +75,8 @@ def is_stop_name(name: str) -> bool:
 def end_in_words(value: Any, *, at_cap: bool = False) -> str | None:
     """Convert a word to this library's name of an end reason; None if the word is unknown.
 
+    Some words have another meaning for loops at their cap (`at_cap`).
+
     >>> end_in_words("Converged"), end_in_words("at the limit"), end_in_words("tired")
     ('rule', 'max_rounds', None)
     >>> end_in_words("max_rounds-or-failed"), end_in_words("max_rounds-or-failed", at_cap=True)
@@ -87,7 +89,9 @@ def end_in_words(value: Any, *, at_cap: bool = False) -> str | None:
 
 
 def is_not_stopped(word: str) -> bool:
-    """Return whether a flag is false: the loop did not stop by itself, and reached its cap if it has that many rounds.
+    """Return whether a flag says that the loop did not stop by itself.
+
+    If such a loop has as many rounds as its cap, it reached the cap.
 
     >>> is_not_stopped("False"), is_not_stopped("failed")
     (True, False)
@@ -101,7 +105,7 @@ def _end_of_row(row: Record, name: str) -> str | None:
 
 
 def _end_of_flag(row: Record, name: str) -> str | None:
-    """Return `rule`, the end reason of loops that stopped by themselves, if a row's flag is true; else None."""
+    """Return `rule` if a flag is true, since the loop then stopped by itself; else None."""
     return "rule" if _is_true(row.values.get(name)) else None
 
 
@@ -112,7 +116,10 @@ def _is_true(value: Any) -> bool | None:
 
 
 def _flags(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield flags that are true only where a loop stopped by itself; also whether every shorter loop has a true flag."""
+    """Yield each flag that is true only where a loop stopped by itself.
+
+    Each comes with True if every loop that is shorter than the longest one has a true flag.
+    """
     names = [name for name in unread if _FLAG.fullmatch(last_name(name))]
     loops = _in_order(table, ids, rounds) if names else []
     for name in names:
@@ -139,7 +146,10 @@ def _in_order(table: TableColumns, ids: Sequence[Any], rounds: str) -> list[list
 def told_ends(
     table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]
 ) -> Iterator[tuple[str, str, Callable[[Record], str | None]]]:
-    """Yield the column with the end reasons, its meaning, and a function that reads a row: for flags, or usual words in every question."""
+    """Yield the column with the end reasons, its meaning, and a function that returns the end reason of a row.
+
+    Nothing is yielded unless a column has flags, or usual words of end reasons in every question.
+    """
     for name in [name for name, is_known in _flags(table, ids, rounds, unread) if is_known][:1]:
         yield name, f"{name} (true = rule)", partial(_end_of_flag, name=name)
         return
@@ -159,9 +169,10 @@ def told_ends(
 
 
 def may_end(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> str:
-    """Return the column that may have end reasons, by its name and its few words or flags; "" if there is none.
+    """Return a column that may have end reasons; "" if there is none.
 
-    It has one word in each question, or last rounds have words that no earlier round has.
+    Its name must suggest end reasons.  In addition, it must have flags, one word in each question, or words in last rounds that
+    no earlier round has.
     """
     names = [name for name in unread if is_stop_name(name) or _OUTCOME.fullmatch(last_name(name))]
     words = {name: {*map(str, table.column(name))} - {"None", ""} for name in names}
@@ -173,7 +184,7 @@ def may_end(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequen
 
 
 def _are_others_at_ends(table: TableColumns, ids: Sequence[Any], rounds: str, name: str) -> bool:
-    """Return whether the last row of each question has a text that no earlier row has."""
+    """Return whether the last rows of questions have texts that no earlier row of any question has."""
     values, loops = table.column(name), _in_order(table, ids, rounds)
     last = {values[places[-1]] for places in loops}
     before = {values[place] for places in loops for place in places[:-1]}
@@ -183,11 +194,11 @@ def _are_others_at_ends(table: TableColumns, ids: Sequence[Any], rounds: str, na
 def ends_beside(
     rows: Sequence[Record], kept: Sequence[bool], questions: Sequence[Any], said: str = ""
 ) -> Iterator[str]:
-    """Yield the columns that are filled only in left-out rows, and have one word for each question: the reason why its loop ended.
+    """Yield the columns with end reasons that only left-out rows fill, with one word for each question.
 
     Args:
         rows: All rows.
-        kept: Whether each row is kept.
+        kept: For each row, True if it is kept.
         questions: A key of each row's question.
         said: The column that the user names as the end reason, perhaps with meanings of its words.
     """
@@ -220,8 +231,8 @@ def _is_one_word_each(values: Sequence[Any], ids: Sequence[Any]) -> bool:
 def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
     """Map the words of a column to the end reasons that the user gives, as in ``end=outcome:submitted=rule``.
 
-    `columns["end"]` is set to the new column.  Words that the user does not map keep their usual meaning.  If the column is
-    a flag and false, a loop with all rounds has reached its cap, whatever the user gives.
+    `columns["end"]` is set to the new column.  Words that the user does not map keep their usual meaning.  If the column has flags,
+    a loop with a false flag counts as ended at its cap if it has all rounds, whatever the user gives.
     """
     theirs, names = columns.get("end", ""), column_names(shape.rows)
     name, _, pairs = theirs.rpartition(":")
@@ -245,8 +256,13 @@ def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
 def unknown_end(where: str, column: str, values: Iterable[Any], at_cap: Collection[str]) -> DataError:
     """Return the error about unknown end reasons, with the options that give the meaning of the first one.
 
-    The next word is asked about once the first one is mapped: different words seldom mean the same.  Words in `at_cap` also occur
-    in loops at their cap, which did not fail, although shorter loops with the same word may have failed.
+    The other words are asked about later, one by one, since different words seldom mean the same.
+
+    Args:
+        where: The `Record.where` of the first unknown word.
+        column: The column of end reasons.
+        values: Its values.
+        at_cap: Words that also occur in loops at their cap.  Such a word cannot mean a failure there, but may in shorter loops.
     """
     unknown = [
         *dict.fromkeys(

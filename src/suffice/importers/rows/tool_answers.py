@@ -1,4 +1,4 @@
-"""Answers that are arguments of a tool call, such as `submit_decision`: find the tool, and read its arguments."""
+"""Answers that are arguments of a tool call, such as `submit_decision`: find the tool, and read the arguments."""
 
 from __future__ import annotations
 
@@ -38,10 +38,13 @@ _HALF, _OFTEN, _FEW, _OFFERED = 0.5, 0.3, 0.1, 3
 
 
 def with_tool_answers(shape: Shape, columns: dict[str, str], position: AnswerPosition | None) -> tuple[Shape, str]:
-    """Copy the arguments of a tool's calls to a column of answers; return rows and the column's name, "" if the user names no tool.
+    """Copy the arguments of one tool's calls to a column of answers.
 
-    The user names the tool as in ``answer=tool_calls:submit``, or by a field that only its calls have, as in
+    The user names the tool as in ``answer=tool_calls:submit``, or by a field that only this tool's calls have, as in
     ``--answer-position tool:decision``.
+
+    Returns:
+        The rows and the name of the column of answers, "" if the user names no tool.
 
     Raises:
         NotFoundError: No message calls the tool.
@@ -77,10 +80,13 @@ def with_tool_answers(shape: Shape, columns: dict[str, str], position: AnswerPos
 
 
 def refuse_calls_alone(shape: Shape, columns: Mapping[str, str], where: Mapping[str, str]) -> None:
-    """Raise if tool calls may be the answers: the model only calls tools in most questions, or its texts never contain the gold answer.
+    """Raise if tool calls may be the answers.
+
+    They may be if the model only calls tools in most questions, or if its texts hardly ever contain the gold answer.
 
     Raises:
-        UnsettledError: Tool calls may be the answers, and the user selects neither the answer nor, if there are texts, their rows.
+        UnsettledError: Tool calls may be the answers, and the user names no column of answers.  If most questions have texts, it is
+            enough to select rows by `where`.
     """
     is_any = columns.get("answer") == CALLED  # of any tool
     if ("answer" in columns and not is_any) or REPLY_TYPE in where or not any(map(_calls, shape.rows)):
@@ -103,12 +109,15 @@ def refuse_calls_alone(shape: Shape, columns: Mapping[str, str], where: Mapping[
 
 
 def tool_choices(shape: Shape, columns: Mapping[str, str]) -> Choices:
-    """Return the options that read a tool's calls as answers, if its name suggests it, or its arguments contain gold answers."""
+    """Return the options that read a tool's calls as answers.
+
+    A tool is offered if its name suggests answers, or its arguments equal gold answers.
+    """
     return _Made.of(shape, columns).choices(is_told=True)
 
 
 def _by_texts(shape: Shape) -> Choices:
-    """Return the option that reads texts as answers, and not tool calls."""
+    """Return the option that reads the model's texts as answers, instead of its tool calls."""
     if any(TOOL_CALLS in row.values for row in shape.rows):
         return of_rows(REPLY_TYPE, "answer", "answers are messages without a tool call")
     names = [name for name in column_names(shape.rows) if last_name(name) in _ROLES]
@@ -127,7 +136,7 @@ class _Made:
 
     @classmethod
     def of(cls, shape: Shape, columns: Mapping[str, str]) -> _Made:
-        """Collect the calls of some rows."""
+        """Collect the tool calls, texts and gold answers of some rows."""
         made = cls()
         named = {name for name in shape.outer if may_be_golds(name)}
         for own, row in zip(questions_of(TableColumns(shape.rows), shape, columns), shape.rows, strict=True):
@@ -153,8 +162,8 @@ class _Made:
         questions.
 
         Args:
-            by_golds: Whether to offer only tools whose arguments equal gold answers.
-            is_told: Whether to leave out tools that only have the last call.
+            by_golds: True to offer only tools whose arguments equal gold answers.
+            is_told: True to leave out tools whose only sign is that they have the last call.
         """
         ranked = []
         for tool in dict.fromkeys(name for made in self.calls.values() for name, _ in made):
@@ -184,7 +193,10 @@ class _Made:
 
 
 def _field_of(arguments: Mapping[Any, Any], golds: Mapping[Any, set[str]]) -> tuple[str, float]:
-    """Return the argument with the answer, and the share of questions in which it is a gold answer; "" for all arguments."""
+    """Return the argument that has the answer, and the share of questions in which it equals a gold answer.
+
+    The argument is "" if all arguments together are the answer.
+    """
     fields = Counter(name for own in arguments.values() if isinstance(own, dict) for name in own)
     if not fields:
         return "", 0.0
@@ -209,7 +221,10 @@ def _calls(row: Record) -> Sequence[ToolCall]:
 
 
 def _handed_in(row: Record, tool: str) -> str | None:
-    """Return the arguments of a row's last call of a tool, objects as JSON; None if the row does not call it."""
+    """Return the arguments of a row's last call of a tool; None if the row does not call it.
+
+    Arguments with names are returned as JSON.
+    """
     own = [_object(call) for call in _calls(row) if call.name == tool]
     if not own or own[-1] in (None, "", {}):
         return None
@@ -217,7 +232,7 @@ def _handed_in(row: Record, tool: str) -> str | None:
 
 
 def _object(call: ToolCall) -> Any:
-    """Return a call's arguments; a text with an object is parsed."""
+    """Return a call's arguments, parsed if they are the text of a JSON object."""
     if not isinstance(call.arguments, str):
         return call.arguments
     try:

@@ -1,4 +1,4 @@
-"""Assistant messages that call tools: they are calls of the loop, and its next answer is charged for them."""
+"""Assistant messages that call tools: they are no rounds, and the loop's next answer is charged for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _OFTEN, _SHOWN = 0.2, 60
 
 
 def with_reply_types(shape: Shape) -> Shape:
-    """Mark messages as answers, texts beside a tool call, or tool calls alone (None), if any message calls a tool."""
+    """Mark each message as an answer, as a text beside a tool call, or as a tool call alone (None).
+
+    The shape is unchanged if no message calls a tool.
+    """
     if not any(TOOL_CALLS in row.values for row in shape.rows):
         return shape
     rows = []
@@ -34,10 +37,13 @@ def with_reply_types(shape: Shape) -> Shape:
 def answers_alone(
     shape: Shape, where: Mapping[str, str], by_tools: Callable[[], Choices]
 ) -> tuple[dict[str, str], list[str]]:
-    """Return the filter that leaves out messages with tool calls, and a note; both empty without such messages or if `where` selects them.
+    """Return the filter that leaves out messages with tool calls, and a note.
+
+    Both are empty if there are no such messages, or if `where` selects messages by their type.
 
     Raises:
-        UnsettledError: Texts beside tool calls may be answers, since many contain that word or equal a last reply; see `by_tools`.
+        UnsettledError: Texts beside tool calls may be answers: many contain the word "answer", or equal a conversation's last
+            reply.  `by_tools` returns further options for this.
     """
     kinds = [row.values.get(REPLY_TYPE, _ANSWER) for row in shape.rows]
     beside = kinds.count(_BESIDE)
@@ -76,7 +82,10 @@ def _refuse_answers(shape: Shape, by_tools: Callable[[], Choices], *, has_others
 
 
 def _answer_beside(said: list[Mapping[str, Any]], finals: Collection[str]) -> str:
-    """Return a text beside a tool call that may be an answer: it has that word, or equals some conversation's last reply; "" if none."""
+    """Return a text beside a tool call that may be an answer; "" if there is none.
+
+    It contains the word "answer", or equals the last reply of some conversation.
+    """
     for row in said[:-1] if said[-1][REPLY_TYPE] == _ANSWER else said:
         own = normalize_answer(str(row["answer"]))
         if row[REPLY_TYPE] == _BESIDE and (_ANSWER in own.split() or own in finals):

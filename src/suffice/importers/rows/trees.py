@@ -1,4 +1,4 @@
-"""Ask which nodes of a search tree are answers, if rows or items are nodes that name their parents."""
+"""Ask which nodes of a search tree are answers, for rows or list items that name their parents."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ _Node = tuple[Hashable, str]
 def marked_nodes(shape: Shape, said: Mapping[str, str]) -> Shape:
     """Mark the rows of a search tree as inner nodes or leaves; return the shape unchanged if they are not a tree.
 
-    In a tree, all rows but a root name other rows of the question as their parents, and in a tenth of the questions a node has
-    several children, unlike a thread of messages.  `said` has the columns that the user names.
+    In a tree, all rows but the root name another row of the question as their parent.  In at least a tenth of the questions, some
+    node has several children, unlike in a thread of messages.  `said` has the columns that the user names.
     """
     table = TableColumns(shape.rows)
     if any(last_name(name) in _OF_CALLS for name in table.names):
@@ -64,7 +64,11 @@ def marked_nodes(shape: Shape, said: Mapping[str, str]) -> Shape:
 
 
 def _are_trees(nodes: set[_Node], children: Mapping[_Node, int], n_groups: int) -> bool:
-    """Return whether parents are nodes, except one per question, and often have several children."""
+    """Return whether nodes form trees.
+
+    In nearly every question, all parents but at most one must be nodes themselves.  In many questions, some node must have several
+    children.
+    """
     missing = Counter(group for group, _ in {*children} - nodes)
     inner = {group for group, _ in nodes & {*children}}
     forked = {group for (group, _), n in children.items() if n > 1}
@@ -77,7 +81,10 @@ def _text(value: Any) -> str:
 
 
 def refuse_inner_nodes(shape: Shape, where: Mapping[str, str]) -> Shape:
-    """Raise if rows are all nodes of a search tree and `where` selects none; else rename a tree's depth, so that it counts no rounds."""
+    """Raise if rows are all nodes of a search tree, and `where` does not select which of them are answers.
+
+    If it does, the column with a node's depth is renamed, so that it is not read as the round.
+    """
     kinds = Counter(row.values.get(NODE_TYPE) for row in shape.rows)
     if None in kinds:
         return shape
@@ -101,7 +108,7 @@ def _kept(name: str) -> str:
 
 
 def _of_ends(rows: Sequence[Record]) -> dict[str, tuple[dict[str, str], str]]:
-    """Return the option that selects the nodes that a column of the log marks as ends; empty if there is none."""
+    """Return the option that selects the nodes that a column of the log marks as final; empty if no column does."""
     for name in [name for name in column_names(rows) if last_name(name) in _ENDS]:
         true = {str(row.values.get(name)) for row in rows} & {"True", "true", "1"}
         is_told = all(row.values.get(NODE_TYPE) == _LEAF for row in rows if str(row.values.get(name)) in true)

@@ -22,7 +22,9 @@ _FIELD = re.compile(
 
 
 def call_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """If an object is a logged call, add its question and system prompt, and parse bodies that are JSON text; else return it unchanged.
+    """Add the question and the system prompt to a logged call, and parse bodies that are JSON text.
+
+    Objects that are not a logged call are returned unchanged.
 
     >>> call = {"trace": 1, "request": '{"messages": [{"role": "user", "content": "Where?"}]}', "response": '{"id": "resp_1"}'}
     >>> call_fields(call)

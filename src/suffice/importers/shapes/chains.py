@@ -65,7 +65,7 @@ def read_chains(path: str | Path, golds: str | Path | None = None) -> tuple[list
 
 
 def _with_unique_ids(chains: list[FinishedChain]) -> list[FinishedChain]:
-    """Number the chains of questions with several chains."""
+    """Add a number to the ids of chains whose question has several chains."""
     several = {name for name, n in Counter(chain.chain_id for chain in chains).items() if n > 1}
     seen = Counter[str]()
     result = []
@@ -112,19 +112,22 @@ def _of_rows(path: Path, lacks: Counter[str]) -> Iterator[FinishedChain]:
 
 
 def _goes_on(messages: Sequence[LoggedMessage]) -> bool:
-    """Return whether the model had replied before, so that its chain answers more than one question."""
+    """Return whether the model had replied before, so that its chain is not only about one question."""
     return any(message.role == "assistant" for message in messages)
 
 
 def _reply_of(values: Mapping[str, Any]) -> tuple[LoggedReply, str]:
-    """Return the reply of a row, and the name of its field; its chain may be in a field beside it."""
+    """Return the reply of a row, with its chain, and the name of the field with the reply; the chain may be in another field."""
     name = next((name for name in (*_REPLIES, *PARSED_ANSWERS) if values.get(name) not in _EMPTY), "")
     reply = logged_reply(values if name == "choices" else values.get(name))
     return (reply if reply.reasoning else replace(reply, reasoning=reasoning_of(values))), name
 
 
 def _golds_of(record: Record, values: Mapping[str, Any], reply: str) -> tuple[str, ...]:
-    """Return the gold answers of a row; `answer` is one only if another field has the reply."""
+    """Return the gold answers of a row.
+
+    The field `answer` has them only if another field has the reply.
+    """
     named = next(
         (name for name in (*GOLDS, "answers", "answer") if name != reply and values.get(name) not in _EMPTY), None
     )

@@ -30,18 +30,21 @@ _Messages = Sequence[Any]
 
 
 def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
-    """Return whether lists contain messages with a role each."""
+    """Return whether lists contain messages, each of which has a role."""
     first = next((message for messages in conversations for message in messages), None)
     return isinstance(first, dict) and ("role" in first or (_field(first, _ROLES) != "" != _field(first, _CONTENTS)))
 
 
 def has_replies(conversations: Iterable[_Messages]) -> bool:
-    """Return whether any message is a model's by its role; if not, the roles are those of a loop, such as a writer and a critic."""
+    """Return whether the role of any message is that of a model.
+
+    If not, roles are the parts of agents in a loop, such as a writer and a critic.
+    """
     return any(role in _SAID for messages in conversations for role, _, _ in _texts(messages))
 
 
 def are_prompts(conversations: Iterable[_Messages]) -> bool:
-    """Return whether lists contain messages, none of them a model's: they are the prompt."""
+    """Return whether lists contain messages of people and the system only, so that they are prompts."""
     said = [role for messages in conversations if is_dialogue_list([messages]) for role, _, _ in _texts(messages)]
     return bool(said) and all(is_person(role) or role in ("system", "developer") for role in said)
 
@@ -81,7 +84,10 @@ def shared_opening(conversations: Sequence[_Messages]) -> list[str]:
 
 
 def refuse_several_questions(conversations: Sequence[_Messages], name: str, option: str) -> None:
-    """Raise if users mostly ask different questions after their first one, judged by the opening words."""
+    """Raise if users mostly ask different questions after their first one.
+
+    A later message is another question if it begins like the first question of some conversation.
+    """
     if not is_dialogue_list(conversations):
         return
     asked = [
@@ -105,7 +111,7 @@ def _opening(text: str, n: int) -> str:
 
 
 def has_grades(conversations: Iterable[_Messages]) -> bool:
-    """Return whether replies in some conversations are answers that later replies only grade."""
+    """Return whether some conversation begins with an answer that later replies only grade."""
     said = ([is_grade(reply["answer"] or "") for reply in said_in(messages)[0]] for messages in conversations)
     return any(any(grades) and not grades[0] for grades in said)
 
@@ -143,9 +149,10 @@ def said_in(messages: Iterable[Any], *, are_graded: bool = False) -> tuple[list[
 
 
 def _texts(messages: Iterable[Any], *, calling: bool = False) -> Iterable[tuple[str, str, dict[str, Any]]]:
-    """Yield role, text and message for each message with text; the first speaker is the user if roles are relative to that agent.
+    """Yield role, text and message for each message with text.
 
-    With `calling`, also yield messages without text that call tools.
+    If roles are written from the view of the first speaker (see `_asker`), this speaker is the user.  With `calling`, messages
+    without text that call tools are yielded, too.
     """
     spoken = [
         (str(message.get(_field(message, _ROLES), "")).lower(), text, message)
@@ -183,16 +190,17 @@ def _field(message: dict[str, Any], usual: Sequence[str]) -> str:
 
 
 def other_roles(conversations: Iterable[_Messages]) -> list[str]:
-    """Return the other speakers beside models and users in some conversations, such as an agent who takes over; no system or tools."""
+    """Return the speakers that are neither models, users, system nor tools, such as a human agent who takes over."""
     said = dict.fromkeys(role for messages in conversations for role, _, _ in _texts(messages))
     known = (*_SAID, "system", "developer", "tool", "function", "")
     return [role for role in said if role not in known and not is_person(role)]
 
 
 def _asker(said: Sequence[tuple[str, Any]]) -> Any:
-    """Return the name of the first speaker, if roles are relative to this agent: it is the assistant, and others are users.
+    """Return the name of the first speaker if roles are written from this speaker's view; else None.
 
-    AutoGen writes `chat_history` in this way.  None if roles are as usual: a user by name got a greeting, or names are missing.
+    In this view, the first speaker has the role of the assistant, and all others are users.  AutoGen writes `chat_history` in this
+    way.  Roles are as usual if names are missing, or if the first speaker is an agent who greets a speaker named like a user.
     """
     if not said or said[0][0] not in _SAID or not all(isinstance(name, str) and name for _, name in said):
         return None

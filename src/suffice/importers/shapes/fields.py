@@ -89,7 +89,7 @@ def _by_key(value: Any) -> Any:
 
 
 def _typed(value: Any) -> Any:
-    """Return the value that an object has under the name of its type, such as `string_value`."""
+    """Return the value inside an object whose only fields are named after types, such as `string_value`; else the value itself."""
     if isinstance(value, dict) and value and all(name.lower().endswith("value") for name in value):
         return next((own for own in value.values() if own is not None), None)
     return value
@@ -173,8 +173,8 @@ def _are_lists(value: Any) -> bool:
 def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
     """Return the fields that may contain rounds and whose values are all lists written as text, in JSON or Python syntax.
 
-    A single answer in brackets among others is plain text.  If ids repeat, each row is a round, and answers in brackets are
-    text.
+    A field in which only some values are in brackets is plain text.  If ids repeat, each row is a round, and answers in brackets
+    are plain text, too.
     """
     listed: set[str] = set()
     others: set[str] = set()
@@ -194,10 +194,11 @@ def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
 
 
 def _objects_as_text(records: Sequence[Record]) -> set[str]:
-    """Return the fields whose values are all JSON objects written as text; for questions and replies, only API objects.
+    """Return the fields whose values are all JSON objects written as text.
 
-    Log lines are included if most of them end with an object that has the question and the reply.  Objects with the fields of a
-    gold answer are whole answers and stay text.
+    Fields with questions and replies count only if the objects are replies of an API.  Fields with log lines count if most lines
+    end with an object that has the question and the reply.  Objects with the same fields as a gold answer are whole answers and
+    stay text.
     """
     lines = {
         name
@@ -218,7 +219,7 @@ def _objects_as_text(records: Sequence[Record]) -> set[str]:
 
 
 def _fields_of(records: Sequence[Record], name: str) -> frozenset[str] | None:
-    """Return the field names of the objects in a column, from some records; None if it has other values."""
+    """Return the field names of the objects in a column, from its first records; None if it has values that are not objects."""
     said = [value for item in records[:_HEAD] if (value := item.values.get(name)) not in (None, "")]
     read = [literal(value) if isinstance(value, str) and value[:1] == "{" else value for value in said]
     objects = [value for value in read if isinstance(value, dict)]
@@ -254,7 +255,7 @@ def _is_bracketed(text: str) -> bool:
 
 
 def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[str, Any]:
-    """Parse the named fields, whose lists are written as text."""
+    """Parse the lists that are written as text in the fields `names`."""
     texts = {name: values[name] for name in names if isinstance(values.get(name), str)}
     read = {name: literal(text) if text[:1] in ("[", "{") else text for name, text in texts.items()}
     read = {name: _object_at_end(value) or value if isinstance(value, str) else value for name, value in read.items()}
@@ -262,7 +263,7 @@ def _with_lists(values: Mapping[str, Any], names: Collection[str]) -> Mapping[st
 
 
 def _with_gold_text(value: Any) -> Any:
-    """Return a parsed value; if it is an object, a gold answer in it that is an object stays JSON text."""
+    """Convert the gold answers in a parsed object to JSON text if they are objects."""
     if not isinstance(value, dict):
         return value
     return {
@@ -284,13 +285,13 @@ def _run_lists(names: tuple[str, ...]) -> list[str]:
 
 
 def names_rounds(name: str) -> bool:
-    """Return whether a field with this name may contain the rounds, or one value for each round."""
+    """Return whether a list's name means rounds, or one value for each round."""
     plain = last_name(without_each(name))
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 
 def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Reduce an object that is a model API's reply to its answer and usage, as for traces; return other objects unchanged.
+    """Reduce an object that is a model API's reply to its answer and usage; return other objects unchanged.
 
     >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
     {'answer': 'Oslo', 'finish_reason': 'stop'}
@@ -320,7 +321,7 @@ def _is_choice_alone(value: Any) -> bool:
 
 
 def _is_whole_reply(values: Mapping[str, Any]) -> bool:
-    """Return whether an object is a model API's reply, and not a list of rounds or a dialogue's message."""
+    """Return whether an object is a whole reply of a model API, and not a list of rounds or a message of a dialogue."""
     choices = values.get("choices")
     if isinstance(choices, list):
         only = choices[0] if len(choices) == 1 else None

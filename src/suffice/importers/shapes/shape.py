@@ -47,7 +47,10 @@ def flat_record(item: Record) -> Record:
 def changed_by(
     shape: Shape, change: Callable[[Sequence[Record]], list[Record]], columns: Mapping[str, str] | None = None
 ) -> Shape:
-    """Apply a function to the rows of a shape, including further records; `columns` describes the columns that it adds."""
+    """Apply a function to the rows of a shape, and later to the rows of further records.
+
+    `columns` describes the columns that the function adds.
+    """
 
     def further(records: Sequence[Record]) -> tuple[list[Record], int]:
         rows, skipped = shape.read(records)
@@ -57,15 +60,19 @@ def changed_by(
 
 
 def with_derived(shape: Shape, name: str, own: str, cell: Callable[[Record], Any], shown: str = "") -> Shape:
-    """Add a column `own` that is computed from each row; it counts as a fact about the question if the column `name` does."""
+    """Add a column `own` that is computed from each row.
+
+    The new column is about the question if the column `name` is; else it is about a round.
+    """
     result = changed_by(shape, lambda rows: with_column(rows, own, map(cell, rows)), {own: shown} if shown else None)
     return replace(result, outer=shape.outer | ({own} if name in shape.outer else set()))
 
 
 def round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str, counter: str = "round") -> list[Record]:
-    """Return a row for each round: its own fields, then its record's, which are renamed if a round's field has the same name.
+    """Return a row for each round, with the round's own fields and those of its record.
 
-    The position in the list becomes `round`, unless another field is the `counter`.
+    A record's field is renamed if rounds have a field of the same name (`own`).  The position in the list becomes `round`, unless
+    another field is the `counter`.
     """
     rows = []
     for item, outer, inner in pairs:
@@ -78,7 +85,7 @@ def round_rows(pairs: Iterable[Pair], own: Collection[str], lead: str, counter: 
 
 
 def outer_names(rows: Iterable[Record], own: Collection[str]) -> frozenset[str]:
-    """Return the columns about the question."""
+    """Return the columns about the question: all except `own`, the columns of rounds."""
     return frozenset(name for row in rows for name in row.values) - frozenset(own)
 
 
@@ -92,7 +99,7 @@ Pair = tuple[Record, Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 
 def counter_of(pairs: Sequence[Pair]) -> str:
-    """Return the item field that numbers the rounds in another order than the list; "" if there is none."""
+    """Return the item field that numbers the rounds in another order than that of the list; "" if there is none."""
     names = dict.fromkeys(
         name for _, _, inner in pairs for values in inner for name in values if is_round_name(last_name(name))
     )
@@ -104,7 +111,10 @@ def counter_of(pairs: Sequence[Pair]) -> str:
 
 
 def counter_from_0(pairs: Sequence[Pair]) -> str:
-    """Return the item field, named like a round, that numbers each list from 0, which may be the model alone; "" if there is none."""
+    """Return the item field that is named like a round and numbers each list from 0; "" if there is none.
+
+    Item 0 may be the answer of the model alone, without retrieval.
+    """
     names = dict.fromkeys(name for _, _, inner in pairs for values in inner for name in values)
     several = any(len(inner) > 1 for _, _, inner in pairs)
     for name in names if several and "round" not in names else ():
@@ -116,7 +126,7 @@ def counter_from_0(pairs: Sequence[Pair]) -> str:
 
 
 def _numbers_in(inner: Sequence[Mapping[str, Any]], name: str) -> list[int] | None:
-    """Return the numbers that a field gives to the items of a list; None if they are not consecutive."""
+    """Return the numbers that a field gives to the items of a list; None unless they are consecutive."""
     numbers = round_numbers(str(values.get(name)) for values in inner)
     return numbers if numbers is not None and len({*numbers}) == len(numbers) else None
 

@@ -19,8 +19,8 @@ _SAID_TWICE = frozenset(
 def record_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert a TruLens record to a row with question, output, system, costs and feedback; return other objects unchanged.
 
-    A record has an id of its own, so its input identifies the question.  The app's version becomes the system, and agreement
-    with a ground truth the correctness of the output.  Of `record_json`, only the user's `meta` is kept.
+    A record has an id of its own, so its input identifies the question.  The app's version becomes the system.  Agreement with
+    a ground truth becomes the correctness of the output.  Of `record_json`, only the user's `meta` is kept.
 
     >>> record = dict.fromkeys(_OF_RECORDS, "") | {"app_id": "rag", "input": '"Where?"', "output": '"Oslo"', "Ground Truth": 1.0}
     >>> row = record_fields(record)

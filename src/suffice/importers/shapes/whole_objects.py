@@ -1,4 +1,7 @@
-"""Answers that are objects, such as a booking with room and nights: the fields of an object become one JSON text."""
+"""Answers that are objects, such as a booking with room and nights.
+
+The fields of such an object become one JSON text.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ _HEAD = 200
 
 
 def with_whole_objects(shape: Shape, columns: Mapping[str, str]) -> Shape:
-    """Add a column for each object that the user names as answer or gold answer, or that has the same fields as the answers.
+    """Add a column with JSON text for each object that may be the answer or the gold answer.
+
+    Such an object is named by the user, or has the same fields as the answers.
 
     Args:
         shape: The rows; fields of objects are columns with dotted names.
@@ -40,7 +45,7 @@ def with_whole_objects(shape: Shape, columns: Mapping[str, str]) -> Shape:
 
 
 def _fields_of_texts(rows: Collection[Record], name: str) -> frozenset[str]:
-    """Return the field names of the JSON objects in a text column; empty if it has other texts."""
+    """Return the field names of the JSON objects in a text column; empty if the column has other texts."""
     texts = (
         [text for row in [*rows][:_HEAD] if isinstance(text := row.values.get(name), str) and text.strip()]
         if name

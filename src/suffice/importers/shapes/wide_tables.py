@@ -42,7 +42,9 @@ _END = re.compile(r"[_\-. @=(#]*(?:[rtkvRTKV]|version|ver)?[_\-. @=(#]*\d+\)?")
 
 
 def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Group columns whose names differ only in a number from 0 or 1: by the rest of the name, then by number.
+    """Group columns whose names differ only in a number: return the columns by the rest of their name, and by number.
+
+    The numbers of a group begin at 0 or 1 and have no gap.
 
     >>> numbered_families(["id", "answer_1", "answer_2", "round_1_score", "round_2_score", "p_50", "p_90"])
     {'answer': {1: 'answer_1', 2: 'answer_2'}, 'score': {1: 'round_1_score', 2: 'round_2_score'}}
@@ -63,14 +65,17 @@ def numbered_families(names: Iterable[str]) -> dict[str, dict[int, str]]:
 
 
 def _spelled(stem: str, family: Mapping[int, str]) -> str:
-    """Return the common part of names in the log's spelling if it is one word, such as rougeL; else in lower case."""
+    """Return the common part of the names in a group.
+
+    A single word is spelled as in the log, such as rougeL; anything else is in lower case.
+    """
     own = {_END.sub("", name) for name in family.values()}
     name = next(iter(own))
     return name if len(own) == 1 and name.isidentifier() and plain_name(name) == stem != name.lower() else stem
 
 
 def families_beside(answers: Sequence[str], names: Iterable[str]) -> dict[str, dict[int, str]]:
-    """Group columns by round, given the columns of answers: names in a group differ in the same way as those of the answers.
+    """Group columns by round, if their names differ in the same way as the names of the columns of answers.
 
     >>> families_beside(["sql_0", "sql_1"], ["db", "sql_0", "sql_1", "acc_0", "acc_1"])
     {'answer': {1: 'sql_0', 2: 'sql_1'}, 'acc': {1: 'acc_0', 2: 'acc_1'}}
@@ -119,7 +124,7 @@ _OFFERED, _LONGEST_OPTION = 4, 120
 
 
 def widened(records: list[Record], *, samples: bool = False) -> Shape | None:
-    """Return a row for each number in columns such as ``answer_1``, ``answer_2``; None for other tables.
+    """Return a row for each number in the names of columns such as ``answer_1`` and ``answer_2``; None for other tables.
 
     Args:
         records: The file's records.
@@ -145,7 +150,9 @@ def widened(records: list[Record], *, samples: bool = False) -> Shape | None:
 
 
 def rows_of_answers(records: list[Record], answers: Sequence[str], *, samples: bool = False) -> Shape:
-    """Return a row for each column of answers, in the given order, with its other columns; round 0 is an answer without retrieval.
+    """Return a row for each column of answers, in the given order, together with the other columns of the same round.
+
+    If the name of the first column means an answer without retrieval, this answer is round 0.
 
     Args:
         records: The file's records.
@@ -172,9 +179,10 @@ def _as_texts(records: Iterable[Record], answers: Sequence[str]) -> list[Record]
 
 
 def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
-    """Raise if numbered columns have texts of several words that differ within most records: they may be answers of successive rounds.
+    """Raise if numbered columns may be answers of successive rounds.
 
-    If no column is named like an answer, any texts that differ within some records count.
+    This is in doubt if they have texts of several words that differ within most records.  If no column is named like an answer,
+    shorter texts count, too, and it is enough that they differ within some records.
     """
     choices: Choices = {}
     table = TableColumns(records)
@@ -215,10 +223,10 @@ def _may_be_said(stem: str, rows: Iterable[Sequence[Any]]) -> bool:
 def rows_of_families(
     records: list[Record], families: Mapping[str, Mapping[int, str]], lead: str, *, is_ordered: bool, samples: bool
 ) -> Shape:
-    """Return a row for each number in the columns of the family `lead`, with the columns of the other families.
+    """Return a row for each number in the column names of the family `lead`, with the columns of this number in all families.
 
-    Empty cells at the end of a record are rounds that were not run.  With `samples`, they are samples without an answer if
-    some record has an empty cell before a filled one, which shows the same.
+    Empty cells at the end of a record are rounds that were not run.  With `samples`, they are samples without an answer if some
+    record has an empty cell before a filled one.
     """
     numbers = list(families[lead])
     moved = {stem: family for stem, family in families.items() if len(family) == len(numbers) and [*family] != numbers}
@@ -269,7 +277,7 @@ def rows_of_families(
 
 
 def _has_gap(cells: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether an empty cell comes before a filled one."""
+    """Return whether an empty cell comes before a filled cell."""
     there = [*map(has_run, cells)]
     return sorted(there, reverse=True) != there
 

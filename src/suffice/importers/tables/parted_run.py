@@ -47,7 +47,8 @@ class PartedRun:
         source: The format's name.
         golds: A file of gold answers to join to each part.
         outcomes: A file of outcomes of runs to join to each part.
-        named: The columns that the user names, by this library's names, perhaps for that file; None if the format takes none.
+        named: The columns that the user names, by this library's names; some may be columns of a joined file.  None if the format
+            takes none.
         embedder: Embeds the answers.
         folder: The folder to which parts are written; None = they stay in memory.
 
@@ -57,12 +58,12 @@ class PartedRun:
         ends: Number of trajectories by the reason for their end.
         longest: The largest number of rounds of a trajectory.
         list_answers: Whether the answers are lists.
-        expected: Alarms to accept for every file of the format: what they doubt is correct.
+        expected: Names of alarms that are not raised, since they would be false for every file of this format.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         currency: The currency of the signal `spend`.
         form: The form in which answers are read, one of `ANSWER_FORMS`; "" if they are read unchanged.
-        run_columns: The columns that distinguish runs according to the user or to names in another language; empty otherwise.
-        shown: The preview of one question and the means by round; set once all parts were reviewed.
+        run_columns: The columns that distinguish runs, if the user names them or their names are in another language; else empty.
+        shown: The preview of one question and the means by round; empty until `review`.
     """
 
     def __init__(
@@ -165,9 +166,10 @@ class PartedRun:
         return PartTexts(self._parts, name)
 
     def pairs(self, most: int) -> list[tuple[str, str]]:
-        """Return pairs of texts to compare: the first answers, each with its gold answers and with the answer before it.
+        """Return at most `most` pairs of texts to compare.
 
-        If one of several gold answers literally equals the answer, only that pair is returned.
+        Each answer is paired with its gold answers, and with the answer before it.  If a gold answer literally equals the answer,
+        the other gold answers are left out.
         """
         return [*islice(self._pairs(), most)]
 
@@ -189,11 +191,13 @@ class PartedRun:
                     before = row["question_id"], answer
 
     def review(self, comparison: Comparison, whole: str = "") -> Reading:
-        """Read all parts again to count them; add the metric `match` if there are gold answers and the normalizer is not the default.
+        """Read all parts again to count them.
+
+        The metric `match` is added if there are gold answers and the normalizer is not the default.
 
         Args:
             comparison: How answers are compared.
-            whole: The reason why an answer is either entirely right or wrong, without partial credit; "" if there is none.
+            whole: The reason why answers get no partial credit, being entirely right or wrong; "" if there is none.
         """
         normalizer = comparison.normalizer
         reading = Reading(normalizer, comparison.why, whole)
@@ -253,7 +257,7 @@ def _table_of(part: Path | pa.Table, columns: list[str] | None = None) -> pa.Tab
 
 
 class PartTexts(Collection[str]):
-    """The answers or gold answers of a run in parts, without blank texts; every iteration reads the parts again."""
+    """The answers or gold answers of a run, without blank texts; every iteration reads the run's parts again."""
 
     def __init__(self, parts: Sequence[Path | pa.Table], name: str) -> None:
         self._parts, self._name = parts, name
@@ -285,9 +289,10 @@ def run_of_table(
     announce: Callable[[], None] = lambda: None,
     computes: bool = True,
 ) -> PartedRun:
-    """Read a table as a run; a large table part by part, with its columns guessed from the first rows.
+    """Read a table as a run.
 
-    `folder` creates an empty folder for the parts; `announce` is called before a table is read as a whole.
+    A large table is read part by part, and the meaning of its columns is guessed from the first rows.  `folder` creates an empty
+    folder for these parts.  `announce` is called before a table is read as a whole.
     """
     named = options.columns
     if golds is not None:
@@ -327,7 +332,7 @@ def run_of_table(
 
 
 def _foreign_loops(run: Run | None) -> tuple[str, ...]:
-    """Return the column that distinguishes runs if its name means a model or the like in another language; else empty."""
+    """Return the column that distinguishes runs if its name is a word for a model or the like in another language; else empty."""
     names = [name for name in (run[1] if run else ()) if last_name(name) in LOOP_NAMES]
     return tuple(name for name in names if name.rpartition(".")[2].lower() not in LOOP_NAMES)[:1]
 
@@ -356,14 +361,15 @@ _NUMBER = re.compile(r"[\d.\s_-]+")
 
 
 def mark_loops(schema: pa.Schema, name: str, tables: Iterable[pa.Table]) -> pa.Schema:
-    """Mark a column of runs as distinguishing loops in a recording's schema, if it has few values and each question has several.
+    """Mark a column in a recording's schema as one that distinguishes loops, if it has few values and each question has several.
 
-    Values that differ only in a number, such as seeds, are repeats of one loop, unless the column is named like models or systems.
+    Values that differ only in a number, such as seeds, are repeats of one loop.  They still distinguish loops if the column is
+    named like models or systems.
 
     Args:
         schema: The schema.
         name: The column that the user named.
-        tables: The recording part by part, at least its clusters and the column.
+        tables: The recording part by part, with the column `name` and the clusters.
     """
     known = next((own for own in (name, f"imported_{name}") if own in schema.names), None)
     if known is None or not pa.types.is_string(schema.field(known).type):

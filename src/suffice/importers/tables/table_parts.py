@@ -78,7 +78,10 @@ def announce_size(path: Path, kind: str) -> None:
 
 
 def is_large(path: Path) -> bool:
-    """Return whether a table is read in parts: it is large, and its large JSON documents, if any, are arrays."""
+    """Return whether a table is to be read in parts.
+
+    It must be large.  A file that is a single JSON document can be read in parts only if the document is an array.
+    """
     files = data_files(path)
     return sum(map(unpacked_size, files)) >= LARGE and not any(in_one_piece(head_of(file)) for file in files)
 
@@ -89,7 +92,7 @@ class UnevenError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scan:
-    """Facts that only all parts of a table together show.
+    """Facts about a table that are known only after all of its parts were read.
 
     Attributes:
         codes: The hashes of question ids, for each part.
@@ -111,9 +114,9 @@ class _Scan:
 class PartedTable(TableSource):
     """A table that is read part by part, several times.
 
-    Columns are guessed from a sample: the first rows, and each later row with a new column, round number or form of answers.
-    If the records differ so much that a sample does not show their shape, an `UnevenError` is raised.  An empty folder is used
-    to collect the rows of questions that are not contiguous.
+    The meaning of columns is guessed from a sample: the first rows, and each later row with a new column, a new lowest round number
+    or the first list as an answer.  If records differ so much that a sample does not show their shape, an `UnevenError` is raised.
+    The rows of questions that are not contiguous are gathered in files of an empty folder.
     """
 
     def __init__(self, path: Path, folder: Path, options: TableOptions) -> None:
@@ -161,7 +164,10 @@ class PartedTable(TableSource):
         self._known = {name for row in self._rows for name in row.values}
 
     def parts(self) -> Iterator[tuple[_RecordList, Mapping[str, str]]]:
-        """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
+        """Yield the rows of some whole questions, and a mapping from the id of each run to its question.
+
+        The mapping is empty if questions have one run each.
+        """
         self.repeated = 0
         for part in self._source():
             numbered = self._numbered(part)
@@ -173,7 +179,7 @@ class PartedTable(TableSource):
     def _without_copies(
         columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str], least: int = 1
     ) -> tuple[RoundColumns, Grid]:
-        """Raise if some rounds seem to be copies after the end of loops, since only all rounds together can show it."""
+        """Raise if some rounds seem to copy the last one after the end of a loop; only all rounds together can show this."""
         with suppress(UnsettledError):
             if without_copies(columns, grid, plan, said, least)[0] is columns:
                 return columns, grid
@@ -206,7 +212,7 @@ class PartedTable(TableSource):
         return numbered
 
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:  # noqa: ARG002 - all texts are known
-        """Return the cluster of each question, even if its text also occurs in other parts."""
+        """Return the cluster of each question, which it shares with questions of the same text in any part."""
         return [self._names.get(name, name) for name in names]
 
     def _read(self) -> Iterator[_RecordList]:
@@ -245,7 +251,7 @@ class PartedTable(TableSource):
         return plain_text(row.values.get(self._key))
 
     def _observe(self, records: Sequence[Record], rows: _RecordList) -> None:
-        """Note columns and values that the sample lacks."""
+        """Add rows with new columns or values to the sample."""
         answer = self.plan.columns.get("answer", "")
         self._files.update(item.file for item in records)
         self._with_rounds.update(row.file for row in rows)
@@ -317,7 +323,10 @@ class PartedTable(TableSource):
             yield normalize_answer(cell_text(first.values.get(name), "question", first.where) or ""), own
 
     def _shared_names(self, repeated: frozenset[int]) -> dict[str, str]:
-        """Return the common cluster of questions with the same text, by question name."""
+        """Return the cluster of each question whose text another question has, too.
+
+        `repeated` has the hashes of such texts.
+        """
         names, texts = [], []
         for rows, questions in self.parts() if repeated else ():
             for text, own in self._texts(self._by_id(rows)):

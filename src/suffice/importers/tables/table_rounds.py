@@ -73,7 +73,7 @@ def read_rows(
         grid: Settings for reading them.
         where: The file, for messages.
         formulas: Columns that are computed from others, by name.
-        differing: Called with a message for each question whose rows have different gold answers, which are then removed; None =
+        differing: Called with a message for each question whose rows have different gold answers; these are then removed.  None =
         raise an error.
 
     Raises:
@@ -159,7 +159,11 @@ class _Rows:
             return np.array([read(value, ours, row.where) for value, row in pairs], dtype=np.float64)
 
     def _by_question(self) -> tuple[list[str], Positions, Floats]:
-        """Sort the rows by question and round; return all ids, the position of each row's question in them, and its round."""
+        """Sort the rows by question and round.
+
+        Returns:
+            The ids of all questions; for each row, the position of its question in these ids; and for each row, its round number.
+        """
         columns = self._grid.columns
         own = self._texts("question_id")
         if not all(own):
@@ -178,7 +182,7 @@ class _Rows:
         return [str(name) for name in places], codes, numbers
 
     def _refuse_copies(self, codes: Positions, numbers: Floats, order: Positions) -> None:
-        """Raise if a question has a round twice; the error says if the two rows have different question texts."""
+        """Raise if a question has a round twice; the error mentions whether the two rows have different question texts."""
         copies = np.flatnonzero((np.diff(codes) == 0) & (np.diff(numbers) == 0))
         if not len(copies):
             return
@@ -239,7 +243,10 @@ class _Rows:
         raise UnsettledError(doubt, "options", choices, sure) if choices else DataError(doubt)
 
     def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:
-        """Return whether a column separates the questions that share an id: one value for each, and unique for each round number."""
+        """Return whether a column could be the id of questions that now share an id.
+
+        It can if each of its values belongs to one id, and has no round number twice.
+        """
         numbers = [*map(str, self._cells(self._grid.columns["round"]))]
         owners = {*zip(cells, codes.tolist(), strict=True)}
         is_unique = len({*zip(cells, numbers, strict=True)}) == len(cells)
@@ -272,7 +279,7 @@ class _Rows:
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:
-        """Return the error about a question that lacks the row of a word in the order that the user gives."""
+        """Return the error about a question without a row for some word of the order that the user gives."""
         column = number.removesuffix(NUMBERED)
         words = {int(row.values[number]): row.values.get(column) for row in self._rows}
         place = next(place for place in range(1, max(places) + 1) if place not in places)
@@ -289,7 +296,7 @@ class _Rows:
         return [values[start] for start in starts]
 
     def _ends(self, starts: Sequence[int], lengths: Sequence[int]) -> list[End | None]:
-        """Return the reason why each question has no further round, from its last row with a reason; None if no row has one."""
+        """Return the reason why each question has no further round, from its last row that has a reason; None if no row has one."""
         values = self._texts("end")
         own = (range(start, start + n) for start, n in zip(starts, lengths, strict=True))
         last = [next((place for place in reversed(places) if values[place]), None) for places in own]
@@ -361,7 +368,7 @@ class _Rows:
     def _golds(
         self, ids: Sequence[str], starts: Positions, lengths: Positions, differing: Callable[[str], None] | None
     ) -> list[tuple[str, ...]]:
-        """Return the gold answers of each question from all of its rows; none if rows contradict each other."""
+        """Return the gold answers of each question from all of its rows; empty if rows contradict each other."""
         grid = self._grid
         name = grid.columns.get("golds")
         if name is None:
@@ -397,7 +404,7 @@ class _Rows:
 
 
 def _in_words(name: str, ids: Collection[str]) -> str:
-    """Describe an id in words; a further run of a question has the id of the question, @ and the run.
+    """Describe an id in words; the id of a further run consists of the question's id, @ and the run.
 
     >>> _in_words("q1@2", ["q1", "q1@2"]), _in_words("me@home", ["me@home", "q1"])
     ("run '2' of question 'q1'", "question 'me@home'")

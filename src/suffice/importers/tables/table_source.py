@@ -93,11 +93,11 @@ class TableSource(ABC):
         shape: The form in which the file contains the rows.
         run: The columns that distinguish runs of a question, as returned by `RunColumns.choice`.
         skipped: Number of records without any round.
-        repeated: Number of rows that were left out because another row of their round has an answer or is equal.
-        texts: Columns with at least one value that is not a number; only if not all rows are read at once.
+        repeated: Number of rows that were left out because another row of the same round has an answer or is equal.
+        texts: Columns with at least one value that is not a number; empty if all rows are read at once.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         calls_tools: Whether assistant messages call tools.
-        lacks_rows: Whether rows are left out by a filter, or as they are outside the loop.
+        lacks_rows: Whether rows are left out, by a filter or since they are outside the loop.
         tally: Counts over the trajectories; complete once all rounds are read.
         position: The position of the answers in replies, with their form; None if the log has answers.
     """
@@ -133,7 +133,7 @@ class TableSource(ABC):
         return Passes(self._again).numbered(records) if self._again else records
 
     def _unfolded(self, records: Sequence[Record]) -> Shape:
-        """Return the rows of some or all records, and determine how the records contain them."""
+        """Return the rows of some or all records, after detecting how the records contain these rows."""
         columns = self._options.columns
         refuse_second_header(records)
         if self._options.file_is == "round":
@@ -151,7 +151,7 @@ class TableSource(ABC):
         return unfold(records, columns.get(ROUNDS), is_long=is_table, samples=self._options.samples)
 
     def _handed_in(self, shape: Shape, columns: dict[str, str]) -> tuple[Shape, dict[str, str]]:
-        """Read tool calls as answers if the user says so, and return the filter for their rows; else ask whose texts are rounds."""
+        """Read tool calls as answers if the user wants this, and return the filter for them; else ask which rows are rounds."""
         options = self._options
         shape, answer = with_tool_answers(shape, columns, options.answer_position)
         if answer:
@@ -220,7 +220,7 @@ class TableSource(ABC):
         self._settle_rows(shape, of_costs)
 
     def _settle_rows(self, shape: Shape, of_costs: Sequence[str]) -> None:
-        """Select the rows that are rounds, once they are in order; guess again if some rows are steps of an answer's round."""
+        """Select the rows that are rounds, once they are in order; if some rows are steps of other rows' rounds, guess again."""
         options = self._options
         if kinds := self._kinds(self._rows):
             self._answering, doubt = kinds.where, self.doubt
@@ -263,13 +263,13 @@ class TableSource(ABC):
         return self._order is None and not (self.shape.how or self.declared_runs)
 
     def _kinds(self, rows: Sequence[Record]) -> AnsweringRows | None:
-        """Return the rows that are answers, if other rows are steps of their rounds, unless the user or a guess selected rows before."""
+        """Return the split of rows into answers and steps of their rounds; None without steps, or if rows were selected before."""
         if not self._is_plain or self._answering or self._options.repeated:
             return None
         return answering_rows(rows, self.plan.columns, self._options.where)
 
     def _without_repeated_calls(self, rows: list[Record]) -> list[Record]:
-        """Leave out rows of failed calls that were repeated, or that were logged twice, if the table numbers its rounds."""
+        """If the table numbers its rounds, leave out failed calls that were repeated, and calls that were logged twice."""
         kept = without_repeated_calls(rows, self.plan.columns, self._options.repeated) if self._is_plain else rows
         if len(kept) == len(rows):
             return rows
@@ -306,7 +306,7 @@ class TableSource(ABC):
             )
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
-        """Raise if questions begin again in a file without round numbers; see `refuse_passes`."""
+        """Raise if the rows of questions begin again in a file without round numbers; see `refuse_passes`."""
         is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
         if not (is_said or self._order is None or self._order.head or self._order.is_counted):
             table, own = TableColumns(self.shape.rows), self.plan.columns
@@ -321,7 +321,7 @@ class TableSource(ABC):
 
     @property
     def declared_runs(self) -> tuple[str, ...]:
-        """The columns that distinguish runs of a question according to the user; empty = found by `RunColumns`."""
+        """The columns that distinguish runs of a question according to the user; if empty, `RunColumns` looks for them."""
         said, file_is = declared_runs(self._options.columns, column_names(self.shape.rows)), self._options.file_is
         said += (file_is,) if said and file_is in ("run", "model") and file_is not in said else ()
         return tuple(RUN_NUMBER if name == self._again else name for name in said)
@@ -332,11 +332,11 @@ class TableSource(ABC):
 
     @abstractmethod
     def parts(self) -> Iterator[tuple[list[Record], Mapping[str, str]]]:
-        """Yield the rows of some whole questions, with the question of each id if a question has several runs."""
+        """Yield the rows of some whole questions, and the question of each run's id (empty if questions have one run each)."""
 
     @abstractmethod
     def clusters(self, names: Sequence[str], texts: Sequence[str]) -> list[str]:
-        """Return the cluster of each question; questions with the same text form one."""
+        """Return the cluster of each question; questions with the same text share a cluster."""
 
     @property
     def _dollars(self) -> str:
@@ -344,7 +344,7 @@ class TableSource(ABC):
         return next((item.theirs for item in self.plan.readings if item.how == OF_CALLS), "")
 
     def rounds(self) -> Iterator[RoundColumns]:
-        """Yield the rounds of whole questions; after the last one, raise if the column of gold answers holds something else."""
+        """Yield the rounds of whole questions; after the last one, raise if the question ids or gold answers are implausible."""
         formulas = {name: make for name, make in self.plan.formulas.items() if name != self._key}
         for rows, questions in self.parts():
             columns = read_rows(rows, self.grid, str(self._path), formulas=formulas, differing=self.tally.add_differing)
@@ -373,13 +373,13 @@ class TableSource(ABC):
             self.tally.refuse_copied_golds(self.plan.columns)
 
     def _other_ids(self) -> Choices:
-        """Return the options that read another column as the question's id, or several columns together."""
+        """Return the options that read another column, or several columns together, as the question's id."""
         counter = "" if self._order is not None else self.plan.columns["round"]
         ids = id_choices(TableColumns(self.shape.rows), self.plan, golds_differ=True)
         return ids | compound_choices(TableColumns(self._rows), self.plan.columns.values(), self._key, counter)
 
     def _texts_within(self, rows: Sequence[Record]) -> dict[str, Counter[str]]:
-        """Return the question texts, with their numbers of rows, of each id that has several texts with several rows each."""
+        """Count the rows of each question text, for ids with several texts of at least two rows each."""
         name, key = self.grid.columns.get("question", ""), self._key
         texts: dict[str, Counter[str]] = {}
         for row in rows if name and name != key else ():
@@ -389,7 +389,7 @@ class TableSource(ABC):
 
     @property
     def _hint(self) -> str:
-        """A hint on how to read runs of one round each; "" if there are none."""
+        """Advice on how to read runs that have one round each; "" if questions have one run each."""
         if not self._several or self.run is None:
             return ""
         table = TableColumns(with_ids(self.shape.rows, self.plan))

@@ -1,4 +1,6 @@
-"""Read tables of rounds in any shape; columns are guessed, or mapped from this library's names to the table's.
+"""Read tables of rounds in any shape.
+
+The meaning of columns is guessed, unless the user names the table's columns for this library's names.
 
 A table has one row for each question and round, in any order; or one record for each question, with its rounds in a list or
 in numbered columns::
@@ -43,19 +45,27 @@ def read_tabular(
     A table may be long (a row for each question and round), wide (``answer_1``, ``answer_2``, ...), or nested (the rounds of a
     question in a list: `steps`, `attempts`, `messages`, ...).
 
-    This library's names: `question_id` and `round`, `answer`, `golds` (a text, or a JSON list of texts),
-    `question`, `cluster`, `end`, `text`, `feedback`, `finish_reason`; metrics (`em`, `f1`, `contains`), computed from answer
-    and golds where the table lacks them; every signal (`suffice data signals`); costs as ``cost.<component>.<kind>``; `rounds`
-    for the field that contains the list of rounds.  Any other mapped name becomes a new signal.  Unmapped columns are guessed
-    by usual names (see `readings`); all others are kept unchanged.
+    This library's names are:
+
+    - `question_id`, `round`, `answer`, `golds` (a text, or a JSON list of texts), `question`, `cluster`, `end`, `text`, `feedback`
+      and `finish_reason`
+    - the metrics `em`, `f1` and `contains`; where the table lacks them, they are computed from answers and gold answers
+    - every signal (`suffice data signals`)
+    - ``cost.<component>.<kind>`` for costs
+    - `rounds` for the field that contains the list of rounds
+
+    Any other name in `columns` becomes a new signal.  If a column is not in `columns`, its meaning is guessed from usual names (see
+    `readings`); columns without a usual name are kept unchanged.
 
     Args:
         path: The table, or the folder.
-        columns: The table's column for each of this library's names, where they differ; an empty column ignores the name.
+        columns: The table's column for each of this library's names, where the two differ.  "" means that the table has no such
+            column.
         metrics: Further metrics, in [0, 1], by name.
         labels: Texts that are the same in all rounds of a question, by name.  Policies fitted on the run depend on a `model` or
         `prompt_id` that is the same in all rows.
-        log_golds: `keep` gold answers that equal the last answers, or `drop` them; None = keep them, but raise if they do.
+        log_golds: `keep` or `drop` the log's gold answers, even if they equal the last answers; None = keep them, but raise if they
+            equal the last answers.
         first_round: The number of the lowest round, 0 (closed book) or 1 (the first evidence or draft); None = as in the table.
         ended: The reason why trajectories are shorter than the longest one, if the table has no `end`: `rule` (the loop
             stopped, so that they are censored), `exhausted` (there was no more evidence) or `max_rounds` (each had a cap of its
@@ -64,10 +74,12 @@ def read_tabular(
             is then another sample; otherwise it is another run of the question, unless the table counts rounds.
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
         file_is: For a folder: the meaning of file names, a `round`, a `model`, a `run` or a `question`; None = guessed from the names.
-        answer_position: The position of the answer in a reply, which is the column `text` if there is one, else that of the answers.
-        normalizer: The comparison of answers, if known: under `unordered`, a list of gold answers is one answer.
+        answer_position: The position of the answer in a reply.  Replies are in the column `text` if there is one, else in the
+            column of answers.
+        normalizer: The comparison of answers, if known.  With `unordered`, a list of gold answers is read as one answer.
         trial_cost: For prefixes of chains of thought: the tokens that a trial answer costs; None = unknown.
-        repeated: The row that counts if a question has a round several times, the `first` or the `last` one with an answer; None = ask.
+        repeated: The row that counts if a question has a round several times: the `first` or the `last` row with an answer.  None =
+            ask.
 
     Raises:
         NotFoundError: No row has a value of `where`.

@@ -1,4 +1,4 @@
-"""Facts about all trajectories of a table, added up part by part for an import's notes and metadata."""
+"""Facts about all trajectories of a table, counted part by part for an import's notes and metadata."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Tally:
     """Counts of values and ends over trajectories.
 
     Attributes:
-        known: Number of rounds in which a metric or a cost is known, by its name.
+        known: For each metric and cost: the number of rounds in which it is known.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,10 @@ class Tally:
         self._texts: dict[str, Counter[str]] = {"answer": Counter(), "gold answer": Counter()}
 
     def add(self, columns: RoundColumns) -> None:
-        """Count further trajectories, before gold answers from other files are joined; negative costs become unknown."""
+        """Count further trajectories, and make their negative costs unknown.
+
+        Gold answers from other files must not be joined yet.
+        """
         for name, costs in columns.costs.items():
             if (negative := costs < 0).any():
                 self._negative[name] += int(negative.sum())
@@ -110,7 +113,9 @@ class Tally:
 
     @property
     def currency(self) -> str:
-        """The currency of all amounts: from the amounts, otherwise from the name of their column, otherwise dollars.
+        """The currency of all amounts.
+
+        It is taken from the amounts, otherwise from the name of their column, otherwise it is the dollar.
 
         Raises:
             DataError: There are several currencies.
@@ -129,7 +134,15 @@ class Tally:
         self._first_differing = self._first_differing or message
 
     def add_names(self, names: Sequence[str], columns: RoundColumns, within: Mapping[str, Collection[str]]) -> None:
-        """Count ids with several texts (those `within` one run, too), and runs of one id with different gold answers, which are removed."""
+        """Count the ids that have several question texts, and the ids whose runs have different gold answers.
+
+        Gold answers that differ from those of an id's first run are removed.
+
+        Args:
+            names: The id of each question.
+            columns: The rounds of these questions.
+            within: The texts of each run that has several texts.
+        """
         texts: dict[str, dict[str, str]] = {}
         golds: dict[str, tuple[str, ...]] = {}
         for q, (name, own_id) in enumerate(zip(names, columns.question_ids, strict=True)):
@@ -151,7 +164,7 @@ class Tally:
         self._first_mixed = self._first_mixed or next(iter(mixed), None)
 
     def _add_texts(self, texts: Mapping[str, Mapping[str, str]], golds: Mapping[str, tuple[str, ...]]) -> None:
-        """Count the questions that share their text with an earlier id, and those of them with other gold answers."""
+        """Count the questions that have the same text as an earlier id, and those of them that have other gold answers."""
         for name, own in texts.items():
             key = hash(next(iter(own), name))
             first, right = self._by_text.setdefault(key, (hash(name), frozenset(golds[name])))
@@ -160,7 +173,7 @@ class Tally:
                 self._apart += bool(right) and right.isdisjoint(golds[name]) and bool(golds[name])
 
     def refuse_several_questions(self, columns: Mapping[str, str]) -> None:
-        """Raise if ids belong to several questions, as where a log contains two data sets."""
+        """Raise if many ids have several question texts, as where a log contains two data sets."""
         if self._first_mixed is not None and self._mixed > max(1, FEW * self._named):
             key, text, (name, (first, second)) = columns["question_id"], columns["question"], self._first_mixed
             by_text = of_columns({"question_id": text}, f"{text!r} tells the questions apart")
@@ -174,9 +187,10 @@ class Tally:
             )
 
     def refuse_differing_golds(self, where: str, grid: Grid, ways: Callable[[], Choices]) -> None:
-        """Raise if gold answers differ between rows in many questions: the column holds something else, or ids belong to several questions.
+        """Raise if the rows of many questions have different gold answers.
 
-        `ways` returns the options that combine several columns into an id.
+        Then the column holds something else, or ids belong to several questions.  `ways` returns the options that combine several
+        columns into an id.
         """
         if self._differing > FEW * self.lengths.total():
             message = f"{where}: {differing_golds(self._first_differing, grid)}"
@@ -185,8 +199,8 @@ class Tally:
     def refuse_copied_golds(self, columns: Mapping[str, str]) -> None:
         """Raise if the gold answers are probably the model's own answers, as in a log with `answer` and `output`.
 
-        A column named as the gold answer may equal the last answer, if a log has only loops that succeeded in the end; it is
-        doubtful only if it equals earlier answers as well.
+        If a log has only loops that succeeded in the end, all last answers equal the gold answers.  So a column that is named as
+        the gold answer is in doubt only if it equals earlier answers as well.
         """
         gold, answer = columns.get("golds", "golds"), columns.get("answer", "answer")
         last = self._equal >= _COPIED_LAST * self._scored and not _SAYS_GOLD.search(plain_name(gold))
@@ -290,7 +304,7 @@ class Tally:
         return notes
 
     def _end_note(self, reason: str, said: str, hint: str) -> str:
-        """Return a note on trajectories whose end is assumed, since the log gives none."""
+        """Return a note on trajectories whose end reason is assumed, since the log gives none."""
         longest, n = max(self.lengths), self.lengths.total()
         if longest == 1:
             usual = "if several rows are the rounds of one question, --column question_id=COLUMN names it. Else log the answer of every round"

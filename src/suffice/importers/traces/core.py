@@ -62,7 +62,10 @@ class TraceStep:
 
 @dataclass(slots=True, kw_only=True)
 class Conversation:
-    """All spans of one question, sorted by start, each with its decision; with `by_tool`, answers are submitted by a tool call."""
+    """All spans of one question, sorted by start, each with the decision whether it is a round.
+
+    With `by_tool`, answers are the arguments of a tool call.
+    """
 
     key: str
     traces: tuple[str, ...]
@@ -84,10 +87,10 @@ class Conversation:
 
 
 def answers_at(item: Conversation, position: AnswerPosition | None) -> list[Located]:
-    """Locate the answers in the replies of a conversation's rounds; None = each whole reply is the answer.
+    """Locate the answers in the replies of a conversation's rounds; without a position, each whole reply is the answer.
 
     Raises:
-        DataError: The answers are submitted by a tool, so that they have no position in a reply.
+        DataError: There is a position, but answers are submitted by a tool, so that they are in no reply.
     """
     if position is not None and item.by_tool:
         raise DataError(
@@ -121,7 +124,7 @@ def _without_copies(spans: Sequence[TraceSpan]) -> tuple[list[TraceSpan], int]:
 
 
 def _question_keys(spans: Sequence[TraceSpan], key: str | None) -> list[str]:
-    """Return the question's id of each span: its own, an enclosing span's, or the trace's."""
+    """Return for each span the id of its question: the id of the span, of an enclosing span, or of the trace."""
     if key == TRACE_ID:
         return [span.trace for span in spans]
     if key is not None and _SECRET.search(key):
@@ -200,7 +203,7 @@ def _conversation(
 
 
 def _golds_of_ids(spans: Sequence[TraceSpan]) -> tuple[str, ...]:
-    """Return the gold answer in attributes or metadata such as `expected_output`, if all spans that have one agree; else none."""
+    """Return the gold answer from attributes or metadata such as `expected_output`; empty if spans disagree or none has one."""
     values = {value for span in spans for name, value in span.ids.items() if last_name(name) in _GOLDS}
     return tuple(values) if len(values) == 1 else ()
 
@@ -242,7 +245,7 @@ def _question_text(chats: Sequence[TraceSpan]) -> str:
 
 
 def _asked_of_the_loop(spans: Sequence[TraceSpan], read: Sequence[TraceSpan]) -> str:
-    """Return the input of the outermost spans, if the first call contains it within a longer prompt; else ""."""
+    """Return the input of the outermost span, if the first model call has this text within a longer prompt; else ""."""
     asked = {span.asked for span in spans if span.asked and not span.parent and span.kind != CHAT}
     texts = _user_texts(read[0]) if len(asked) == 1 and read else []
     return next((text for text in asked if any(text in own and text != own for own in texts)), "")
@@ -306,7 +309,10 @@ def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
 
 
 def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
-    """Return the reason why a model call repeats the one inside or around it, by `id` of the span, for calls that were logged twice."""
+    """Return the reason for each model call that was logged twice, once as a span and once as a span inside it.
+
+    The key is the `id` of the span that is left out.
+    """
     by_id = {(span.trace, span.span): span for span in spans if span.span}
     repeats: dict[int, str] = {}
     inner: dict[int, list[TraceSpan]] = {}
@@ -326,7 +332,7 @@ def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
 
 
 def _submitted(span: TraceSpan) -> str | None:
-    """Return the answer that a tool call submits; None if no tool call submits one."""
+    """Return the answer that a tool call of a span submits; None if there is no such call."""
     for call in span.reply.tools:
         if call.name not in ANSWER_TOOLS:
             continue

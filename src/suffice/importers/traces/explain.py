@@ -100,7 +100,10 @@ def _step_cells(step: TraceStep, index: int, first: int, said: str) -> tuple[str
 def trace_readings(
     conversations: Sequence[Conversation], key: str | None, metrics: Mapping[str, str], number: str = ""
 ) -> list[ColumnReading]:
-    """Return the sources of ids, rounds, answers, questions, gold answers, costs and metrics; `number` is the word for a round in ids."""
+    """Return the sources of ids, rounds, answers, questions, gold answers, costs and metrics.
+
+    `number` is the word for a round in the ids of requests; "" if these have no round number.
+    """
     by_tool = any(item.by_tool for item in conversations)
     stated = sum(bool(item.about.question) for item in conversations)
     golds = sum(bool(item.about.golds) for item in conversations)

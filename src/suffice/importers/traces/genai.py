@@ -156,7 +156,10 @@ def _whole(values: Mapping[str, Any], name: str) -> Any:
 
 
 def _event_message(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an event's message, whose fields are attributes, JSON text in `content`, or a body."""
+    """Return the message in an event.
+
+    The message's fields are separate attributes, or one attribute has the whole message as JSON text.
+    """
     role = name.split(".")[1] if name.count(".") == 2 else "user"  # noqa: PLR2004
     message: dict[str, Any] = {"role": role}
     for prefix in ("message.", "body.message.", "body.", ""):

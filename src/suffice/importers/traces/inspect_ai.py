@@ -1,4 +1,4 @@
-"""Read logs of Inspect (inspect-ai), `.eval` archives and `.json`, without Inspect itself."""
+"""Read logs of Inspect (inspect-ai), as `.eval` archives or `.json`; Inspect need not be installed."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _run_of_steps(path: str | Path) -> ImportedRun:
 
 
 def _join_epochs(log: Log) -> None:
-    """Join the epochs of each question into one trace; each keeps its score."""
+    """Join the epochs of each question into one trace; the calls of each epoch keep its score."""
     for place, span in enumerate(log.spans):
         about = log.about[span.trace]
         span.trace, span.scores = about.cluster, {**span.scores, **about.scores}

@@ -1,4 +1,8 @@
-"""Distinguish the kinds of calls in a log: by node, span, system prompt, beginning of the prompt, or a verdict as reply."""
+"""Distinguish the kinds of calls in a log.
+
+Calls may differ in their node, their span, their system prompt, or the beginning of their prompt.  Calls whose reply is a verdict
+are a kind, too.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +62,7 @@ def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[T
 
 
 def not_chosen(calls: Sequence[TraceSpan], where: Mapping[str, str]) -> set[int]:
-    """Return the calls, by `id`, that are not of the kind that the user chose."""
+    """Return the calls, by `id`, that are of another kind than the user chose."""
     known, left = _columns(calls), set[int]()
     for name, value in where.items():
         labels = known.get(name) or {id(span): span.ids.get(name, "") for span in calls}
@@ -78,7 +82,7 @@ def not_chosen(calls: Sequence[TraceSpan], where: Mapping[str, str]) -> set[int]
 
 
 def _columns(calls: Sequence[TraceSpan]) -> dict[str, dict[int, str]]:
-    """Return the kind of each call, by `id`, for each way to distinguish kinds in this log; the most informative way first."""
+    """Return the kind of each call, by `id`, under each way to distinguish kinds; the most informative way comes first."""
     calls = [span for span in calls if span.kind == CHAT]
     nodes = dict.fromkeys(name for span in calls for name in span.ids if _is_node(name))
     result = {name: {id(span): span.ids.get(name, "") for span in calls} for name in nodes}
@@ -105,14 +109,17 @@ def _system(span: TraceSpan) -> str:
 
 
 def _head(span: TraceSpan) -> str:
-    """Return how a prompt begins, up to a colon or the end of its first line; "" if there is neither."""
+    """Return the beginning of a prompt, up to a colon or the end of its first line; "" if there is neither."""
     said = next((message.text.strip() for message in reversed(span.messages) if message.role == "user"), "")
     found = _HEAD.match(said)
     return " ".join(found[0].split()) if found else ""
 
 
 def _frequent(calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], lengths: Sequence[int]) -> dict[int, str]:
-    """Return a text for each call, by `id`: its text if many calls share it, or else the longest shared beginning."""
+    """Return the longest beginning of a text that many calls share, for each call by `id`.
+
+    A text that few calls share is cut to the first of `lengths`.  If few calls share the result, it is cut to the next one.
+    """
     result = {id(span): of(span) for span in calls}
     least = max(2, _SHARE * len(calls))
     for length in lengths:
@@ -130,7 +137,7 @@ def _alternates(labels: Sequence[str]) -> bool:
 
 
 def _shown(value: str, values: Collection[str]) -> str:
-    """Return the shortest beginning that distinguishes a text from the others."""
+    """Return the shortest beginning by which a text differs from the others."""
     return next(
         (
             value[:length]

@@ -62,7 +62,7 @@ read_langfuse = trace_importer("langfuse", langfuse_log, _is_langfuse)
 
 
 def _of(item: Mapping[str, Any], name: str) -> Any:
-    """Return a field under its API name (`traceId`) or its export name (`trace_id`)."""
+    """Return a field that is named as in the API (`traceId`) or as in an export (`trace_id`)."""
     value = item.get(name)
     return item.get(_UPPER.sub("_", name).lower()) if value is None else value
 

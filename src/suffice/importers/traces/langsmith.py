@@ -21,7 +21,8 @@ _BATCH_FIELDS = ("post", "patch", "runs")
 def langsmith_log(path: str | Path) -> Log:
     """Return the runs of LangSmith as spans; later updates of a run take precedence.
 
-    Metadata identifies the question; without `key`, the thread does (`session_id`, `thread_id` or `conversation_id`), otherwise the trace.
+    Metadata identifies the question, by `key`.  Without `key`, the thread does (`session_id`, `thread_id` or
+    `conversation_id`), otherwise the trace.
     """
     runs: dict[str, tuple[str, dict[str, Any]]] = {}
     for where, document in documents(path):

@@ -20,11 +20,12 @@ _OBJECTS = ("chat.completion", "response", "text_completion")
 
 
 def openai_log(path: str | Path) -> Log:
-    """Return the replies to one `custom_id` in several batches, or of one conversation, as spans sorted by time.
+    """Return the replies of each question as spans, sorted by time.
 
-    Batch input files in the same folder provide the questions.  A field or metadata (`metadata.question_id`) identifies a
-    question, or `custom_id.question`, the id without the number at its end; without `key`, the conversation, the `custom_id`, or
-    the first response of a chain does.
+    They are replies to one `custom_id` in several batches, or of one conversation.  Batch input files in the same folder provide
+    the questions.  With `key`, a question is identified by a field, by metadata (`metadata.question_id`), or by
+    `custom_id.question`, which is the id without the number at its end.  Without `key`, it is identified by the conversation, the
+    `custom_id`, or the first response of a chain.
     """
     log, prompts, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
     for where, document in documents(path):
@@ -59,7 +60,10 @@ read_openai = trace_importer("openai", openai_log, _is_openai)
 
 
 def _read_numbers(log: Log) -> None:
-    """Split the ids of requests into questions and rounds; a request that failed may have been sent again."""
+    """Split the ids of requests into questions and rounds.
+
+    Failed requests are ignored when the form of ids is detected, since they may have been sent again.
+    """
     calls = [span for span in log.spans if not span.failed]
     numbers = numbered_ids(
         [span.ids.get(_ID, "") for span in calls], [span.reply and span.reply.text for span in calls]

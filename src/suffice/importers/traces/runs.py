@@ -40,7 +40,7 @@ def trace_importer(
     Args:
         source: The format.
         log_of: Reads the spans of a file or folder.
-        recognises: Returns whether a file has the format.
+        recognises: Returns True if a file has the format.
     """
 
     @recognised_by(recognises)
@@ -168,9 +168,10 @@ def _trajectories(
 
 
 def _rounds_of(item: Conversation, position: AnswerPosition | None) -> list[Round]:
-    """Return the rounds; calls without an answer are charged to the next round, or form a last round of their own.
+    """Return the rounds of a conversation.
 
-    If a conversation ends with calls that are not answers, such as a grade, these are charged to the round before.
+    Calls without an answer are charged to the next round.  At the end of a conversation, they form a last round of their own.
+    But if the last call is of a kind that the user did not choose, such as a grade, they are charged to the round before.
     """
     located = iter(answers_at(item, position))
     rounds: list[Round] = []
@@ -247,7 +248,7 @@ def _metric_name(name: str) -> str:
 
 
 def _metric_names(items: Sequence[Conversation]) -> tuple[dict[str, str], list[str]]:
-    """Map the names of scores that are metrics to this library's names; also return notes about scores."""
+    """Map the names of scores in the log to this library's names of metrics; also return notes about scores."""
     values: dict[str, list[Any]] = {}
     at_the_end: set[str] = set()
     for item in items:
@@ -285,7 +286,7 @@ def _round_metrics(
 def _mark_disagreements(
     trajectories: Sequence[ImportedTrajectory], items: Sequence[Conversation], names: Mapping[str, str]
 ) -> list[str]:
-    """Return notes on scores that often differ from exact match, since answers may contain more than the gold answer."""
+    """Return notes on scores that often differ from exact match: answers may then contain more than the gold answer."""
     notes = []
     for theirs, ours in names.items():
         pairs = [
@@ -304,7 +305,10 @@ def _mark_disagreements(
 
 
 def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) -> list[list[str]]:
-    """Return the names of each conversation's rounds; empty unless a few names distinguish rounds after the first one."""
+    """Return the span name of each round, by conversation.
+
+    Empty for each conversation unless names differ after the first round, and the log has only a few different names.
+    """
     names = [[span.name for span in item.rounds] for item in items]
     differ = any(len({*own[1:]}) > 1 for own in names) and len({*chain(*names)}) <= MOST_SPEAKERS
     fits = all(len(own) == len(listed) for own, listed in zip(names, rounds, strict=True))
@@ -312,7 +316,10 @@ def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) ->
 
 
 def _model(item: Conversation) -> str | None:
-    """Return the models that replied; a failed call is ignored, since it may name an alias or the model that was tried before."""
+    """Return the models that replied, as one text.
+
+    Failed calls are ignored, since they may name an alias or a model that was tried before.
+    """
     calls = [step for step in item.calls if not step.span.failed] or item.calls
     names = list(dict.fromkeys(step.span.reply.model for step in calls if step.span.reply.model))
     return ", ".join(names) or None

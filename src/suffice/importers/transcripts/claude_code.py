@@ -25,7 +25,7 @@ _SILENT = frozenset(
 
 @dataclass(slots=True)
 class _Session:
-    """A session as read from all of its files so far: the run, and the replies by id, including those of subagents."""
+    """A session as read from its files so far: its run, and the replies by id, including those of subagents."""
 
     run: AgentRun
     main: dict[str, Step] = field(default_factory=dict)
@@ -85,7 +85,7 @@ def _read(session: _Session, record: Mapping[str, Any]) -> None:
 
 
 def _read_reply(session: _Session, record: Mapping[str, Any], message: Mapping[str, Any]) -> None:
-    """Read a line of a reply; the lines of a reply share its id, and each repeats its usage."""
+    """Read a line with a part of a reply; all lines of a reply have the same id, and each repeats the usage."""
     if record.get("isApiErrorMessage") or message.get("model") == "<synthetic>":
         session.run.end = "failed"
         return

@@ -38,7 +38,10 @@ _SETTINGS = ("<environment_context>", "<user_instructions>", "# AGENTS.md", "<pe
 
 @dataclass(slots=True)
 class _Session:
-    """A rollout read so far; `counts` is the position of token counts: before or after the items of their call."""
+    """A rollout, as far as it was read.
+
+    `counts` says if a token count comes before or after the items of its call.
+    """
 
     run: AgentRun
     counts: Literal["before", "after", "nowhere"]
@@ -49,7 +52,7 @@ class _Session:
     owed: list[Usage] = field(default_factory=list)
 
     def step(self, time: int | None) -> Step:
-        """Return the step of an item: a new one if a token count or a tool result has ended the last step."""
+        """Return the step to which an item belongs: a new one if a token count or a tool result has ended the last step."""
         if not self.is_open:
             self.run.steps.append(Step(time=time))
             self.is_open = True
@@ -57,7 +60,10 @@ class _Session:
         return self.run.steps[-1]
 
     def charge(self) -> None:
-        """Charge the pending calls to the last step: its own call, and calls without items, such as one for a summary."""
+        """Charge the pending calls to the last step.
+
+        They are the step's own call, and calls without items, such as one for a summary.
+        """
         for usage in self.owed:
             step = self.run.steps[-1]
             if math.isnan(step.usage.output):
@@ -67,7 +73,7 @@ class _Session:
         self.owed.clear()
 
     def count(self, usage: Usage) -> None:
-        """Add the tokens of a call to the pending ones."""
+        """Add the tokens of a call to the pending calls."""
         self.owed.append(usage)
         self.is_open = False
         if self.counts == "after" and self.run.steps:

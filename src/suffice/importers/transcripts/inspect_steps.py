@@ -1,4 +1,4 @@
-"""Read samples of Inspect logs that call tools and give no answers before the last: each model call is a step."""
+"""Read samples of Inspect logs in which the model calls tools and gives at most one answer: each model call is a step."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def run_of_sample(sample: Mapping[str, Any], name: str, end: End | None, grades:
 
     Args:
         sample: The sample, with attachments inserted.
-        name: Its id, which all of its epochs share.
-        end: The reason for its end; None = the agent ended it.
+        name: The sample's id, which all of its epochs share.
+        end: The reason for the end of the run; None = the agent ended it.
         grades: The scorers' grades by name; the first number in [0, 1] is the run's grade.
     """
     run = AgentRun(name=name, end=end or "exhausted")

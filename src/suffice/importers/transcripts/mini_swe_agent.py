@@ -50,7 +50,10 @@ def _add(run: AgentRun, message: Mapping[str, Any], replies: Iterable[Mapping[st
 
 
 def _uses(message: Mapping[str, Any], replies: Iterable[Mapping[str, Any]]) -> Iterator[ToolUse]:
-    """Yield the commands of a message: the one in its text, or those in the tool calls of later versions."""
+    """Yield the commands of a message.
+
+    Older versions write one command in the text, later ones use tool calls.
+    """
     actions = objects_in(fields_of(message.get("extra")).get("actions"))
     commands = [str(action["command"]) for action in actions if action.get("command")]
     if not commands:

@@ -116,7 +116,7 @@ def _task(events: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _steps(events: Sequence[Mapping[str, Any]], run: AgentRun) -> dict[str, Step]:
-    """Return the model calls by the id of their response, or of their event."""
+    """Return the model calls by the id of their response, or by that of their event if the response has none."""
     steps: dict[str, Step] = {}
     uses: dict[str, ToolUse] = {}
     spent = 0.0
@@ -194,7 +194,10 @@ def _charge(steps: Mapping[str, Step], metrics: Mapping[str, Any], run: AgentRun
 
 
 def _settle(step: Step, owed: list[Step], *, fresh: bool) -> None:
-    """Charge pending calls to a step; if `fresh`, the last one replaces the usage that the step's event gives."""
+    """Charge pending calls to a step.
+
+    If `fresh`, the last of them is the step's own call, whose usage replaces the one in the step's event.
+    """
     if fresh:
         own = owed.pop()
         step.usage, step.dollars = own.usage, step.dollars if math.isnan(own.dollars) else own.dollars

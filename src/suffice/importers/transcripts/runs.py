@@ -1,8 +1,8 @@
 """Runs of agents as trajectories: each step is a round, and its answer is the state of the files so far.
 
 A graded run has the metric `resolved`.  A step whose state is the final one gets the run's grade.  The states of other steps
-were not graded and count as not resolved, so that the loss by stopping is 0 for a failed run, and for a successful one at
-most its whole grade.
+were not graded and count as not resolved.  So stopping a failed run early loses nothing, and stopping a successful run early
+loses at most its whole grade.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class AgentRun:
         self.end = "failed" if self.cut else self.end
 
     def close(self) -> None:
-        """Set the end reason: a run that waits for a tool, or whose transcript is truncated, failed before its own end."""
+        """Set the end reason to `failed` if the run waits for a tool, or its transcript is truncated."""
         self.cut |= bool(self.steps) and any(not use.answered for use in self.steps[-1].uses)
         self.end = "failed" if self.cut else self.end
 
@@ -109,7 +109,7 @@ def transcript_importer(
     Args:
         source: The name of the format.
         runs_of: Reads the runs of some files.
-        recognises: Returns whether a file has the format.
+        recognises: Returns True if a file has the format.
     """
 
     @recognised_by(recognises)

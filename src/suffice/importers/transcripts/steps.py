@@ -82,14 +82,17 @@ class ToolUse:
 
     @property
     def text(self) -> str:
-        """The call as text, for recognising repeated calls and checks."""
+        """The call as text, by which repeated calls and checks are recognised."""
         script = self.script
         return (
             script if script is not None else f"{self.name} {json.dumps(self.arguments, sort_keys=True, default=str)}"
         )
 
     def note(self, files: VisibleFiles) -> None:
-        """Apply the call's changes to the files; a failed call changes none, unless it is a program."""
+        """Apply the call's changes to the files.
+
+        A failed call of a file tool changes nothing, while a failed program may have changed files.
+        """
         script, text = self.script, str(first(self.arguments, ("input", "patch", *_SCRIPTS)) or "")
         if script is not None:
             files.run(script, self.folder)
@@ -120,7 +123,7 @@ class Step:
         calls: Number of calls, including those of subagents and for summaries that were charged to it.
         seconds: Duration of the calls, seconds; NaN if unknown.
         time: The start of the call, nanoseconds since 1970; None if unknown.
-        answer: The reply's text, which is the answer while the run has changed no files; None if it is no answer.
+        answer: The reply's text if it is an answer; else None.  It counts as the answer while the run has changed no files.
     """
 
     uses: list[ToolUse] = field(default_factory=list)
@@ -166,7 +169,10 @@ def time_of(value: Any) -> int | None:
 
 
 def objects_of(file: Path) -> tuple[list[dict[str, Any]], bool, Counter[str]]:
-    """Return the objects in a JSON document or JSON lines, whether the file is truncated, and counts of anything else by kind.
+    """Return the objects in a JSON document or in JSON lines.
+
+    Returns:
+        The objects, True if the file is truncated, and the number of other values by kind.
 
     Raises:
         DataError: The file has no object.

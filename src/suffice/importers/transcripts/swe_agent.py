@@ -63,7 +63,7 @@ def _end(info: Mapping[str, Any]) -> End:
 
 
 def _use(action: str, state: Mapping[str, Any], observation: str) -> ToolUse | None:
-    """Return an action as a tool call; actions of file tools are written as commands."""
+    """Return an action of the agent as a tool call; the agent writes calls of file tools as commands."""
     commands = shell_commands(action)
     if not commands:
         return None

@@ -65,7 +65,7 @@ class VisibleFiles:
 
     Args:
         root: The working folder, with which absolute paths may begin; "" = the first folder that a command changes to.
-        stays: Whether a command starts in the folder where the previous one ended, as in a persistent shell.
+        stays: True if a command starts in the folder where the previous one ended, as in a persistent shell.
     """
 
     def __init__(self, root: str = "", *, stays: bool = False) -> None:
@@ -95,7 +95,7 @@ class VisibleFiles:
         Args:
             path: The file.
             change: All that determines the change: the tool's arguments.
-            makes: Whether the result is independent of the previous content.
+            makes: True if the result is independent of the previous content.
         """
         name = self._name(path)
         if name.startswith(_NOT_OURS):
@@ -254,7 +254,10 @@ class VisibleFiles:
         self.remove(source)
 
     def _edit_named(self, program: str, words: list[str], own: str) -> None:
-        """Record an in-place edit of the files that a command names after its script, or of unnamed files."""
+        """Record that a command, such as `sed -i`, edits the files among its arguments.
+
+        If it names no file, or only a pattern, unnamed files count as edited.
+        """
         scripts = _SCRIPTS_OF.get(program, ())
         skipped = {place + 1 for place, word in enumerate(words) if word in scripts}
         named = [word for place, word in enumerate(words) if place not in skipped and not word.startswith("-")]

@@ -1,4 +1,4 @@
-"""Words and forms in logs: usual names of columns, forms of numbers and ids, marks of an answer, scales of ratings.
+"""Usual names of columns, and usual forms of numbers, ids, marked answers and ratings in logs.
 
-Nothing here depends on a particular log; `choices` has the values of options that determine how one is read.
+Nothing here depends on a particular log.  The module `choices` has the options that determine how a log is read.
 """

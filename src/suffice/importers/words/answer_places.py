@@ -40,7 +40,10 @@ _AROUND = 12
 
 
 def marks_in(texts: Sequence[str]) -> list[AnswerPosition]:
-    """Return marks of answers in at least half of the replies, without using gold answers: tags, field headers, boxes and labels."""
+    """Return marks of answers that at least half of the replies have: tags, field headers, boxes and labels.
+
+    Gold answers are not used.
+    """
     own = [strip_thinking(text)[1] for text in texts]
     labels = [
         AnswerPosition("marker", f"{name}:") for name in _often(map(_LABEL.findall, own)) if "answer" in name.lower()
@@ -65,7 +68,10 @@ def is_answer_field(position: AnswerPosition) -> bool:
 
 
 def candidates(replies: Sequence[tuple[str, Sequence[str]]], *, has_golds: bool) -> list[AnswerPosition]:
-    """Return positions that many replies may have, the most specific first; each reply comes with the gold answers, if there are any."""
+    """Return positions of the answer that many replies may have, the most specific first.
+
+    Each reply is given with its gold answers, which are used if `has_golds`.
+    """
     texts = [strip_thinking(text)[1] for text, _ in replies]
     names = _often(map(_json_paths, texts))
     keys = [AnswerPosition("json", name) for name in sorted(names[:_MOST], key=lambda name: not _is_usual(name))]
@@ -109,7 +115,7 @@ def is_continued(text: str, earlier: str) -> bool:
 
 
 def _are_transcripts(texts: Sequence[str]) -> bool:
-    """Return whether most texts begin with the text before; the first text of each question cannot."""
+    """Return whether most texts begin with the text before them; the first text of a question never does."""
     return sum(starmap(is_continued, zip(texts[1:], texts, strict=False))) > _CONTINUED * len(texts)
 
 
@@ -124,7 +130,7 @@ def _is_usual(name: str) -> bool:
 
 
 def _between_marks(texts: Sequence[str]) -> list[AnswerPosition]:
-    """Return the positions between tags, and after field headers, that are named like answers."""
+    """Return the positions of the texts in tags and after field headers whose name means an answer."""
     tags, heads = (
         [name for name in _often(map(own.findall, texts))[:_MOST] if _is_usual(name)] for own in (_TAG, _HEAD)
     )
@@ -135,12 +141,12 @@ def _between_marks(texts: Sequence[str]) -> list[AnswerPosition]:
 
 
 def _json_paths(text: str) -> list[str]:
-    """Return the paths of texts, numbers and booleans in a reply's first JSON object."""
+    """Return the paths of all texts, numbers and booleans in the first JSON object of a reply."""
     return [path for path, own in _values_in(text) if path and isinstance(own, str | int | float)]
 
 
 def _json_objects(text: str) -> list[str]:
-    """Return the keys of the innermost objects in a reply's first JSON object."""
+    """Return the keys of the innermost objects in the first JSON object of a reply."""
     objects = [(path, own) for path, own in _values_in(text) if path and isinstance(own, dict)]
     return [
         path.rpartition(".")[2] for path, own in objects if not any(isinstance(item, dict) for item in own.values())
@@ -148,7 +154,7 @@ def _json_objects(text: str) -> list[str]:
 
 
 def _values_in(text: str) -> list[tuple[str, Any]]:
-    """Return all values in a reply's first JSON object with their paths, the object itself first."""
+    """Return all values in the first JSON object of a reply, with their paths; the object itself comes first."""
     try:
         value, _ = json.JSONDecoder().raw_decode(text, max(text.find("{"), 0))
     except (ValueError, RecursionError):
@@ -161,7 +167,10 @@ def _values_in(text: str) -> list[tuple[str, Any]]:
 
 
 def _around(text: str, golds: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return texts of all lengths before the last gold answer in a reply, and after it, within its line."""
+    """Return the texts that end where a reply's last gold answer begins, and those that begin where it ends.
+
+    They have all lengths up to a limit, and do not go beyond the line.
+    """
     place, gold = max((text.rfind(gold), gold) for gold in golds)
     if place < 0:
         return [], []

@@ -1,4 +1,4 @@
-"""Names of columns with a user's request, in addition to the usual names of questions."""
+"""Names of columns with a user's request, beyond the usual names of questions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_ASKED = re.compile(
 
 
 def is_asked_name(name: str) -> bool:
-    """Return whether a column's name ends like one of a user's request, with one text per question.
+    """Return whether a column's name ends like a name of user requests; such a column has one text per question.
 
     >>> is_asked_name("customer_question"), is_asked_name("guest_message"), is_asked_name("error_message"), is_asked_name("message")
     (True, True, False, False)

@@ -26,7 +26,7 @@ def column_options(columns: Mapping[str, str]) -> str:
 
 
 def of_columns(columns: Mapping[str, str], meaning: str) -> Choices:
-    """Return a choice of columns, a value of the parameter `columns`."""
+    """Return the choice to read some columns in a given meaning, for the parameter `columns`."""
     return {column_options(columns): (dict(columns), meaning)}
 
 
@@ -36,21 +36,22 @@ def in_options(choices: Mapping[str, tuple[Any, str]], parameter: str = "columns
 
 
 def of_options(meaning: str, *, columns: Mapping[str, str] | None = None, samples: bool = False) -> Choices:
-    """Return a choice of columns, of independent samples, or of both, a value of `options`."""
+    """Return a choice for the parameter `options`: to read columns in a given meaning, rows as independent samples, or both."""
     given = {"columns": dict(columns or {}), "samples": samples}
     options = " ".join(filter(None, [column_options(columns or {}), "--samples" * samples]))
     return {options: ({name: value for name, value in given.items() if value}, meaning)}
 
 
 def of_expected(name: str, meaning: str) -> Choices:
-    """Return the choice that keeps the current reading despite an alarm, as a value of `options`."""
+    """Return the choice that keeps the current reading despite an alarm, for the parameter `options`."""
     return {f"--expected {name}": ({"expected": [name]}, meaning)}
 
 
 def of_answers(names: Sequence[str], golds: Mapping[str, str], says: Said) -> Choices:
-    """Return the choices of columns that have one answer each, and of gold answers, by what the columns' names imply.
+    """Return the choices to read columns of answers as rounds or as samples, with the columns of gold answers.
 
-    Empty for a single column, or for more columns than fit into a message.
+    Names that imply rounds (`says`) give no choice of samples.  Empty for a single column, or for more columns than fit into a
+    message.
     """
     own = {"rounds": ",".join(names), **golds}
     if not 1 < len(names) <= len(own["rounds"]) <= _LONGEST:
@@ -65,12 +66,12 @@ def of_answers(names: Sequence[str], golds: Mapping[str, str], says: Said) -> Ch
 
 
 def of_rows(theirs: str, value: str, meaning: str) -> Choices:
-    """Return the choice of the rows in which a column has a value, as a value of `options`."""
+    """Return the choice to keep the rows in which a column has a value, for the parameter `options`."""
     return {f"--where {quoted(f'{theirs}={value}')}": ({"where": {theirs: value}}, meaning)}
 
 
 def of_each(theirs: str, values: Iterable[str], meaning: str) -> Choices:
-    """Return a choice of rows for each value; {!r} in `meaning` is replaced by the value."""
+    """Return the choices to keep the rows with one of several values; `{!r}` in `meaning` stands for the value."""
     return {
         option: own
         for value in values
@@ -79,7 +80,7 @@ def of_each(theirs: str, values: Iterable[str], meaning: str) -> Choices:
 
 
 def with_named_runs(error: UnsettledError, columns: Mapping[str, str]) -> UnsettledError:
-    """Add the run column that the user named to all choices of another run column.
+    """Add the run column that the user named to each choice that names another run column.
 
     >>> asked = UnsettledError("Which?", "columns", of_columns({"run": "seed"}, "each seed is a run"))
     >>> [*with_named_runs(asked, {"run": "lang"}).choices]

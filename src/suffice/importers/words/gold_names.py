@@ -28,7 +28,7 @@ _SAYS_OTHER = frozenset(
 
 
 def may_be_golds(name: str) -> bool:
-    """Return whether a column's name suggests gold answers, such as an expert's, or a later observation.
+    """Return whether a column's name suggests gold answers, such as an expert's label or a later observation.
 
     >>> [may_be_golds(name) for name in ("observed", "y", "solution_value", "human.label", "human_id", "customer")]
     [True, True, True, True, False, False]
@@ -39,7 +39,9 @@ def may_be_golds(name: str) -> bool:
 
 
 def golds_among(names: Sequence[str]) -> list[str]:
-    """Return the columns named like gold answers, among columns of answers whose other names may differ only in a number.
+    """Return the columns named like gold answers, among columns that may all have answers.
+
+    A name that surely means gold answers is enough.  Otherwise, the other names must differ only in a number.
 
     >>> golds_among(["ipc_gold", "pass1_ipc", "pass2_ipc"]), golds_among(["human_label", "run1_label", "run2_label"])
     (['ipc_gold'], ['human_label'])
@@ -63,7 +65,9 @@ def is_surely_gold(name: str) -> bool:
 
 
 def is_in_golds(name: str) -> bool:
-    """Return whether a nested column is a field of an object named like gold answers, and not of a document or a tag.
+    """Return whether a nested column is a field of an object named like gold answers.
+
+    Names that may also mean a document or a tag, such as `reference`, do not count.
 
     >>> is_in_golds("gold.answer"), is_in_golds("reference.text"), is_in_golds("gold")
     (True, False, False)

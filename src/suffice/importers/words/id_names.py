@@ -1,4 +1,4 @@
-"""Names of columns that tell questions or their runs apart."""
+"""Names of columns that distinguish questions, or the runs of a question."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from suffice.recordings.runs import is_of_judge
 
 
 def is_run_name(name: str) -> bool:
-    """Return whether a column's name says that it tells the runs of a question apart, such as seeds and who rates the same answers.
+    """Return whether a column distinguishes the runs of a question, by its name.
+
+    Runs may have different seeds, or different people who rate the same answers.
 
     >>> is_run_name("seed"), is_run_name("rep"), is_run_name("rater_id"), is_run_name("segment")
     (True, True, True, False)
@@ -20,7 +22,7 @@ def is_run_name(name: str) -> bool:
 
 
 def is_id_name(name: str) -> bool:
-    """Return whether a column's name ends as those of ids and numbers do, and is none of gold answers.
+    """Return whether a column's name ends like a name of ids or numbers, and does not mean gold answers.
 
     >>> is_id_name("ticket_id"), is_id_name("Frage-Nr"), is_id_name("customer"), is_id_name("answer_key")
     (True, True, False, False)

@@ -1,4 +1,4 @@
-"""Distinguish texts of one question from texts of several by the words that they share."""
+"""Recognise by shared words if texts are about one question or about several."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _Pairs = Sequence[tuple[set[str], set[str]]]
 
 
 def are_other_questions(texts: Iterable[Any], ids: Sequence[Any]) -> bool:
-    """Return whether the texts of an id share hardly more words than texts of different ids; words of all ids do not count.
+    """Return whether texts with the same id have hardly more words in common than texts with different ids.
 
-    Repeated and missing texts are ignored.
+    Words that occur with all ids do not count.  Repeated and missing texts are ignored.
     """
     words = _words(texts, ids)
     within = [pair for own in words.values() for pair in pairwise(own) if pair[0] != pair[1]]
@@ -31,7 +31,7 @@ def are_other_questions(texts: Iterable[Any], ids: Sequence[Any]) -> bool:
 
 
 def are_of_one_question(texts: Iterable[Any], ids: Sequence[Hashable]) -> bool:
-    """Return whether the texts of an id share clearly more words than those of different ids, like answers to one question.
+    """Return whether texts with the same id have clearly more words in common than others, as answers to one question have.
 
     >>> are_of_one_question(["Oslo", "Oslo", "Rome", "Rome"], [1, 1, 2, 2]), are_of_one_question(["a", "b", "c", "d"], [1, 1, 2, 2])
     (True, False)
@@ -42,7 +42,7 @@ def are_of_one_question(texts: Iterable[Any], ids: Sequence[Hashable]) -> bool:
 
 
 def _words(texts: Iterable[Any], ids: Sequence[Hashable]) -> _Words:
-    """Return the words of each text, by the id."""
+    """Return the sets of words of the texts of each id."""
     words: _Words = {}
     for own, text in zip(map(str, ids), texts, strict=True):
         if text is not None:
@@ -62,13 +62,13 @@ def _are_closer(words: _Words, within: _Pairs) -> bool:
 
 
 def _in_common(pairs: _Pairs, weights: Mapping[str, float]) -> float:
-    """Return the average share of words that pairs of texts have in common, with words weighted."""
+    """Return the mean share of words that the two texts of a pair have in common, weighted by word."""
     sums = [[sum(map(weights.__getitem__, own)) for own in (one & other, one | other)] for one, other in pairs]
     return sum(same / whole for same, whole in sums if whole) / len(pairs)
 
 
 def is_by_chance(values: Counter[str], n: int) -> bool:
-    """Return whether `n` pairs of values, drawn from the counted ones, may all be equal by chance.
+    """Return whether `n` pairs of values may all be equal by chance, if values are drawn with the counted frequencies.
 
     >>> is_by_chance(Counter(a=50, b=50), 10), is_by_chance(Counter(a=50, b=50), 30), is_by_chance(Counter(a=100), 30)
     (True, False, True)

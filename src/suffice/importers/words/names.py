@@ -72,7 +72,7 @@ _OF_INPUTS = frozenset(words("target targets label labels ref refs reference ref
 
 
 def is_argument(name: str) -> bool:
-    """Return whether a nested column is an argument of a tool call, or part of a step's input, and so no gold answer.
+    """Return whether a nested column is an argument of a tool call or an input of a step, so that it has no gold answers.
 
     >>> is_argument("tool_input.target"), is_argument("input.label"), is_argument("input.gold_answer"), is_argument("target")
     (True, True, False, False)
@@ -231,7 +231,7 @@ def numbered(name: str) -> tuple[str, int] | None:
 
 
 def without_steps(names: Sequence[str]) -> list[str]:
-    """Remove names that belong to a numbered step, if another name is one of a question.
+    """Remove names that belong to a numbered step, if some other name means a question.
 
     >>> without_steps(["example.question", "tool_args_0.query"]), without_steps(["column_1", "column_2"])
     (['example.question'], ['column_1', 'column_2'])
@@ -311,7 +311,9 @@ _OBJECT_OF_TOKENS = re.compile(rf"{_TOKENS.pattern}|(?:\w+_)?usage")
 
 
 def counts_tokens(name: str, kinds: Collection[str]) -> bool:
-    """Return whether a column is named like a token count, by its own name, or by a word in `kinds` inside an object of tokens.
+    """Return whether a column counts tokens, by its name.
+
+    The name says so itself, or it has a word in `kinds` and is inside an object of token counts.
 
     >>> [counts_tokens(name, {"sent"}) for name in ("tok_sent", "usage.sent", "usage.cost", "tokenizer")]
     [True, True, False, False]
@@ -379,7 +381,9 @@ def is_in_order(name: str) -> bool:
 
 
 def in_log(name: str) -> str:
-    """Return a kept column's name in the log: a recording calls it `imported_NAME` if the name is one of this library.
+    """Return the name in the log of a column that is kept unchanged.
+
+    In a recording, it is called `imported_NAME` if NAME means something else in this library.
 
     >>> in_log("imported_text"), in_log("latency")
     ('text', 'latency')

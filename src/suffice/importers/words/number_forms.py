@@ -50,11 +50,11 @@ _COMMA = re.compile(r"-?\d+,\d+")
 
 
 def written_number(text: str, *, whole: bool = False) -> float | None:
-    """Parse a number with separators or a currency sign; None for other texts, and if a comma is ambiguous.
+    """Parse a number with separators or a currency sign; None for other texts, and for an ambiguous comma as in `1,234`.
 
     Args:
         text: The text.
-        whole: Whether only whole numbers make sense, so that the comma in 1,234 separates thousands.
+        whole: True if only whole numbers make sense, so that the comma in `1,234` separates thousands.
 
     >>> [written_number(text) for text in ("$1,234.50", "0,05 €", "1.234,5", "12 345", "1,234,567")]
     [1234.5, 0.05, 1234.5, 12345.0, 1234567.0]
@@ -74,7 +74,7 @@ def written_number(text: str, *, whole: bool = False) -> float | None:
 
 
 def money_unit(name: str) -> str:
-    """Return the unit of amounts according to a column's name, a fraction of a dollar or cent; "" for dollars.
+    """Return the unit of the amounts in a column by its name, such as cents or microdollars; "" for dollars.
 
     >>> [money_unit(name) for name in ("cost_cents", "costCt", "cost_micros_usd", "usd_e9", "millicents", "percent_cost")]
     ['cents', 'cents', 'microdollars', 'nanodollars', 'millicents', '']
@@ -86,11 +86,14 @@ def money_unit(name: str) -> str:
 
 
 def points_separate(values: Sequence[object], *, whole: bool) -> str:
-    """Return the first text such as 1.234 whose point separates thousands, judged by other texts or `whole`; "" if there is none.
+    """Return the first text such as `1.234`, if points separate thousands in this column; else "".
+
+    They do if only whole numbers make sense, or if other texts have decimal commas or several points; but not if some
+    texts have decimal points, such as `0.5`.
 
     Args:
         values: The values of a column.
-        whole: Whether only whole numbers make sense, as of tokens.
+        whole: True if only whole numbers make sense, as for tokens.
 
     >>> points_separate(["812", "1.234"], whole=True), points_separate(["4,5", "1.234"], whole=False)
     ('1.234', '1.234')
@@ -105,7 +108,7 @@ def points_separate(values: Sequence[object], *, whole: bool) -> str:
 
 
 def is_undecided(text: object) -> bool:
-    """Return whether a text is a number whose comma may separate either thousands or decimals.
+    """Return whether a text is a number whose comma may separate thousands or decimals.
 
     >>> is_undecided("1,234"), is_undecided("$1,234"), is_undecided("0,234")
     (True, True, False)
@@ -114,7 +117,9 @@ def is_undecided(text: object) -> bool:
 
 
 def currency_codes(signs: Iterable[str]) -> list[str]:
-    """Return the currency codes for signs; ¥ is dropped if one of its codes, JPY or CNY, occurs as well.
+    """Return the codes of currency signs.
+
+    The sign ¥ has two codes, so it stays as it is, but is dropped if one of them, JPY or CNY, occurs as well.
 
     >>> currency_codes(["$", "USD"]), currency_codes(["€", "EUR", "£"]), currency_codes(["¥", "JPY"])
     (['USD'], ['EUR', 'GBP'], ['JPY'])

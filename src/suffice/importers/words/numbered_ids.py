@@ -1,4 +1,7 @@
-"""Ids of calls that contain a question and a number: a round, as in ``q012-round3``, or possibly a sample, as in ``task-5_1``."""
+"""Ids of calls that contain a question and a number, as in ``q012-round3`` or ``task-5_1``.
+
+The number is a round, or possibly a sample.
+"""
 
 from __future__ import annotations
 
@@ -35,9 +38,9 @@ class NumberedIds:
     """Ids that contain a question and a round number.
 
     Attributes:
-        word: The ids' word for a round; `sample` if the word means independent calls, or if there is none.
+        word: The word for a round in the ids; `sample` if their word means independent calls, or if they have none.
         example: One of the ids.
-        is_bare: Whether the ids have no such word.
+        is_bare: True if the ids have no word for a round.
     """
 
     word: str
@@ -71,9 +74,10 @@ def number_at_end(text: str) -> tuple[str, int] | None:
 
 
 def numbered_ids(ids: Sequence[object], texts: Sequence[object] = ()) -> NumberedIds | None:
-    """Return how ids contain questions and numbers, if all have the same word, all differ, and some question has several; else None.
+    """Return the form of ids that contain a question and a number; None if ids have no such form.
 
-    Without a word, nearly all questions must have the same numbers, and the texts of a question must share more words.
+    All ids must be different and have the same word before the number, and some question must have several ids.  If ids have no
+    word, nearly all questions must have the same numbers, and texts of one question must share more words than others.
 
     Args:
         ids: The ids.

@@ -20,5 +20,5 @@ def fields_in(names: Iterable[str]) -> dict[str, frozenset[str]]:
 
 
 def paths_of(above: str, fields: Iterable[str]) -> set[str]:
-    """Return the names of the columns of an object's fields."""
+    """Return the names of the columns that have the fields of an object."""
     return {f"{above}.{field}" for field in fields}

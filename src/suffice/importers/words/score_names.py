@@ -1,4 +1,4 @@
-"""Names of scores, and of other numbers named after a score: its confidence, time or cost."""
+"""Names of scores, and names of other numbers that contain a word for a score, such as its confidence, time or cost."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def is_measure_of(name: str) -> bool:
 
 
 def says_other(name: str, *, but_for_signals: bool = False) -> bool:
-    """Return whether a word of a column's name says that its numbers tell something else than how good an answer is.
+    """Return whether a word in a column's name implies that its numbers do not measure how good an answer is.
 
     >>> says_other("n_docs"), says_other("retrieval_similarity"), says_other("verbal_conf"), says_other("x_da")
     (True, True, True, False)
@@ -101,7 +101,7 @@ def says_other(name: str, *, but_for_signals: bool = False) -> bool:
 
     Args:
         name: The column's name.
-        but_for_signals: Whether numbers that a loop may have known, such as a coverage, may as well be grades.
+        but_for_signals: True to allow names of signals, such as `coverage`: a loop may know them, but they may be grades, too.
     """
     others = _OF_OTHERS | _PLACES if but_for_signals else _OF_OTHERS | _PLACES | _SIGNALS
     is_other = not others.isdisjoint(words_in(name))
@@ -125,7 +125,7 @@ def is_score_name(name: str) -> bool:
 
 
 def may_be_of_passes(name: str) -> bool:
-    """Return whether a score's name has a word for passes and another word, so that it may be any number of a round.
+    """Return whether a score's name has a word for "pass" and an unrelated word, so that it may measure anything.
 
     >>> [may_be_of_passes(name) for name in ("pass_novelty", "overlap_pass", "tests_pass", "pass_at_1", "correct_novelty")]
     [True, True, False, False, False]

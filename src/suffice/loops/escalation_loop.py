@@ -33,7 +33,7 @@ class EscalationLoop(SamplingLoop):
         policy: Decides when to accept; its `max_rounds` is at most the number of models.  The default accepts an answer that
             equals the previous one, unless it says that the model does not know.
         temperature: Sampling temperature of every model; None = the models' own.
-        wave: Must be 1, because all models that are asked at once must be paid.
+        wave: Must be 1, because a larger wave would ask, and pay, several models at once.
     """
 
     policy: Policy = field(default_factory=lambda: _ACCEPTS)
@@ -59,7 +59,7 @@ class EscalationLoop(SamplingLoop):
         return {"normalizer": self.policy.normalizer}
 
     def verify(self) -> None:
-        """Check that there are at least two models, and one for each attempt, and that they are asked one at a time.
+        """Check that there are at least two models, one for each attempt, and that one is asked at a time.
 
         Raises:
             DataError: There is only one model, several prompts take turns, several models are asked at once, or a check of `SamplingLoop.verify` failed.

@@ -36,7 +36,7 @@ Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 
 
 class RoundReader(Protocol):
-    """Protocol of a recorder as its questions use it: a reader of responses, with shared settings."""
+    """Protocol of the recorder that a question belongs to; it reads responses and has the shared settings."""
 
     @property
     def start_round(self) -> int:
@@ -128,7 +128,7 @@ class OpenQuestion:
             The decision at this round; None without a policy and a cap.
 
         Raises:
-            DataError: The response cannot be read, the question has ended, or a value has another type.
+            DataError: The response cannot be read, the question has ended, or a value has the wrong type.
             UnknownSignalError: The round lacks a signal that the policy reads; it is still recorded.
             NotFittedError: The policy lacks the calibrator of a signal that it reads; the round is still recorded.
         """
@@ -212,14 +212,14 @@ class OpenQuestion:
         Args:
             reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided to
                 stop, so that later rounds are unknown and the question is censored), `failed` or `cancelled` (left out
-                of every figure).  An audit that ends for one of the last three reasons is lost: the decision counts,
-                but its loss stays unknown.
+                of every figure).  If an audit ends for one of the last three reasons, the decision counts, but
+                the loss of stopping stays unknown.
 
         Returns:
             The decision, with the best answer so far; None without a policy and a cap.
 
         Raises:
-            DataError: The reason is another one, or the question has ended.
+            DataError: The reason is none of these, or the question has ended.
         """
         if reason not in get_args(Ending):
             raise DataError(f"a question cannot end for the reason {reason!r}; allowed: {', '.join(get_args(Ending))}")

@@ -1,4 +1,4 @@
-"""The plan of a recording: one value with its questions, files and settings, which every executor runs."""
+"""The plan of a recording, which contains its questions, files and settings, and the protocol of plan executors."""
 
 from __future__ import annotations
 
@@ -76,10 +76,11 @@ class RecordingPlan:
 
 
 class PlanExecutor(Protocol):
-    """Protocol of an executor of plans: with live requests (`LiveExecutor`), or in batches (`suffice_scale.batches.BatchQueue`).
+    """Protocol of an executor of plans.
 
-    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice_scale.clusters`.  It receives the command
-    line instead of the plan, because a pickled plan would contain the keys and open connections of its models.
+    `LiveExecutor` sends requests immediately, `suffice_scale.batches.BatchQueue` sends them in batches.  On a cluster, each
+    worker runs the plan of its shard with one of these executors, see `suffice_scale.clusters`.  The worker receives the
+    command line instead of the plan, because a pickled plan would contain the keys and open connections of its models.
     """
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:

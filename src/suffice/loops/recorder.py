@@ -72,10 +72,10 @@ class Recorder:
         shadow: Policies that decide on the same rounds and change nothing; the rounds at which they would stop are recorded.
         samples: True if the rounds of a question are independent answers in arbitrary order; figures of the recording are
             then means over random orders.
-        normalizer: A name in `NORMALIZERS`, which decides which answers are the same; None = that of the
-            policy for samples, else that of question answering.
+        normalizer: A name in `NORMALIZERS`.  The normalizer decides which answers are the same.  None = with `samples` the
+            policy's normalizer, otherwise that of question answering.
         part_questions: In a folder: the largest number of questions in a part.
-        part_bytes: In a folder: the size of its rounds, in bytes, at which a part takes no further questions.
+        part_bytes: In a folder: a part whose rounds have this size, in bytes, takes no further questions.
 
     Raises:
         ConfigMismatchError: The file was recorded with other settings.
@@ -144,7 +144,11 @@ class Recorder:
     def _checked_following(
         self, audit: Audit | None, shadow: PolicySource | Iterable[PolicySource]
     ) -> tuple[Policy, ...]:
-        """Return the shadow policies; raise if there are any without a policy or cap, or an audit without a policy."""
+        """Return the shadow policies.
+
+        Raises:
+            DataError: There are shadow policies, but neither a policy nor a cap; or an audit, but no policy.
+        """
         if audit is not None and not self.is_deployed:
             raise DataError(
                 "an audit runs what a policy cut off, and there is no policy: give policy=, or leave it out"
@@ -157,7 +161,7 @@ class Recorder:
         return tuple(shadow_policies(shadow, self.policy).values())
 
     def _compared_by(self, normalizer: str | None) -> str:
-        """Return the normalizer that compares answers; raise if the policy has another one."""
+        """Return the normalizer that compares answers; raise if the policy's normalizer differs from the given one."""
         theirs = DEFAULT_NORMALIZER if self.policy is None else self.policy.normalizer
         if normalizer is None:
             return theirs if self.samples else DEFAULT_NORMALIZER
@@ -216,14 +220,14 @@ class Recorder:
         Args:
             question: Its text.
             golds: Gold answers, for EM and F1; empty if unknown.  None = the recorder's `golds` for this text.
-            question_id: The id of the question; None = a hash of the text.  If it is recorded again, it becomes
-                ``NAME#2``, ``NAME#3``, ...
+            question_id: The id of the question; None = a hash of the text.  If a question is recorded again, its id
+                becomes ``NAME#2``, ``NAME#3``, ...
             request_id: An id of this request, so that an audit draws each request separately.  None = all requests of a
                 question share one draw.
             labels: Your own texts, for columns of these names.
 
         Raises:
-            DataError: The text is blank, or an argument has another type.
+            DataError: The text is blank, or an argument has the wrong type.
         """
         entry = self._question(question, golds, question_id)
         return self._begin(entry, {**self.labels, **checked_labels(labels or {})}, request_id)

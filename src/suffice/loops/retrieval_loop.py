@@ -39,7 +39,7 @@ class RetrievalLoop(LiveLoop):
         model: Answers from the revealed passages.
         retriever: Ranks the question's pool or a corpus.
         policy: Decides when to stop and which answer to return.
-        gate: Decides at round 0; None = round 0, if the policy has one, is the model's answer alone.
+        gate: Decides at round 0.  Without a gate (None), a round 0 consists of the model's answer.
         enrichers: Components that measure signals by extra calls if the policy reads them.
     """
 
@@ -89,7 +89,7 @@ class RetrievalLoop(LiveLoop):
         return {"score_kind": score_kind_of(self.retriever)}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the fingerprints of model, retriever and gate, and the identity of passages."""
+        """Return the fingerprints of model, retriever and gate, and the field that identifies passages."""
         fingerprints = {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
         identity = identity_of(self.retriever)
         if identity != "title":  # older recordings do not contain the default

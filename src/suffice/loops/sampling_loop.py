@@ -72,7 +72,7 @@ class SamplingLoop(LiveLoop):
         enrichers: Components that measure signals by extra calls if the policy reads them, such as a verifier.
 
     Raises:
-        DataError: A field has another type or contradicts another one.
+        DataError: A field has the wrong type or contradicts another field.
     """
 
     independent_rounds: ClassVar[bool] = True
@@ -137,7 +137,7 @@ class SamplingLoop(LiveLoop):
         return self._sources[(r - 1) % len(self._sources)]
 
     def without_reply(self, r: int) -> Reply | None:
-        """Return the substitute reply if the live call of sample `r` fails; None if the loop then ends."""
+        """Return the reply that replaces sample `r` if its live call fails; None if the loop ends instead."""
         del r
         return None
 
@@ -154,7 +154,7 @@ class SamplingLoop(LiveLoop):
 
     @property
     def depends(self) -> Mapping[str, Any]:
-        """Models and prompts in turn, and the temperature."""
+        """The models and prompts in the order of their turns, and the temperature."""
         temperature = {} if self.temperature is None else {"temperature": float(self.temperature)}
         return {
             "model": _in_turn(model.model for model in self.models),
@@ -164,7 +164,7 @@ class SamplingLoop(LiveLoop):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The text columns of a recording: models and prompts in turn; each row has those of its sample."""
+        """The text columns of a recording: all models and prompts; `cells` has those of a single sample."""
         return {
             "model": _in_turn(model.name for model in self.models),
             "prompt_id": _in_turn(source.prompt.prompt_id for source in self._sources),
@@ -198,7 +198,7 @@ class SamplingLoop(LiveLoop):
         return {kind: True, "normalizer": self.policy.normalizer}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the models in turn with their settings, and the size of requests for several choices."""
+        """Return the models with their settings, the normalizer, and the number of choices in one request."""
         first, *others = self._settings
         models: dict[str, Any] = {"model": first}
         if others:
@@ -207,7 +207,7 @@ class SamplingLoop(LiveLoop):
         return {**models, "normalizer": self.policy.normalizer, **({"n": self.wave} if self.use_n else {})}
 
     def verify(self) -> None:
-        """Compare the answer positions; check that samples can differ and that the majority is returned.
+        """Check that policy, models and prompts fit together, and that samples can differ.
 
         Raises:
             DataError: Samples would all be equal, the policy does not start with round 1, a prompt needs another answer

@@ -40,9 +40,10 @@ class ThinkingPrompt(VersionedPrompt):
     """The raw text around a chain of thought, as a model's template writes it.
 
     Attributes:
-        name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
+        name: Name in reports; see `VersionedPrompt`, also for `version` and `system`.
         start: Template of the text up to where the model begins to think; `{system}` and `{question}` are replaced.
-        end: Text that ends the thinking; stripped of white space, it also marks the model's own end of thinking.
+        end: Text that ends the thinking.  The same text without white space around it also shows that the model itself
+            has ended its thinking.
         cue: Text after `end` that makes the model answer at once, for trial answers. If empty, a trial answer is the
             model's own reply after `end`, read at the answer position and charged in full; give it enough `trial_tokens`.
     """

@@ -61,7 +61,10 @@ class Wave:
         self._waited = 0.0
 
     async def result(self, r: int) -> RoundResult:
-        """Return round `r`, after requesting its wave if necessary; a wave of one never suspends by itself."""
+        """Return round `r`, after requesting its wave if necessary.
+
+        With a wave of one, this method itself never suspends; only the round's own call may.
+        """
         if self._width == 1:
             return await self._make(r)
         if r not in self._tasks:

@@ -34,7 +34,7 @@ _SCORES = {"first": 1.0, "tie": 0.5, "order_dependent": 0.5, "second": 0.0, "und
 def reference_columns(
     recording: Recording, names: Sequence[str] = REFERENCES, *, embed: Embed | None = None
 ) -> dict[str, list[float]]:
-    """Measure the similarity of each draft to its gold answers; one value in [0, 1] per row of the table, by name.
+    """Return similarities of drafts to gold answers by name, with one value in [0, 1] for each row of the table.
 
     A negative `embedding_similarity` becomes 0.  NaN without a gold answer.
 
@@ -64,10 +64,10 @@ def reference_columns(
 
 
 def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Return a similarity to gold answers as the information score, with its gain, and the recording's metadata.
+    """Return a similarity to gold answers as information score, with its gain; also return the recording's metadata.
 
-    A rule that reads such a gain is an **oracle**: it uses the gold answer, which no live run has.  The metadata list
-    it under `oracles`, and replays label every policy that reads it.
+    A rule that reads such a signal is an **oracle**, because it uses the gold answer, which no live run has.  The metadata
+    list both signals under `oracles`, and replays label every policy that reads one of them.
 
     Args:
         recording: The recording.
@@ -126,8 +126,9 @@ async def prefer_to_last(
 ) -> PreferenceColumns:
     """Compare every distinct draft with the last one of its trajectory, in both orders.
 
-    As a metric of a replay it measures the loss or gain of stopping early against the whole budget, without gold answers:
-    the last round has 0.5 by construction.  A verdict that depends on the order counts as a tie.
+    In a replay, this preference is a metric that needs no gold answers.  It measures the loss or gain of stopping early
+    against using the whole budget; the last round has 0.5 by construction.  A verdict that depends on the order of the
+    drafts counts as a tie.
 
     Args:
         recording: The recording.
@@ -135,7 +136,8 @@ async def prefer_to_last(
         passages: Passages by id; see `drafts_of`.
         concurrency: Number of concurrent pairs.
         on_progress: Called with the number of pairs done and their total.
-        shard: Compare only this share of the pairs, to put their replies into the judge's cache; the others are undefined.
+        shard: Compare only this share of the pairs, to put their replies into the judge's cache; values of other pairs
+            are undefined.
 
     Raises:
         DataError: The recording lacks questions or answers.
@@ -201,7 +203,7 @@ def _preference_columns(
     comparisons: Mapping[tuple[Any, ...], Comparison],
     component: str,
 ) -> dict[str, list[float]]:
-    """Return the column of preferences and its costs; a pair is charged to the first round of a question that needs it."""
+    """Return the preferences and their cost columns; a question pays for a pair in the first round that needs the pair."""
     keys = [
         [_pair_key(draft, end)] if _drafts_differ(draft, end) else [] for draft, end in zip(drafts, last, strict=True)
     ]
@@ -231,7 +233,7 @@ def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
     """Return the best ROUGE-L F-measure against a gold answer (Lin, 2004), in [0, 1].
 
     It uses the longest common subsequence of words, like the package `rouge-score` without stemming.  As there, words are
-    runs of ASCII letters and digits, so other scripts have none.  A missing draft scores 0.
+    runs of ASCII letters and digits, so text in other scripts has no words.  A missing draft scores 0.
 
     >>> rouge_l("the cat sat on the mat", ["the cat is on the mat"]) == 5 / 6
     True

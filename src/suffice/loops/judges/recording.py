@@ -33,8 +33,8 @@ class MarkSummary:
     """The summary of one mark.
 
     Attributes:
-        mean: Mean over rounds with the mark; NaN if there are none.
-        notes: Number of other rounds by reason.
+        mean: Mean over rounds where the mark is defined; NaN if there are none.
+        notes: Number of rounds where the mark is undefined, by reason.
         noise: Noise of the judge on the sample; None if it was not measured.
     """
 
@@ -50,11 +50,11 @@ class RecordingMarks:
     """The marks of a recording.
 
     Attributes:
-        columns: One value for each row of the recording's table, by mark (with the score and its gain) and by cost column.
+        columns: Columns by name, with one value for each row of the recording's table: marks, the score and its gain, costs.
         parts: One summary per mark.
         drafts: Number of distinct requests (drafts times marks).
         requests_sent: Number of requests sent to the endpoint in this run.
-        repeated: Requests with more than one reply because one could not be read.
+        repeated: Number of requests that were sent again because a reply could not be read.
         unreadable: Share of questions with a mark for which no reply could be read.
         failed: Messages of calls that may succeed later; the marks are complete only if there are none.
         repeats_cost: Cost of measuring the noise, which is not in the columns.
@@ -113,7 +113,7 @@ class _Run:
         self.judgements: dict[str, Judgement] = {}
 
     def key(self, mark: str, draft: Draft, repeat: int = 0) -> str:
-        """Return the key of a request, even if it needs no call."""
+        """Return the key of a request; a mark that is undefined without a call has a key too."""
         return json.dumps([mark, self.panel.judges[mark].inputs(draft, repeat=repeat)], sort_keys=True)
 
     def add(self, mark: str, draft: Draft, repeat: int = 0) -> None:
@@ -338,7 +338,8 @@ def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, sig
 def with_marks(recording: Recording, marks: RecordingMarks, panel: Panel) -> tuple[pa.Table, dict[str, Any]]:
     """Return a recording's table and metadata with the marks, replacing those of an earlier run.
 
-    The marks are metrics, and verdicts on the evidence are signals.  A rule may also read them and then pays for the whole panel, as `signal_components` records.
+    Marks become metrics, and verdicts on the evidence become signals.  A rule may read either; it then pays for the whole
+    panel, as the metadata entry `signal_components` records.
 
     Raises:
         DataError: A call failed, so the marks are incomplete.

@@ -197,7 +197,7 @@ def _ask(model: ChatModel, messages: Any, **overrides: Any) -> Completion:
 
 
 def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Test prefix reuse: send a long new text, then an extension of it, then another new text of the same length."""
+    """Test prefix reuse: send a long new text, then its extension, then a new text as long as the extension."""
     start = extended = fresh = None
     for count in _PREFIX_NUMBERS:
         text = _random_numbers(count)
@@ -225,7 +225,7 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
 
 
 def _continuation(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Test continuation: send a text with the first half of the model's reply, and compare the rest with the other half."""
+    """Test continuation: append the first half of a reply to its prompt, and compare the new text with the second half."""
     if model.api != "completions":
         return report
     question, passage = _question_and_passage(0)

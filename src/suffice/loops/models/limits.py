@@ -23,7 +23,7 @@ _MINUTE_S = 60.0
 
 
 async def pause(seconds: float, *, blocking: bool) -> None:
-    """Wait for some seconds; if blocking, without suspending."""
+    """Wait for some seconds; if `blocking`, block the thread instead of suspending."""
     if blocking:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop then
     else:
@@ -115,7 +115,9 @@ class RequestLimits:
         return {name: getattr(self, name) for name in ("requests_per_minute", "tokens_per_minute", "max_in_flight")}
 
     def share(self, index: int, n: int, *, pace: Pace | None = None) -> RequestLimits:
-        """Return the share of one of `n` processes; the shares add up to these limits, and a pace is shared.
+        """Return the limits of one of `n` processes, so that the limits of all processes add up to these.
+
+        A pace is not divided: all processes use the same one.
 
         >>> [RequestLimits(max_in_flight=5, requests_per_minute=60).share(i, 2).max_in_flight for i in (1, 2)]
         [3, 2]
@@ -123,7 +125,7 @@ class RequestLimits:
         Args:
             index: The number of the process, from 1.
             n: The number of processes.
-            pace: A schedule that all processes share, instead of shares of the rates.
+            pace: A schedule that all processes use; the two rates are then not divided but left out.
 
         Raises:
             DataError: A limit is smaller than the number of processes.
@@ -254,7 +256,10 @@ class _Slots:
         return ticket
 
     def give_back(self, ticket: Future[None]) -> None:
-        """Take a ticket back, whether it was used or its task was cancelled before or after its turn."""
+        """Take a ticket back, and give it to the next in line.
+
+        The ticket may have been used; or its task was cancelled, before or after the ticket's turn.
+        """
         with self._lock:
             if ticket.cancel() or ticket.cancelled():  # its turn had not come
                 return

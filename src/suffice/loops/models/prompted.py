@@ -1,4 +1,4 @@
-"""Base of endpoints and local models: a prompt, the answer's position, and replies read with both."""
+"""The common base of endpoints and local models, which has a prompt and reads the answer at a position in replies."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PromptedModel:
     def capabilities(self) -> frozenset[str]:
         """Capabilities: `logprobs` and `token_logprobs`, and `verbal_confidence` if the prompt asks for it.
 
-        For an endpoint these are requested; `verify` checks that it provides them.
+        An endpoint is only expected to provide them; `verify` checks that it does.
         """
         confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
         return LOGPROB_NEEDS | confidence if (self.top_logprobs or 0) >= MIN_ALTERNATIVES else confidence

@@ -1,4 +1,4 @@
-"""Read replies that a user's own client returned: those of OpenAI, Anthropic and LiteLLM, and plain text."""
+"""Read replies that a user's own client (OpenAI, Anthropic or LiteLLM) returned, and plain texts."""
 
 from __future__ import annotations
 
@@ -148,8 +148,9 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
     Args:
         body: The body that contains the usage.
         seconds: Duration of the call, seconds.
-        cached_in: The field of the usage with the number of cached input tokens, if its input tokens include them.  None =
-            Anthropic's usage, which counts tokens read from and written to the cache apart from the others.
+        cached_in: The object and the field in the usage that contain the number of cached tokens, if the number of input
+            tokens includes these.  None = Anthropic's usage, whose input tokens exclude tokens read from or written to
+            the cache.
     """
     usage = mapping_or_empty(body.get("usage"))
     given = count_of(usage.get("input_tokens"))
@@ -173,7 +174,10 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
 
 
 def _known(value: Any) -> float:
-    """Return a count; 0 if none is given, so that the whole input counts as uncached, an upper bound."""
+    """Return a count of cached tokens; 0 if none is given.
+
+    The whole input then counts as uncached, which is an upper bound of the cost.
+    """
     count = count_of(value)
     return 0.0 if math.isnan(count) else count
 

@@ -42,7 +42,7 @@ class ScriptedModel:
         name: Name in reports.
         capabilities: The capabilities that it claims, as named in `Signal.needs`.
         latency_s: Duration of each call, seconds.
-        failures: Exceptions to raise by number of the call, from 1, or a function of that number.
+        failures: The exception that a call raises, by the call's number (from 1), or a function of the number.
     """
 
     def __init__(

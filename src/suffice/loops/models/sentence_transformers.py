@@ -94,7 +94,7 @@ def load_encoder(model: str, revision: str | None, device: str | None, dtype: st
 
     Args:
         model: Id or folder.
-        revision: Revision of an id.
+        revision: Revision to load, if `model` is an id.
         device: A torch device; None for the default.
         dtype: The number type of its weights, as transformers names it; `auto` for the model's own.
 

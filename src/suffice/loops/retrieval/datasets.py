@@ -7,8 +7,8 @@ JSON lines, one question a line, gzipped if the name ends in ``.gz``::
 
 Only `question` is required.  The id may be a number, or missing (it is then derived from the text), and gold answers may
 have any name in `GOLD_FIELDS`, as a text or a list; ``"supporting_titles"`` may name pages of a corpus that contain the evidence.
-Unused fields are logged once per file.  Lists and lines may also contain every form in `suffice.loops.retrieval.forms`
-(HotpotQA's, MuSiQue's, ...); the fields of an item show its form.
+Unused fields are logged once per file.  Instead of this form, items may have any form in
+`suffice.loops.retrieval.forms` (HotpotQA's, MuSiQue's, ...), which is recognised by the fields of the item.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Question:
     """One question with its gold answers and candidate passages.
 
     Attributes:
-        question_id: Unique in its set; questions are paired by it.
+        question_id: An id that is unique in the question set; paired comparisons match questions by their ids.
         question: The question, without surrounding white space.
         answers: Gold answers; empty if unknown, which makes metrics NaN.
         passages: The question's own pool in the order of the file; empty if a corpus is searched instead.
@@ -235,7 +235,7 @@ def question_from(record: dict[str, Any], where: str, unused: Counter[str]) -> Q
     """Return the question of a record in the library's own form, and count its unused fields.
 
     Raises:
-        DataError: A field is missing or has another type; the message begins with `where`.
+        DataError: A field is missing or has the wrong type; the message begins with `where`.
     """
     text = (text_field(record, "question", where, required=True) or "").strip()
     question_id = _id(record, where) or text_id(text)
@@ -323,7 +323,7 @@ class QuestionShare(list[Question]):
 
     Attributes:
         places: The position of each taken question in the data set, from 0.
-        dataset: Hash and number of all questions, as `dataset_hash` gives it.
+        dataset: The hash of all questions (see `dataset_hash`) and their number.
     """
 
     def __init__(self, questions: Iterable[Question], takes: Callable[[str], bool]) -> None:

@@ -41,9 +41,9 @@ class Fused(RanksByCosts):
     [('b', 0.833), ('c', 0.583), ('a', 0.5), ('d', 0.25)]
 
     Args:
-        *retrievers: Two or more, which search the same passages.
+        *retrievers: Two or more retrievers that search the same passages.
         constant: At least 0; the larger it is, the less the first ranks count.
-        candidates: Number of passages of each ranking, at least 1.
+        candidates: Number of passages taken from each ranking, at least 1.
 
     Raises:
         DataError: There are fewer than two retrievers, one searches its own corpus and another ranks pools, or a number

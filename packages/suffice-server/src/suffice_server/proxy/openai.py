@@ -115,7 +115,7 @@ class Responses(Protocol):
     ending = re.compile(rb'"response\.(?:completed|incomplete)"')
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the items of the input, without system messages and without reasoning, which only its own server can read."""
+        """Return the input items without system messages and without reasoning, which only the endpoint can read."""
         given = body.get("input")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else objects_in(given)
         return [item for item in items if item.get("role") not in SYSTEM and item.get("type") != "reasoning"]

@@ -1,4 +1,4 @@
-"""The policies of a folder; each file is loaded completely or not at all, and again after a change."""
+"""The policies of a folder; a changed file is loaded again, and no file is loaded in part."""
 
 from __future__ import annotations
 

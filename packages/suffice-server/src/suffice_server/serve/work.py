@@ -29,7 +29,7 @@ class WorkLimit:
     at a time anyway; and all other requests then compete with one such request, not with sixteen.
 
     Args:
-        seconds: Longest time for the comparisons of one request, and longest wait for its turn.
+        seconds: Longest time for the comparisons of one request; also the longest wait for the request's turn.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -38,10 +38,11 @@ class WorkLimit:
 
     @contextmanager
     def work(self, policy: Policy, n_rounds: int) -> Iterator[Callable[[], None]]:
-        """Yield a function to call before each round; once the work has taken long, this function waits for its turn.
+        """Yield a function to call before each round, which waits for this request's turn if its work has taken long.
 
-        Work that is expected to take long waits at the start.  Within this block a thread must not begin further work or wait
-        for the lock of a session: another thread may hold that lock and wait for its turn, which would be a deadlock.
+        Work that is expected to take long waits already at the start.  To avoid a deadlock, a thread must neither begin
+        further work nor wait for the lock of a session within this block: another thread may hold that lock while it waits
+        for its turn.
 
         Args:
             policy: The policy that compares.

@@ -88,7 +88,8 @@ class RuleDraft:
         max_rounds: Last round of the policy; None for the recording's own.
         metric: Metric of quality; empty for the recording's own.
         cost: The cost by which "cheapest" and "dominated" compare.
-        model: Model whose list price applies to all tokens; empty for the recorded models, where they are listed.
+        model: Model whose list price applies to all tokens.  Empty: the list prices of the recorded models apply, if all
+            are listed.
         baseline: Baseline of the differences, see `replay`.
         baseline_file: File of a policy that is the baseline.
         fitted: Policy whose fitted state the rule reads; None if nothing is fitted.
@@ -120,7 +121,7 @@ class Tryout:
         policy: The policy of the rule.
         result: The replay.
         highest: The highest recorded round.
-        final: True if it has intervals and averages all orders of samples.
+        final: True if the results have intervals; those of samples are then means over all orders, not a few.
         deployable: Reason why the policy cannot run live as it is; empty if it can.
     """
 
@@ -180,7 +181,7 @@ class Workbench:
         return policy
 
     def stages(self, draft: RuleDraft, check: Callable[[], None]) -> Iterator[Tryout]:
-        """Yield the results of a draft: first figures without intervals, then all.
+        """Yield the results of a draft twice: first without and then with intervals.
 
         Args:
             draft: The rule and its settings.
@@ -222,7 +223,9 @@ class Workbench:
         return self._replayers[key]
 
     def prices(self, model: str = "") -> Price | Mapping[str, Price] | None:
-        """Return the list price of a model; without a model, those of the recorded models, or None if one is not listed.
+        """Return the list price of a model.
+
+        Without a model, return the list prices of the recorded models, or None if one of them is not listed.
 
         Raises:
             NotFoundError: The model is not listed.

@@ -39,7 +39,7 @@ class _Walk:
         rule: Text of the rule, if the policy is given as one.
         settings: Other values of the address: those of the rule, and the policy to compare with.
         choices: Policies in the folder.
-        problem: The reason if a different policy than the requested one is shown; else empty.
+        problem: The reason why the requested policy is not shown but another one; empty if it is shown.
     """
 
     item: Item

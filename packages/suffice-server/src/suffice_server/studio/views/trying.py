@@ -132,7 +132,10 @@ def completion_answer(view: View) -> Response:
 
 
 def figures_answer(view: View) -> Response:
-    """Stream the rule's results: first figures, then intervals; or a problem; or nothing after a newer edit."""
+    """Stream the rule's results, first figures and then intervals.
+
+    If the rule cannot be tried, stream the problem; after a newer edit, stop with a note.
+    """
     item = view.item(*RECORDINGS)
     bench = view.folder.recording(item).workbench
     check = bench.turns.begin(view.value("tab"))

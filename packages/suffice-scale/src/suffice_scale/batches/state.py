@@ -147,7 +147,9 @@ class BatchState:
 
     @contextmanager
     def ending(self, batch: SentBatch, error: str, *, counts: bool) -> Iterator[BatchState]:
-        """Store what the block takes (replies and errors), and end a batch, all in one transaction.
+        """Within this block, replies and errors of a batch are taken; after the block, the batch is stored as ended.
+
+        Everything is one transaction.
 
         Args:
             batch: The batch in its final state.

@@ -101,7 +101,7 @@ class RecordedChainLoop(ThinkingLoop):
     its cache.
 
     Attributes:
-        model: As in `ThinkingLoop`; it should be the model that thought.
+        model: See `ThinkingLoop`; should be the model that generated the chains.
     """
 
     @property
@@ -224,7 +224,7 @@ class _RecordedCourse(ThinkingCourse):
         return Call(part=part, asked=[text], send=send)
 
     def _logged(self, seen: int, max_tokens: int) -> Reply:
-        """Return the next stretch of the chain after `seen` characters; after the whole chain, return its own reply."""
+        """Return the next stretch of the chain after `seen` characters; after the whole chain, return the recorded reply."""
         unpaid = {GENERATOR: Cost()}
         if seen > len(self.chain):  # the end of thinking follows the chain
             own = reply_of(self.reply or "", None, Cost(), self.loop.policy.answer_position)

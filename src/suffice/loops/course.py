@@ -64,14 +64,17 @@ class RoundResult:
 
     @property
     def is_answered(self) -> bool:
-        """True if the round has its answer; a draft without its critique is one, a gate's decision alone is not."""
+        """True if the round has its answer.
+
+        A draft has an answer even without its critique; a gate's decision alone does not.
+        """
         return self.rest is None or self.rest.call.part == CRITIC
 
     @property
     def is_answered_or_trial(self) -> bool:
-        """True if the round has its answer, or is a checkpoint that only lacks its trial answer.
+        """True if the round can be measured.
 
-        Either can be measured.
+        It can if it has its answer, or if it is a checkpoint that only lacks its trial answer.
         """
         return self.is_answered or (self.rest is not None and self.rest.call.part == TRIAL)
 

@@ -20,7 +20,7 @@ class EscalationLoop(SamplingLoop):
     """Asks models, the cheapest first, until the policy accepts an answer by stopping.
 
     Round i is the attempt of the i-th model, which sees only the question, without earlier answers or marks.  The cost of a
-    question is that of all attempts up to the accepted one, and of enrichers that judge them.  After the last model the loop
+    question is the cost of all attempts up to the accepted one and of the enrichers that judge these attempts.  After the last model the loop
     ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; list each reasoning
     effort of a model under its own name.  If a model's call fails in a live run, its attempt has no answer, a warning is logged,
     and the next model is asked; an endpoint that refuses the credentials ends the loop.
@@ -33,7 +33,7 @@ class EscalationLoop(SamplingLoop):
         policy: Decides when to accept; its `max_rounds` is at most the number of models.  The default accepts an answer that
             equals the previous one, unless it says that the model does not know.
         temperature: Sampling temperature of every model; None = the models' own.
-        wave: Must be 1, because a larger wave would ask, and pay, several models at once.
+        wave: Must be 1, because all models of a larger wave would be asked at once and had to be paid.
     """
 
     policy: Policy = field(default_factory=lambda: _ACCEPTS)

@@ -32,7 +32,7 @@ class Outcome(Displayed):
         question: The question.
         decision: The final decision, with answer and reason.
         rounds: All rounds that ran.
-        error: The failure of the model, if any; the decision still contains the best answer before it.
+        error: The failure of the model, if any; the decision still contains the best answer before the failure.
         surplus: Samples that were requested in a wave but not needed for the decision, see `SamplingLoop`.
     """
 
@@ -127,7 +127,7 @@ class LiveLoop(ABC):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The configuration that a policy fitted on this loop's recordings is valid for: `depends` and any embedder."""
+        """The settings that must not change for a policy fitted on this loop's recordings: `depends` and any embedder."""
         embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
         return {**self.depends, **embedders}
 

@@ -128,7 +128,7 @@ def _joined(answered: Round, before: Round, more: Reply | Round) -> Round:
 
 
 def _added(observed: Round, name: str, reply: Reply) -> Round:
-    """Add an enricher's reply to a round; a cost entry of the enricher, if only zero, shows that it was called."""
+    """Add an enricher's reply to a round, with a cost entry (0 if it has none) that shows that the enricher was called."""
     return with_reply(observed, replace(reply, costs={name: Cost(), **reply.costs}))
 
 
@@ -151,9 +151,8 @@ def _next(
 ) -> tuple[str, int] | None:
     """Return the next component to measure and how many rounds back; None if the policy needs no more.
 
-    A signal that looks back also needs the component in earlier rounds, which are measured when the rule reads such a
-    signal.  A trial answer is needed if the policy stops here or compares answers, or if the rule reads a signal of the
-    answer.
+    If the rule reads a signal that looks back, the earlier rounds are measured first.  A trial answer is needed if the
+    policy stops here or compares answers, or if the rule reads a signal of the answer.
     """
     if TRIAL in pending and (session.policy.compares_answers or session.would_stop(observed)):
         return TRIAL, 0

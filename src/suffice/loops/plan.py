@@ -57,7 +57,7 @@ class RecordingPlan:
 
     @cached_property
     def share(self) -> QuestionShare | None:
-        """The questions of the shard, with their positions among all; None without a shard."""
+        """The questions of the shard, with their positions among all questions; None without a shard."""
         if self.shard is None:
             return None
         if isinstance(self.questions, QuestionShare):

@@ -53,16 +53,16 @@ class Recorder:
     array([[1., 1.]])
 
     Args:
-        path: A new recording, or one with the same settings: a parquet file; or a folder of parts, if the path does
-            not end in ``.parquet`` or is an existing folder.
+        path: The recording, which is new or has the same settings.  It is a parquet file; if the path is an existing
+            folder or does not end in ``.parquet``, it is a folder of parts.
         policy: Decides when to stop: a policy, a policy file, or a rule or its text.  Questions that it stops are marked as
             censored.  None = the loop runs as it does without a recorder.
         max_rounds: The cap of a loop without a policy; None = the loop ends each question itself.
         start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy
             defines its own.
-        answer_position: The position of the answer in a response.  None = that of the policy, or the whole text without a policy.
-            With the policy's default position, the whole text is the answer until a response of the question contains that
-            position.
+        answer_position: The position of the answer in a response.  None = the policy's position or, without a policy, the
+            whole text.  If the policy's position is the default, the whole text is the answer until a response of the
+            question contains that position.
         labels: Texts that all questions share, such as `model`; policies fitted on the recording depend on `model` and
             `prompt_id`.
         golds: Gold answers by the text of the question, for questions that begin without any.
@@ -218,7 +218,7 @@ class Recorder:
         The same question may be recorded several times; its records form one unit for statistics.
 
         Args:
-            question: Its text.
+            question: The text of the question.
             golds: Gold answers, for EM and F1; empty if unknown.  None = the recorder's `golds` for this text.
             question_id: The id of the question; None = a hash of the text.  If a question is recorded again, its id
                 becomes ``NAME#2``, ``NAME#3``, ...
@@ -273,10 +273,10 @@ class Recorder:
         """Continue a question from the state of `OpenQuestion.to_state`; its rounds are not recorded twice.
 
         If the loop returned to an earlier state, the question may have ended on disk, or have other rounds there.
-        Those stay unchanged, and the question is recorded anew, starting with the state's rounds.
+        Its stored rounds stay unchanged, and the question is recorded anew, starting with the state's rounds.
 
         Args:
-            state: The values.
+            state: The values of `OpenQuestion.to_state`.
 
         Raises:
             DataError: The question has ended, or its audit was continued elsewhere.
@@ -342,7 +342,9 @@ class Recorder:
         return Question(question_id=name, question=text, answers=answers)
 
     def save(self) -> None:
-        """Move ended questions into the parquet file, which is rewritten; in a folder, only this process's part.
+        """Move ended questions into the parquet file; in a folder, into this process's current part.
+
+        The file or the part is rewritten.
 
         Raises:
             DataError: The disk is full, or the path cannot be written.
@@ -350,7 +352,7 @@ class Recorder:
         self._log.save()
 
     def close(self) -> None:
-        """Save; open questions stay in the journal.
+        """Save the recording; open questions stay in the journal.
 
         This also runs when the program ends.
         """

@@ -1,4 +1,4 @@
-"""Recording: every round of every question, with each reply on disk before the next call."""
+"""Record every round of every question; each reply is on disk before the next call."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def record(
     """Run every round of every question and write the recording; the rule of the policy is not used.
 
     After an interruption, the same call resumes: replies in the journal are not requested again, only calls in flight are
-    repeated.  An exception of a model, retriever or signal fails only its question.  It also works in a notebook, where
-    an event loop is already running.
+    repeated.  An exception of a model, retriever or signal fails only its question.  This function also works in a
+    notebook, where an event loop is already running.
 
     >>> import tempfile
     >>> from suffice import PoolBM25, RetrievalLoop, load_questions, record
@@ -54,8 +54,9 @@ def record(
         shard: Record only the questions of this share, into a part of the folder.  Give every process all questions, or
             the result of `suffice.loops.retrieval.load_share`, which holds only its share in memory. The process that completes
             the set writes `manifest.json`; until then the folder cannot be read.
-        journal_folder: If `path` is a URL: the folder of the journal on this machine; None = the user's cache folder.  It is
-            copied to the URL about every minute, so that another machine can resume the recording and pay again for at most that minute.
+        journal_folder: If `path` is a URL: the folder of the journal on this machine; None = the user's cache folder.  The
+            journal is copied to the URL about every minute, so that another machine can resume the recording and pay again
+            for at most that minute.
         concurrency: Number of concurrent questions, which limits concurrent calls (times the number of parallel rounds,
             or the wave).
         parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and

@@ -1,4 +1,4 @@
-"""The retrieval loop: rank once, reveal one passage per round, stop by the policy (TASR section 3.1)."""
+"""The retrieval loop, which ranks passages once and reveals one more in each round until the policy stops (TASR, 3.1)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _GOES_ON = "goes_on"
 class RetrievalLoop(LiveLoop):
     """Answers questions with one more passage in each round.
 
-    `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
+    `run` and `stream` take the question's own passages; without passages, they search the retriever's corpus.
 
     With a gate, the policy decides at round 0 before there is an answer, at the cost of the gate's decision alone.  The
     closed-book answer is generated only if the policy stops at round 0 or reads the answer, by continuing the gate's
@@ -67,7 +67,7 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The questions on which enrichers, retriever and gate were fitted; None for a gate without such a record."""
+        """The questions on which enrichers, retriever and gate were fitted; None for a gate that did not record them."""
         gates = {} if self.gate is None else {GATE: getattr(self.gate, "seen", None)}
         return {**super().fitted, **fitted_of({"retriever": self.retriever}), **gates}
 

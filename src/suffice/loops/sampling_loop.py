@@ -31,7 +31,7 @@ _SET_BY_THE_LOOP = ("temperature", "seed")
 
 
 def sample_seed(seed: int, question: str, sample: int) -> int:
-    """Return the seed of one sample, a stable hash, so that samples and questions are drawn independently.
+    """Return the seed of one sample, a stable hash of the arguments, so that each sample is drawn independently.
 
     >>> sample_seed(0, "Where is the tower?", 1) == sample_seed(0, "Where is the tower?", 1)
     True
@@ -62,7 +62,7 @@ class SamplingLoop(LiveLoop):
     the call and its tokens.  If the endpoint returns fewer, the missing ones are requested separately, with a warning.
 
     Attributes:
-        model: Answers; or several models, in the order in which they are asked.
+        model: The model that answers, or several models in the order in which they are asked.
         policy: Decides when to stop and which answer to return; its `max_rounds` is the largest number of samples.
         temperature: Sampling temperature of every model; None = the models' own.
         seed: The seed from which each sample's seed is derived, see `sample_seed`; None = send no seed.
@@ -176,7 +176,7 @@ class SamplingLoop(LiveLoop):
         return {"model": source.name, "prompt_id": source.prompt.prompt_id}
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of sample `r`; in a panel, under the name of its model."""
+        """Return the costs of sample `r`; in a panel, they are listed under the name of the sample's model."""
         if len(self._names) == 1:
             return costs
         return {member_component(self.source(r).name) if name == _PART else name: cost for name, cost in costs.items()}
@@ -193,7 +193,10 @@ class SamplingLoop(LiveLoop):
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Metadata for a recording: `exchangeable` (in arbitrary order) or `independent` samples, and their normalizer."""
+        """Metadata for a recording: the normalizer, and whether samples are `exchangeable` or only `independent`.
+
+        Exchangeable samples are in arbitrary order.
+        """
         kind = "exchangeable" if self.exchangeable else "independent"
         return {kind: True, "normalizer": self.policy.normalizer}
 

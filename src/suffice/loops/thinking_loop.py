@@ -102,20 +102,21 @@ class ThinkingLoop(LiveLoop):
     each checkpoint, which the recorded costs show. It is continued from the token ids that the model generated, where the endpoint
     takes and returns them; elsewhere from its text, which a server may divide into other tokens.
 
-    Costs: `generator` (the chain and the model's own answer), `trial`.
+    The components of the costs are `generator` (the chain and the model's own answer) and `trial`.
 
     Attributes:
         model: An endpoint that continues raw text (``api="completions"``); its own prompt, answer position and `max_tokens` are not
             used. The chain is sampled at its temperature, trial answers at 0.
         prompt: The raw text around the chain.
         every: Tokens between two checkpoints; with a `boundary` other than `tokens`, between two looks for a boundary.
-        boundary: Where checkpoints are: at any token (`tokens`), at a blank line (`paragraph`), or before a word (`words`: wait, hmm,
-            alternatively; or your own, as `wait,but`). The checkpoint is at the last boundary since the previous look; if
-            there is none, the chain goes on to the next look, eight times at most. Thoughts beyond the boundary are charged.
+        boundary: The places where a checkpoint may be: at any token (`tokens`), at a blank line (`paragraph`), before one of the words
+            wait, hmm and alternatively (`words`), or before one of your own words (such as `wait,but`). The checkpoint is at the last
+            boundary since the previous look. If there is none, the chain goes on to the next look, eight times at most. Thoughts beyond
+            the boundary are charged.
         trial_tokens: Longest trial answer in tokens; a trial answer that is cut is undefined.
         answer_tokens: Longest answer after the model's own end of thinking, in tokens.
         token_ids: True to continue from token ids where possible; False = always from text.
-        overlap: True to continue a live chain while its trial answer is generated, unless it stops regardless of the answer.
+        overlap: True to continue a live chain while its trial answer is generated, unless the loop stops whatever the answer is.
             The final answer then arrives sooner, but thoughts beyond the stop are paid (`Outcome.surplus`). The server should handle
             two requests at once. Decisions and answers are the same.
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
@@ -181,7 +182,7 @@ class ThinkingLoop(LiveLoop):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The configuration pinned by policies that are fitted on these recordings: `depends`, embedder and probe."""
+        """The settings that must not change for a policy fitted on these recordings: `depends`, embedder and probe."""
         probes = {e.name: dict(e.fingerprint()) for e in self.enrichers if isinstance(e, ChainEnricher)}
         return {**super().pinned, **probes}
 
@@ -249,7 +250,7 @@ class ThinkingLoop(LiveLoop):
         """Return the checkpoints of one chain.
 
         Raises:
-            DataError: There are passages, which the template has no place for.
+            DataError: There are passages, but the template has no place for them.
         """
         if passages:
             raise DataError("a thinking loop has no place for passages: put them into the question")
@@ -418,7 +419,7 @@ class ThinkingCourse:
         return (*begins, *ids, *await tokenizer.ids(rest, begins=False, blocking=blocking))
 
     async def _read(self, part: str, completion: Completion, *, by_ids: bool, blocking: bool) -> Reply:
-        """Convert a completion to the reply of a component; the answer of a trial with a cue is at its start."""
+        """Convert a completion to the reply of a component; after a cue, the answer is at the start of the text."""
         own = self.loop.policy.answer_position
         cue = self.loop.prompt.cue.strip()
         position = AnswerPosition("start", cue, form=own.form) if part == TRIAL and cue else own

@@ -232,8 +232,8 @@ def token_f1(draft: str | None, golds: Sequence[str]) -> float:
 def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
     """Return the best ROUGE-L F-measure against a gold answer (Lin, 2004), in [0, 1].
 
-    It uses the longest common subsequence of words, like the package `rouge-score` without stemming.  As there, words are
-    runs of ASCII letters and digits, so text in other scripts has no words.  A missing draft scores 0.
+    It uses the longest common subsequence of words, like the package `rouge-score` without stemming.  As in that package,
+    words are runs of ASCII letters and digits, so text in other scripts has no words.  A missing draft scores 0.
 
     >>> rouge_l("the cat sat on the mat", ["the cat is on the mat"]) == 5 / 6
     True
@@ -267,7 +267,7 @@ def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def embedding_similarity(draft: str | None, golds: Sequence[str], embed: Embed) -> float:
-    """Return the largest cosine of the draft's embedding and a gold answer's, in [-1, 1].
+    """Return the largest cosine between the embeddings of the draft and of a gold answer, in [-1, 1].
 
     Args:
         draft: The draft.

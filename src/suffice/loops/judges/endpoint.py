@@ -68,8 +68,8 @@ class JudgeModel:
 
     The cache stores the raw reply before it is parsed, so that paid replies are never lost, even unreadable ones.  The
     request uses the structured output of the endpoint (`response_format` with a JSON schema).  If the endpoint refuses
-    this with an error, the request and all later ones are sent without it.  Replies are checked in either case: if an
-    endpoint ignores the schema, the mark is undefined, never guessed.  After an unreadable reply the judge is asked
+    structured output with an error, this and all later requests are sent without it.  Replies are checked in either case:
+    if an endpoint ignores the schema, the mark is undefined, never guessed.  After an unreadable reply the judge is asked
     again with a reminder of the format; every attempt is paid for and stored.
 
     Args:
@@ -116,7 +116,7 @@ class JudgeModel:
         schema: Mapping[str, Any],
         read: Callable[[JudgeReply], _JudgeValue],
     ) -> JudgeOutcome[_JudgeValue]:
-        """Return the value of the reply to `inputs`, from the cache if it was requested before.
+        """Return the value of the reply to `inputs`, from the cache if the same request was made before.
 
         Args:
             inputs: The JSON-ready content of the messages, part of the key of the cache.

@@ -1,4 +1,4 @@
-"""Judges that mark one draft, panels with the weighted mean of their marks (the information score), and weights."""
+"""Judges that mark one draft, panels that also compute the weighted mean (the information score), and the weights."""
 
 from __future__ import annotations
 
@@ -124,14 +124,14 @@ class MarkJudge:
 
 
 class Panel:
-    """Several marks of one draft and their weighted mean, for recordings and, as an `Enricher`, for live loops.
+    """Several marks of one draft and their weighted mean; a panel judges recordings, or is an `Enricher` of a live loop.
 
     All calls are charged to one component, because a rule that reads the information score pays for all marks.  The
     component is `judge:information_score`, or `judge:MARK` for a panel of one mark, which has no score.
 
     Args:
         model: Sends requests and stores the replies.
-        marks: Names in `MARKS`, or your own prompts; or one name in `VERDICTS` alone.
+        marks: Names in `MARKS` and your own prompts; or a single name in `VERDICTS` and nothing else.
         weights: Weights by mark, with sum 1; default: equal.
         references: Gold answers by question, for marks that need one.  A live policy that reads such a mark decides
             with gold answers: use it for evaluation only.

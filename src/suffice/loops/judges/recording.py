@@ -76,7 +76,7 @@ def drafts_of(recording: Recording, passages: Mapping[str, Passage] | None = Non
     """Return one draft for each row of a recording's table, as a judge sees it.
 
     Args:
-        recording: The recording; its `answer` is the draft, its first gold answer the reference.
+        recording: The recording; a row's `answer` is the draft, and the first gold answer is the reference.
         passages: Passages by id, because recordings contain ids and not texts.  If a passage of a round is missing,
             the round has no contexts: a judge must not mark a draft by a part of its evidence.
 
@@ -238,7 +238,7 @@ def _noise(run: _Run, chosen: Sequence[Draft], repeats: int) -> dict[str, Noise]
 
 
 def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[str, list[float]]:
-    """Return the marks and the costs of each row; a request is charged to the first round that makes it."""
+    """Return the marks and the costs of each row; the first round that needs a request is charged for it."""
     panel = run.panel
     scores = [run.scored(draft) for draft in drafts]
     columns = {name: [score[name] for score in scores] for name in panel.columns}
@@ -255,7 +255,7 @@ def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> d
 def request_cost_columns(
     recording: Recording, component: str, keys: Sequence[Sequence[Hashable]], costs: Mapping[Any, Cost]
 ) -> dict[str, list[float]]:
-    """Return cost columns in which each request is charged to the first round of a question that makes it."""
+    """Return cost columns; of the rounds of a question that need a request, the first is charged for it."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     columns = {cost_column(component, kind): [0.0] * len(ids) for kind in COST_KINDS}

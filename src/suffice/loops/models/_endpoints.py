@@ -1,8 +1,9 @@
-"""One or several endpoints of the same model, with the choice of one for each request and pauses after failures.
+"""One or several endpoints of the same model, one of which is chosen for each request.
 
-A request goes to the healthy endpoint with the fewest requests in flight.  Requests about one question stay at one endpoint
-while it is healthy and not much busier than the others, because its prefix cache holds their common beginning.  An endpoint
-that fails gets no requests for a time, which grows with each failure.  Then it gets one request at a time until it replies.
+A request goes to the healthy endpoint with the fewest requests in flight.  Requests about one question have a common beginning,
+which the prefix cache of an endpoint holds.  They therefore stay at one endpoint while it is healthy and not much busier than the
+others.  An endpoint that fails gets no requests for a time, which grows with each failure.  Then it gets one request at a time
+until it replies.
 """
 
 from __future__ import annotations
@@ -77,9 +78,9 @@ def affinity_of(messages: Asked) -> str:
 
 
 def _may_be_one_model(asked: str, replied: str) -> bool:
-    """Return whether two names, of the model asked for and of the replying model, may belong to the same model.
+    """Return whether the name of the requested model and the name in the reply may belong to the same model.
 
-    They may if they differ only by an organisation, a folder, a version or date, or the suffix of a file.
+    The names may differ by an organisation, a folder, a version or date, or the suffix of a file.
 
     >>> _may_be_one_model("gpt-4o", "gpt-4o-2024-08-06"), _may_be_one_model("openai/gpt-4o", "gpt-4o-mini")
     (True, False)
@@ -119,8 +120,8 @@ class Endpoints:
 
     Attributes:
         urls: The normalised addresses, sorted.
-        limits: The limits on requests to all of them together.
-        refused: Number of requests refused with status 429, an endpoint's rate limit.
+        limits: The limits on requests to all endpoints together.
+        refused: Number of requests that were refused with status 429 (rate limit).
     """
 
     urls: tuple[str, ...]
@@ -144,7 +145,7 @@ class Endpoints:
         return ", ".join(self.urls)
 
     async def send(self, request: Any, exchange: Callable[[Any], Awaitable[Any]], *, blocking: bool) -> Any:
-        """Send a request to one endpoint, and to the others in turn if it fails there; return the last response.
+        """Send a request to one endpoint and, while it fails, to the other endpoints in turn; return the last response.
 
         Args:
             request: The request, addressed to the first endpoint.
@@ -192,7 +193,7 @@ class Endpoints:
                 await (_after_closing(response.close()) if blocking else response.aclose())
 
     def note_reply(self, url: str, asked: str, model: str | None, completion_id: str | None) -> None:
-        """Warn, once for each kind, of a reply from another model, a repeated id, or endpoints with different models.
+        """Warn once of a reply from another model, once of a repeated reply id, and once of endpoints with different models.
 
         Args:
             url: The endpoint.
@@ -311,7 +312,7 @@ class Endpoints:
 
 
 async def _after_closing(result: None) -> None:
-    """Do nothing; it makes a response's blocking close awaitable."""
+    """Do nothing, so that the blocking `close` of a response can be awaited."""
 
 
 def _retry_after(response: Any) -> float | None:

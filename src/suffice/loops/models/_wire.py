@@ -45,7 +45,7 @@ class Completion:
         text: The generated text, without any reasoning that the server returned apart; empty if there is no text.
         tokens: The generated tokens with log-probabilities; None if the endpoint returned none.
         cost: Cost of the call; `seconds` includes retries of the client. A cached reply has the original call's cost.
-        finish_reason: The endpoint's value; `error` if it reports an error beside the text.
+        finish_reason: The endpoint's finish reason; `error` if the endpoint reports an error beside the text.
         reasoning: Reasoning that the server returned apart from the text; None if there is none.
         tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
         model: The model named in the reply; None if there is none.
@@ -82,7 +82,7 @@ class Completion:
         }
 
     def text_for(self, position: AnswerPosition) -> str:
-        """Return the text that contains the answer; at a `tool` position, these are a tool call's arguments, if any."""
+        """Return the text that contains the answer: the reply, or at a `tool` position the arguments of any tool call."""
         return self.tool_arguments or self.text if position.kind == "tool" else self.text
 
 
@@ -123,7 +123,7 @@ def request_body(api: Api, model: str, messages: Asked, settings: Mapping[str, A
 
 
 def expected_tokens(body: Mapping[str, Any]) -> float:
-    """Return the prompt tokens of a request, estimated from a text's length, plus its limit of generated tokens."""
+    """Return the expected tokens of a request: those of its prompt, estimated for texts, plus the limit of new tokens."""
     if isinstance(body.get("prompt"), list):
         return float(len(body["prompt"]) + body.get("max_tokens", 0) * body.get("n", 1))
     texts = [message["content"] for message in body["messages"]] if "messages" in body else [body.get("prompt", "")]
@@ -256,7 +256,7 @@ def are_ids(asked: Asked) -> TypeIs[Sequence[int]]:
 
 
 def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str, Any]:
-    """Return the body as a JSON object; raise an error that quotes it otherwise."""
+    """Return the body as a JSON object; if it is none, raise an error that quotes the body."""
     try:
         body = load_json(text)
     except ValueError:

@@ -53,24 +53,24 @@ class ChatModel(PromptedModel):
 
     Args:
         model: The model's name at the endpoint.
-        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's. Several, in a list or
-            separated by commas, serve the same model: each request goes to the healthy one with the fewest in flight,
-            and requests about one question stay together, for the sake of prefix caches.
+        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's. Several endpoints of
+            the same model may be given in a list or separated by commas: each request goes to the healthy endpoint with
+            the fewest in flight, but requests about one question go to the same endpoint, to use its prefix cache.
         api_key: The key of all endpoints; None for `OPENAI_API_KEY`.  Local servers need no key: pass an empty text.
         prompt: Turns question and passages into messages.
         position: The position of the answer in a reply; default: after the marker `Answer:`, or at the start if the prompt is
             prefilled.
         api: `chat` or `completions`.
-        max_tokens: Largest number of tokens to generate; None leaves it out (some models need another field, see `extra_body`).
-        temperature: Sampling temperature; None leaves it out.
+        max_tokens: Largest number of tokens to generate; None = not sent (some models need another field, see `extra_body`).
+        temperature: Sampling temperature; None = not sent.
         top_logprobs: Number of alternatives per token to request; None requests no log-probabilities.
-        seed: Sampling seed; None leaves it out.
-        timeout_s: Longest silence of the endpoint, seconds; it starts again with each retry.
+        seed: Sampling seed; None = not sent.
+        timeout_s: Longest silence of the endpoint, seconds; counted anew for each retry.
         max_retries: Largest number of retries of one call.
         extra_body: Further fields of the request.
         default_headers: Further headers of every request; not part of the cache's key, and not sent along on a redirect
             to another host.
-        total_s: Longest time from a request to the end of its reply, seconds; it starts again with each retry. None for
+        total_s: Longest time from a request to the end of its reply, seconds; counted anew for each retry. None for
             ten times `timeout_s`.
         max_reply_bytes: Largest reply in bytes, after decompression; a longer one raises `ModelError`.
         cache: The response cache; None sends every request.
@@ -138,7 +138,7 @@ class ChatModel(PromptedModel):
 
     @property
     def refused(self) -> int:
-        """Number of requests that the endpoint refused with status 429, its rate limit, retries included."""
+        """Number of requests, retries included, that the endpoint refused with status 429 (rate limit)."""
         return self._connection.endpoints.refused
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -160,7 +160,7 @@ class ChatModel(PromptedModel):
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
         """Answer a question; see `Answerer.answer`.
 
-        A reply from the response cache has the costs of the original call; `stats` counts both kinds.
+        A reply from the response cache has the costs of the original call; `stats` counts calls and cache hits.
         """
         return self.read(self.complete(self.prompt.messages(question, passages)))
 
@@ -345,7 +345,7 @@ class ChatModel(PromptedModel):
         return self._read(text, completion.tokens, completion.cost, **completion.origin)
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Check with one short request that log-probabilities arrive, if needed; call it before a paid run.
+        """If log-probabilities are needed, check with one short request that they arrive; call this before a paid run.
 
         Raises:
             LogprobsUnavailableError: There are none, or with fewer than two alternatives, or computed after sampling.

@@ -83,7 +83,7 @@ ENTAILMENT = JudgePrompt(
 
 
 def parse_mark(text: str) -> float:
-    """Return the mark in a judge's reply, 1 to 5; NaN if there is none on that scale, or several.
+    """Return the mark in a judge's reply, 1 to 5; NaN if the reply has no mark on that scale, or several.
 
     Thinking blocks are skipped.  The mark is the number after `Mark:`, `Score:` or similar, or else the only number.
 
@@ -131,7 +131,7 @@ class EntailmentJudge:
         attempts: Largest number of requests until a reply states a mark.
 
     Raises:
-        DataError: `passes` is neither 1 nor 2, or there is not at least one attempt.
+        DataError: `passes` is neither 1 nor 2, or `attempts` is below 1.
     """
 
     name = _JUDGE_COMPONENT

@@ -115,9 +115,9 @@ class RequestLimits:
         return {name: getattr(self, name) for name in ("requests_per_minute", "tokens_per_minute", "max_in_flight")}
 
     def share(self, index: int, n: int, *, pace: Pace | None = None) -> RequestLimits:
-        """Return the limits of one of `n` processes, so that the limits of all processes add up to these.
+        """Return the part of these limits for one of `n` processes; the parts of all processes add up to the limits.
 
-        A pace is not divided: all processes use the same one.
+        A pace is not divided, since all processes use the same pace.
 
         >>> [RequestLimits(max_in_flight=5, requests_per_minute=60).share(i, 2).max_in_flight for i in (1, 2)]
         [3, 2]
@@ -182,11 +182,11 @@ class RequestLimits:
             self._slots.give_back(ticket)
 
     async def turn(self, tokens: float, *, blocking: bool) -> None:
-        """Wait until one more request may be sent; if blocking, without suspending.
+        """Wait until one more request may be sent.
 
         Args:
             tokens: The expected number of tokens of the request.
-            blocking: Whether to block the thread.
+            blocking: Whether to block the thread instead of suspending.
         """
         pace = self.pace or self._own_pace
         if pace is None:
@@ -201,13 +201,13 @@ class RequestLimits:
         await pause(wait, blocking=blocking)
 
     def settle(self, expected: float, reported: float) -> None:
-        """Replace the expected tokens of a reply by the reported ones; NaN = unknown."""
+        """Replace the expected tokens of a reply by the reported ones, unless these are unknown (NaN)."""
         if not math.isnan(reported):
             self._owed.add(reported - expected)
 
 
 class _Owed:
-    """Tokens that replies took beyond the expected number, until later requests have compensated for them."""
+    """The tokens that replies took beyond the expected number; later requests compensate for them."""
 
     def __init__(self) -> None:
         self._lock, self._tokens, self._noted = threading.Lock(), 0.0, False
@@ -256,9 +256,9 @@ class _Slots:
         return ticket
 
     def give_back(self, ticket: Future[None]) -> None:
-        """Take a ticket back, and give it to the next in line.
+        """Take a ticket back; if its turn had come, give the turn to the next ticket in line.
 
-        The ticket may have been used; or its task was cancelled, before or after the ticket's turn.
+        The ticket may be a used one, or that of a task that was cancelled before or after its turn.
         """
         with self._lock:
             if ticket.cancel() or ticket.cancelled():  # its turn had not come

@@ -219,7 +219,7 @@ STEP_BY_STEP = Prompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftingPrompt(EvidencePrompt):
-    """The tasks of writer and critic, which do not mention the number of rounds; other fields as in `Prompt`.
+    """The tasks of writer and critic, which do not mention the number of rounds; see `Prompt` for the other fields.
 
     Attributes:
         write: The writer's first task, after the passages.

@@ -50,7 +50,7 @@ def reply_of_response(
         provider: The provider whose interface the response must have; None = any known one.
 
     Raises:
-        DataError: The response is none of these, reports a failure, or has several choices.
+        DataError: The response has an unknown form, reports a failure, or has several choices.
     """
     position = AnswerPosition("whole") if position is None else position
     if not isinstance(position, AnswerPosition):

@@ -111,7 +111,7 @@ class PoolBM25:
         return best_first(passages, self.scores(question, passages), k)
 
     def scores(self, question: str, pool: Sequence[Passage]) -> list[float]:
-        """Return the score of each passage of the pool, in its order; range [0, inf)."""
+        """Return the score of each passage, in the order of the pool; range [0, inf)."""
         tokens = words(question)
         documents = [words(passage_text(passage.title, passage.text)) for passage in pool]
         mean = sum(map(len, documents)) / len(documents) if documents else 0.0

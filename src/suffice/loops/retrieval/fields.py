@@ -17,7 +17,7 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*["]""", re.DOTALL)
 
 
 def text_field(record: Mapping[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
-    """Return a field's text; None if there is none."""
+    """Return a field's text; None if the field is missing."""
     value = record.get(key)
     if value is None and not required:
         return None
@@ -27,7 +27,7 @@ def text_field(record: Mapping[str, Any], key: str, where: str, *, required: boo
 
 
 def list_field(record: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    """Return a field's list; an empty one if there is none."""
+    """Return a field's list; an empty list if the field is missing."""
     value = literal(record.get(key))
     if value is None:
         return []
@@ -114,8 +114,8 @@ def _python_value(text: str) -> Any:
     """Return the value of a Python literal, or of a printed NumPy array of texts, such as `['Oslo' 'Lima']`.
 
     Raises:
-        ValueError: The text is neither of them.  Texts without a comma between them are rejected elsewhere than in an
-            array, because Python would join them.
+        ValueError: The text is neither of them, or texts follow each other without a comma outside such an array.  Python
+            would join these texts.
         SyntaxError: The text is not Python.
     """
     bare = _QUOTED.sub("''", text)

@@ -82,7 +82,7 @@ def _is_wiki(row: Mapping[str, Any]) -> bool:
 
 
 def _hotpot(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert HotpotQA's form, which 2WikiMultiHopQA shares; test sets have no answers and supporting facts."""
+    """Convert HotpotQA's form, which 2WikiMultiHopQA shares; test sets have neither answers nor supporting facts."""
     titles = [title for title, _ in pairs_of(record, "supporting_facts", where, ("sent_id",))]
     paragraphs = []
     for title, sentences in pairs_of(record, "context", where, ("sentences", "content")):

@@ -49,15 +49,15 @@ class Retriever(_Identified, Protocol):
     """Protocol of a component that ranks passages for a question.
 
     A retriever searches either the pool of each question (the *distractor* setting) or its own corpus.  The first kind
-    raises if a question has no pool; the second ignores pools and has a true attribute `has_corpus` (optional, so not
-    declared here: without it the loop passes the pool on).
+    raises if a question has no pool.  The second kind ignores pools, and its attribute `has_corpus` is true.  This
+    attribute is optional and therefore not declared here; without it the loop passes the pool to the retriever.
 
     Another optional attribute, `identity`, is the field that identifies a passage: `title`, as in pools of Wikipedia
     paragraphs, or `passage_id`, as for chunks that share the title of their document.  The default is `passage_id` for
     a corpus and `title` for a pool.  A third optional attribute, `score_kind`, is the kind of its scores (`ScoreKind`);
     a recording stores it.
 
-    A true attribute `is_pinned` says that the fingerprint identifies the passages and models on which a ranking depends, so
+    A true attribute `is_pinned` means that the fingerprint identifies the passages and models on which a ranking depends, so
     that a cache may keep rankings (`CachedRetriever`).
 
     A loop calls `rank` in a thread, and in several threads if several questions run at once.  If `rank` is a coroutine

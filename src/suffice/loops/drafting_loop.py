@@ -28,10 +28,10 @@ class DraftingLoop(LiveLoop):
     the contexts, and each further draft also from the newest draft and its critique.  Prompts thus do not grow with the
     rounds, and never mention how many rounds are left.
 
-    The critic's reply is the feedback of the round; the policy's rule decides whether this feedback approves the draft.  An empty draft does
-    not count as an answer: the critic is not called, and the next round revises the previous draft, or writes a new one
-    if there is none.  Thinking blocks are removed from drafts and critiques.  If the critic fails, the round counts
-    without feedback.
+    The critic's reply is the feedback of the round; the policy's rule decides whether this feedback approves the draft.
+    An empty draft does not count as an answer.  The critic is then not called, and the next round revises the previous
+    draft; if there is no previous draft, it writes a new one.  Thinking blocks are removed from drafts and critiques.  If
+    the critic fails, the round counts without feedback.
 
     `run` and `stream` take the contexts of the question, which every call sees in the given order.  Without contexts the
     writer answers from its own knowledge, and signals that need contexts are undefined.

@@ -20,8 +20,8 @@ class EscalationLoop(SamplingLoop):
     """Asks models, the cheapest first, until the policy accepts an answer by stopping.
 
     Round i is the attempt of the i-th model, which sees only the question, without earlier answers or marks.  The cost of a
-    question is the cost of all attempts up to the accepted one and of the enrichers that judge these attempts.  After the last model the loop
-    ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; list each reasoning
+    question is the cost of all attempts up to the accepted one and of the enrichers that judge these attempts.  After the
+    last model the loop ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; list each reasoning
     effort of a model under its own name.  If a model's call fails in a live run, its attempt has no answer, a warning is logged,
     and the next model is asked; an endpoint that refuses the credentials ends the loop.
 

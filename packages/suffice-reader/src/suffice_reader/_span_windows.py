@@ -33,7 +33,7 @@ class ReaderConfig:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One input of the encoder: a passage, or a piece of a long one.
+    """One input of the encoder: a passage, or a piece of a long passage.
 
     Attributes:
         ids: Token ids, int64, shape (t,).

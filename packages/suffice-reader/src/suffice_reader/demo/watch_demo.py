@@ -139,7 +139,7 @@ def watched_runs(
         recording: The rounds of every question, at full width.
         policy: The deployed policy.
         out: Folder of the logs.
-        requests: Number of requests before half-way; as many follow after it.
+        requests: Number of requests in each half.
         audit_rate: Share of requests that continue after their answer.
     """
     traffic = _Traffic.of(recording, policy, requests=requests, audit_rate=audit_rate)

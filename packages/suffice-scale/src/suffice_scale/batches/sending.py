@@ -124,7 +124,7 @@ class BatchSender:
         return path.with_name(f"{path.stem}.output{path.suffix}")
 
     def collect(self) -> bool:
-        """Poll the batches, store the replies of ended ones, and return whether all have ended."""
+        """Poll the batches, store the replies of ended batches, and return whether all batches have ended."""
         for batch in self.waiting:
             if batch.step != "created":
                 continue

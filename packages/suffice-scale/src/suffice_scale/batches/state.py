@@ -147,7 +147,7 @@ class BatchState:
 
     @contextmanager
     def ending(self, batch: SentBatch, error: str, *, counts: bool) -> Iterator[BatchState]:
-        """Within this block, replies and errors of a batch are taken; after the block, the batch is stored as ended.
+        """Store the replies and errors of a batch within this block; after the block, mark the batch as ended.
 
         Everything is one transaction.
 

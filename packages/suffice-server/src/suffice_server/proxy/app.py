@@ -264,7 +264,7 @@ class Proxy:
         await send({"type": "http.response.body", "body": b"".join(held)})
 
     def _finishing(self, exchange: _Exchange, *, is_read: bool = True) -> asyncio.Task[None]:
-        """Return the task that stores a reply, started at the first call; it continues if the client disconnects."""
+        """Return the task that stores a reply; the first call starts the task, which continues if the client disconnects."""
         if exchange.finishing is None:
             if not is_read:
                 exchange.parts.clear()

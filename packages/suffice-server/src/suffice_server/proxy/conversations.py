@@ -125,7 +125,7 @@ class Conversation:
         return any(self.busy.values())
 
     def doubt(self, why: str) -> None:
-        """Note a reason why the conversation may lack rounds, or contain rounds of another one; the first reason stays."""
+        """Note a reason for doubt, see `why`; only the first reason is kept."""
         self.why = self.why or why
 
     def unanswered(self) -> None:
@@ -290,7 +290,7 @@ class Conversations:
         return self._keys.get(key)
 
     def note(self, conversation: Conversation, replied: Replied) -> None:
-        """Add a reply to its conversation, and index it, so that later requests can be matched to it."""
+        """Add a reply to a conversation, and index the reply, so that later requests can be matched to it."""
         conversation.replies.append(replied)
         conversation.last = time.time()
         called = replied.called

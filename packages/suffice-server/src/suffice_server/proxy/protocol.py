@@ -90,7 +90,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Build a reply from the messages of the assistant by which a request repeats it."""
+        """Rebuild an earlier reply from the assistant's messages that repeat the reply in a request."""
 
     @abstractmethod
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -128,7 +128,7 @@ class Protocol(ABC):
         return ""
 
     def reply(self, body: Mapping[str, Any]) -> Called | None:
-        """Parse a complete reply; return None if the body is not one, such as a gateway's error with status 200."""
+        """Parse a complete reply; return None if the body is no reply, such as a gateway's error with status 200."""
         read = logged_reply(body)
         uses = self.uses(body)
         if body.get("error") or body.get("status") in _UNDONE or not (read.text or uses or read.finish_reason):

@@ -126,7 +126,7 @@ class ProxyRecorder:
 
     Raises:
         DataError: Another proxy records to the folder, the folder cannot be written, or the policy begins with round 0.
-        ConfigMismatchError: The policy compares `spend` in another currency than that of the prices.
+        ConfigMismatchError: The policy compares `spend` in another currency than the prices have.
         ConfigMismatchError: The folder was recorded with other settings.
 
     Attributes:

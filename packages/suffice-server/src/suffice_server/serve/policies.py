@@ -27,8 +27,8 @@ class NamedPolicy:
     Attributes:
         name: The name of the file without ``.json``.
         policy: The policy.
-        digest: Its digest.
-        note: The warning raised when it was loaded; None if there was none.
+        digest: The policy's digest.
+        note: The warning raised when the policy was loaded; None if there was no warning.
     """
 
     name: str

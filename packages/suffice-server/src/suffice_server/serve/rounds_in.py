@@ -32,8 +32,9 @@ def round_of(given: Mapping[str, Any], session: Session, prices: Path | None = N
             `spend`, it is computed from these prices.
 
     Raises:
-        DataError: The response cannot be read, a field contradicts another, the round has no price, or a log cannot store a signal of this name.
-        ConfigMismatchError: The policy compares `spend` in another currency than that of the prices.
+        DataError: The response cannot be read, a field contradicts another, the round has no price, or a log cannot store a
+            signal because of its name.
+        ConfigMismatchError: The policy compares `spend` in another currency than the prices have.
     """
     check_signal_names(given.get("signals", ()))
     values = {name: value for name, value in given.items() if name in _FIELDS}

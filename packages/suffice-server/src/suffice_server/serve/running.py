@@ -89,7 +89,7 @@ class PatientProtocol(H11Protocol):
 
 
 def allowed_connections() -> int:
-    """Raise this process's soft limit of open files as far as allowed, and return the number of connections that it permits."""
+    """Raise this process's soft limit of open files as far as allowed; return the number of connections that fit in it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -58,10 +58,11 @@ class StoredSession:
 class SessionStore:
     """A store of sessions, in a file or in memory.
 
-    In a file, sessions survive even ``kill -9`` once `add` or `put` has returned.  Several processes may share a file.  Adding a session removes expired ones, and finished ones if the limit is reached.
+    In a file, sessions survive even ``kill -9`` once `add` or `put` has returned.  Several processes may share a file.
+    Adding a session removes expired sessions and, if the limit is reached, finished ones.
 
     Args:
-        path: The file; None for memory, which ends with the process.
+        path: The file; None keeps the sessions in memory, until the process ends.
         limits: The largest number of sessions and their time to live.
 
     Raises:

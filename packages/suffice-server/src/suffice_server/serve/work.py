@@ -23,8 +23,8 @@ _PLACES = 16
 class WorkLimit:
     """Runs requests with long comparisons one at a time, each for a limited time.
 
-    The time is checked between rounds.  This is enough, without a process that can be killed, since one round takes a bounded
-    time: `answer_similarity_previous` compares 1,000 characters, an expression is parsed by a process that is killed after five
+    The time is checked between rounds, and no process is killed.  This is enough, since one round takes a bounded time:
+    `answer_similarity_previous` compares 1,000 characters, an expression is parsed by a process that is killed after five
     seconds, and each vote is counted once.  Running one request at a time costs nothing, since the interpreter runs one thread
     at a time anyway; and all other requests then compete with one such request, not with sixteen.
 

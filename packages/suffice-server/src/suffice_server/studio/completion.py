@@ -60,7 +60,7 @@ class Offer:
         first: Index of the first replaced character.
         last: Index after the last replaced character.
         kind: The kind of the completion.
-        about: Its meaning, in one line.
+        about: The meaning of the completion, in one line.
     """
 
     label: str

@@ -59,7 +59,7 @@ class View:
 
         Args:
             kinds: Allowed kinds.
-            key: Its id; empty for the id in the address.
+            key: The item's id; empty for the id in the address.
 
         Raises:
             NotFoundError: The item is no longer in the folder, of another kind, or damaged.
@@ -109,7 +109,7 @@ class View:
 
         Args:
             template: The file in `templates`, which extends `base.html`.
-            title: Its title.
+            title: The title of the page.
             status: The HTTP status.
             values: Values for the template, in addition to `view` and `title`.
         """
@@ -170,7 +170,7 @@ class ViewModule:
 
     Attributes:
         pages: Method, path and function of each page.
-        tabs: Its tabs.
+        tabs: The tabs of the module.
     """
 
     pages: Sequence[tuple[str, str, Page]]

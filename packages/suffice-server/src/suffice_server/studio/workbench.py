@@ -121,7 +121,7 @@ class Tryout:
         policy: The policy of the rule.
         result: The replay.
         highest: The highest recorded round.
-        final: True if the results have intervals; those of samples are then means over all orders, not a few.
+        final: True if the results have intervals.  Results of samples are then means over all orders, otherwise over a few.
         deployable: Reason why the policy cannot run live as it is; empty if it can.
     """
 
@@ -238,7 +238,7 @@ class Workbench:
             return None
 
     def vocabulary(self, fitted: Policy | None = None) -> Vocabulary:
-        """Return the signals that rules can read on this recording, given the fitted state of a policy, if any."""
+        """Return the signals that rules can read on this recording, also with the fitted state of a policy if it is given."""
         key = "" if fitted is None else fitted.digest
         if key not in self._vocabularies:
             names = [*self.recording.names("signal"), *SIGNALS]
@@ -286,7 +286,7 @@ class Workbench:
         return default_metrics(self.recording)[0]
 
     def file(self, draft: RuleDraft) -> str:
-        """Return the text of the draft's policy file; its provenance says that it was chosen on these questions.
+        """Return the text of the draft's policy file, in which the provenance says that the rule was chosen on these questions.
 
         Raises:
             SufficeError: The policy cannot run live as it is, because something must be fitted first.

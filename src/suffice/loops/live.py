@@ -110,7 +110,7 @@ class LiveLoop(ABC):
 
     @abstractmethod
     def configuration(self) -> Mapping[str, Any]:
-        """Return all values except policy and enrichers that affect a recording, without secrets."""
+        """Return all settings that affect a recording, without the policy, the enrichers and secrets."""
 
     @abstractmethod
     def verify(self) -> None:
@@ -414,7 +414,7 @@ class PendingAnswers:
         return unmeasured(session, result.observed)
 
     def due(self, session: Session, observed: Round | None) -> PendingCall | None:
-        """Return a pending call to make before the session observes `observed`, or ends (None); None if none is due."""
+        """Return the pending call, if any, to make before the session observes `observed` (before it ends, if None)."""
         waiting = [r for r in self._rest if observed is None or r < observed.index]
         if not waiting:
             return None

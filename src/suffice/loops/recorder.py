@@ -272,8 +272,8 @@ class Recorder:
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
         """Continue a question from the state of `OpenQuestion.to_state`; its rounds are not recorded twice.
 
-        If the loop returned to an earlier state, the question may have ended on disk, or have other rounds there.
-        Its stored rounds stay unchanged, and the question is recorded anew, starting with the state's rounds.
+        If the loop returned to an earlier state, the record on disk may have ended or have other rounds than the state.
+        This record then stays unchanged, and the question is recorded anew, starting with the rounds of the state.
 
         Args:
             state: The values of `OpenQuestion.to_state`.

@@ -59,5 +59,5 @@ class SpanReaderModel:
         """Do nothing: `capabilities` already shows which needs are met."""
 
     async def answer_async(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """Read in a worker thread."""
+        """Like `answer`, but in a worker thread."""
         return await asyncio.to_thread(self.answer, question, passages)

@@ -177,7 +177,7 @@ def _draft_text(draft: Draft | None) -> str:
 
 
 def _drafts_differ(draft: Draft, end: Draft | None) -> bool:
-    """Return whether there are two different drafts to compare."""
+    """Return whether both drafts exist and differ."""
     return _draft_text(draft) not in ("", _draft_text(end)) and end is not None
 
 
@@ -253,7 +253,7 @@ def _lower_words(text: str) -> list[str]:
 
 
 def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence, bit-parallel (Hyyro, 2004), in milliseconds."""
+    """Return the length of the longest common subsequence, by a bit-parallel algorithm that is fast (Hyyro, 2004)."""
     positions: dict[str, int] = {}
     for position, word in enumerate(a):
         positions[word] = positions.get(word, 0) | 1 << position

@@ -191,7 +191,7 @@ class Panel:
     def capabilities(self) -> frozenset[str]:
         """The names of the recorded signals.
 
-        Marks of drafts give `judge`, and `information_score` if there is one.  A verdict on the evidence gives
+        A panel of one mark gives `judge`, a panel of several marks also `information_score`, and a verdict on the evidence
         `sufficiency`.
         """
         if self.marks[0] in VERDICTS:

@@ -113,7 +113,7 @@ class _Run:
         self.judgements: dict[str, Judgement] = {}
 
     def key(self, mark: str, draft: Draft, repeat: int = 0) -> str:
-        """Return the key of a request; a mark that is undefined without a call has a key too."""
+        """Return the key of a request; a mark with missing inputs, for which no request is sent, has a key too."""
         return json.dumps([mark, self.panel.judges[mark].inputs(draft, repeat=repeat)], sort_keys=True)
 
     def add(self, mark: str, draft: Draft, repeat: int = 0) -> None:

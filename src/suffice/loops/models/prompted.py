@@ -54,7 +54,7 @@ class PromptedModel:
     Args:
         prompt: Turns question and passages into messages.
         position: The position of the answer in a reply; default: after the marker `Answer:`, at the start if the prompt is
-            prefilled, and the whole reply if the prompt asks for no form.
+            prefilled, and the whole reply if the prompt asks for no particular form.
         top_logprobs: Number of alternatives per token; None for no log-probabilities.
     """
 

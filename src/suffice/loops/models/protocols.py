@@ -50,7 +50,7 @@ class Answerer(Protocol):
 
 
 async def answered(model: Answerer, question: str, passages: Sequence[Passage], blocking: bool) -> Reply:
-    """Ask a model for an answer; if `blocking`, without suspending."""
+    """Ask a model for an answer; if `blocking`, block the thread instead of suspending."""
     return model.answer(question, passages) if blocking else await model.answer_async(question, passages)
 
 

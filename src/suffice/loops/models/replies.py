@@ -84,7 +84,7 @@ def _as_dict(response: Any) -> dict[str, Any]:
 def _reader(
     body: Mapping[str, Any], provider: Provider | None
 ) -> Callable[[Mapping[str, Any], float], Completion] | None:
-    """Return the function that reads a body of this form."""
+    """Return the function that reads a response body, chosen by the body's form; None if the form is unknown."""
     if provider != "anthropic":
         if "choices" in body:
             return _chosen

@@ -77,7 +77,7 @@ class StreamedCompletion:
 
 
 def ended_text(chunks: Sequence[Mapping[str, Any]], where: str) -> str:
-    """Join the chunks of a streamed completion to the body of a reply without streaming, as JSON text.
+    """Join the chunks of a streamed completion to the body that a reply without streaming would have, as JSON text.
 
     Raises:
         ModelError: The stream broke off: no chunk has a finish reason.
@@ -93,7 +93,7 @@ def ended_text(chunks: Sequence[Mapping[str, Any]], where: str) -> str:
 
 
 def joined(chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the chunks of a streamed completion to the body of a reply without streaming.
+    """Join the chunks of a streamed completion to the body that a reply without streaming would have.
 
     >>> chunk = {"choices": [{"text": "a", "token_ids": [1]}], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
     >>> joined([chunk, chunk])["choices"][0]["text"]

@@ -36,7 +36,7 @@ ScoreKind = Literal[
 class _Identified(Protocol):
     @property
     def name(self) -> str:
-        """Short name for reports and cells."""
+        """Short name in reports and recordings."""
         ...
 
     def fingerprint(self) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class AsyncRetriever(_Identified, Protocol):
 
 
 def is_async(retriever: Retriever | AsyncRetriever) -> bool:
-    """Return whether a retriever is awaited."""
+    """Return whether a retriever must be awaited."""
     return inspect.iscoroutinefunction(retriever.rank)
 
 
@@ -124,7 +124,7 @@ def _declared(retriever: Retriever | AsyncRetriever, name: str, default: str, al
 def ranked_now(
     retriever: Retriever | AsyncRetriever, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
 ) -> list[Passage]:
-    """Rank with either kind of retriever, from synchronous code."""
+    """Rank passages from synchronous code; the retriever may be an `AsyncRetriever`."""
     ranking: Any = retriever.rank(question, pool=pool, k=k)
     return run_blocking(ranking) if is_async(retriever) else ranking
 

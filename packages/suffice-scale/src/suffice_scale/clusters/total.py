@@ -1,4 +1,4 @@
-"""The sum of the shards' reports of a command."""
+"""The sum of the reports of a command's shards."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class Proxy:
         return Response(body, 200, {**about, "x-suffice-conversation": exchange.conversation.id})
 
     async def _relay(self, request: Request, raw: bytes, exchange: _Exchange | None, send: Send) -> None:
-        """Forward a request and stream the reply to the client; if the endpoint breaks off, break off too."""
+        """Forward a request and stream the reply to the client; if the endpoint's reply breaks off, break off the client's."""
         counts = self.recorder.counts
         async with self._client() as client:
             try:
@@ -397,7 +397,7 @@ class Proxy:
             self._ending.discard(conversation)
 
     async def _sweep(self, ending: asyncio.Event) -> None:
-        """Record conversations that are idle or too many, at intervals until the proxy ends."""
+        """Record idle conversations, and further ones if too many are open, at intervals until the proxy ends."""
         bounds, conversations = self.recorder.bounds, self.recorder.conversations
         while not ending.is_set():
             with suppress(TimeoutError):

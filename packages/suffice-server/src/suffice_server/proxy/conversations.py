@@ -115,7 +115,7 @@ class Conversation:
     def is_over(self) -> bool:
         """True if no further reply is expected.
 
-        The last round called no tool, the policy has ended the conversation, or the conversation is full.
+        This is so if the last round called no tool, if the policy has ended the conversation, or if it is full.
         """
         return bool(self.replies) and (not self.waiting or self.stopped or self.full)
 
@@ -250,7 +250,7 @@ class Conversations:
 
     @staticmethod
     def _branch(asked: Asked, known: Conversation) -> Branch:
-        """Classify a request that has a known key and repeats no messages as a new round or a side call."""
+        """Return whether a request is a new round or a side call, if it has a known key and repeats no messages."""
         beside = known.busy["main"] or (known.waiting and not known.waiting & set(asked.results))
         return "side" if beside or (known.tools and asked.tools != known.tools) else "main"
 
@@ -318,7 +318,7 @@ class Conversations:
                 del self._named[name]
 
     def idle(self, before: float) -> Iterator[Conversation]:
-        """Yield the conversations that have had no reply since a time and have no request in flight."""
+        """Yield the conversations whose last reply came before a time and that have no request in flight."""
         for conversation in [*self.open.values()]:
             if conversation.last < before and not conversation.is_busy:
                 yield conversation

@@ -32,7 +32,7 @@ class Chat(Protocol):
         return [message for message in objects_in(body.get("messages")) if message.get("role") not in SYSTEM]
 
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Build a completion that contains the first message."""
+        """Build a completion that contains the first of the given messages."""
         return {"choices": [{"message": spoken[0]}]}
 
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:

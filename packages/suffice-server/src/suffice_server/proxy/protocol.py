@@ -103,7 +103,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def results(self, body: Mapping[str, Any]) -> dict[str, bool | None]:
-        """Return, for each tool call that a request answers, whether the tool failed, by id; None if unknown."""
+        """Return the tool calls that a request answers, by id: True if the tool failed, False if not, None if unknown."""
 
     @abstractmethod
     def assembled(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -80,7 +80,7 @@ class DecisionLog:
         return self.folder / f"{named.name}-{named.digest}"
 
     def check(self) -> None:
-        """Write a small file, and set `fault` to the error, or to None after success."""
+        """Write a small file into the log's folder; set `fault` to the reason if this fails, else to None."""
         path = self.folder / f".ready.{os.getpid()}"
         try:
             self.refuse_removed()

@@ -1,4 +1,4 @@
-"""The policies of a folder; a changed file is loaded again, and no file is loaded in part."""
+"""The policies of a folder; each file is loaded completely or not at all, and a changed file is loaded again."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class PolicyFolder:
         """Load the files that changed since the last call.
 
         Raises:
-            DataError: The folder cannot be read; the policies stay.
+            DataError: The folder cannot be read; the loaded policies stay in use.
         """
         with self._lock:
             try:

@@ -1,4 +1,4 @@
-"""Browse the questions of a recording: filters by the outcome of a policy, search, pages."""
+"""Browse the questions of a recording page by page, with a search and with filters by the outcome of a policy."""
 
 from __future__ import annotations
 

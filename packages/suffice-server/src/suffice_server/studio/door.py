@@ -1,4 +1,4 @@
-"""Access to the studio: only for browsers that were given the key in the printed address."""
+"""Limit access to the studio to browsers that were given the key in the printed address."""
 
 from __future__ import annotations
 

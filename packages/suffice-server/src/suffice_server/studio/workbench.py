@@ -133,7 +133,7 @@ class Tryout:
 
     @property
     def row(self) -> Row:
-        """The row of the policy."""
+        """The policy's row in the table of the replay."""
         return self.result.rows[0]
 
 

@@ -67,8 +67,8 @@ class AskingPrice:
     """The estimated requests and tokens for trial answers along recorded chains, at four characters per token.
 
     Attributes:
-        requests: Number of requests: one for each trial, and one for each chain, which counts the tokens of the text
-            around the chain.
+        requests: Number of requests: one for each trial, and for each chain one that counts the tokens of the text around
+            the chain.
         prompt_tokens: Prompt tokens of all requests.  A server without a prefix cache reads all of them, and most
             providers bill all of them.
         new_tokens: Prompt tokens that a server with a prefix cache reads.  The start that a prompt shares with the

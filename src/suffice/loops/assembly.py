@@ -122,8 +122,8 @@ class Assembly:
 def _merged_schema(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
     """Merge the schemas of new and stored rows; also return the columns to drop from the new and from the stored rows.
 
-    A column is dropped where it has no values, if its type differs from that of the other rows.  The type of a column
-    without values is only a guess.
+    If the types of a column differ, the column is dropped from the rows where it has no values, because the type of a
+    column without values is only a guess.
     """
     new, old = columns.schema, stored.schema
     differ = [name for name in new.names if name in old.names and new.field(name).type != old.field(name).type]

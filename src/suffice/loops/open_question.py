@@ -308,7 +308,7 @@ class OpenQuestion:
 
 
 def _copy_of(session: Session) -> Session:
-    """Return an independent copy of a session; it shares policies and rounds, which never change."""
+    """Return an independent copy of a session; only policies and rounds are shared, since they never change."""
     policies = [session.policy, *(shadow.policy for shadow in session._shadows.sessions.values())]  # noqa: SLF001 - a part of it
     return deepcopy(session, {id(shared): shared for shared in (*policies, *session.rounds)})
 

@@ -1,4 +1,4 @@
-"""The plan of a recording, which contains its questions, files and settings, and the protocol of plan executors."""
+"""The plan of a recording (questions, files and settings), and the protocol of plan executors."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ class RecordingPlan:
 class PlanExecutor(Protocol):
     """Protocol of an executor of plans.
 
-    `LiveExecutor` sends requests immediately, `suffice_scale.batches.BatchQueue` sends them in batches.  On a cluster, each
-    worker runs the plan of its shard with one of these executors, see `suffice_scale.clusters`.  The worker receives the
+    `LiveExecutor` sends requests immediately, and `suffice_scale.batches.BatchQueue` sends them in batches.  On a cluster,
+    each worker runs the plan of its shard with one of these executors, see `suffice_scale.clusters`.  The worker receives the
     command line instead of the plan, because a pickled plan would contain the keys and open connections of its models.
     """
 
@@ -102,6 +102,6 @@ def _configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
 
 
 def _state_hash(state: Mapping[str, Any]) -> str:
-    """Return the hash of a signal's state, without its fitting questions, which do not affect a recording."""
+    """Return the hash of a signal's state; its fitting questions are left out, since they do not affect a recording."""
     deciding = {key: value for key, value in state.items() if key != "seen"}
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -213,8 +213,9 @@ class SamplingLoop(LiveLoop):
         """Check that policy, models and prompts fit together, and that samples can differ.
 
         Raises:
-            DataError: Samples would all be equal, the policy does not start with round 1, a prompt needs another answer
-                position, or the rule counts votes and the selector returns the last sample.
+            DataError: Samples would all be equal, the policy does not start with round 1, only some prompts are prefilled
+                (so that answers are at different positions), or the rule counts votes and the selector returns the last
+                sample.
         """
         policy = self.policy
         check_first_round(policy, "samples")

@@ -190,7 +190,7 @@ class ThinkingLoop(LiveLoop):
         """Return the settings that affect chains and answers.
 
         Raises:
-            DataError: `overlap` is set, which only applies to live runs.
+            DataError: `overlap` is set, but only live runs can overlap.
         """
         if self.overlap:
             raise DataError(

@@ -98,7 +98,7 @@ def _similarity(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceColumns:
-    """The verdicts of a pairwise judge on every draft against the last one of its trajectory.
+    """The verdicts of a pairwise judge on every draft against the last draft of its trajectory.
 
     Attributes:
         columns: `PREFERRED` and its cost columns, one value for each row of the recording's table.
@@ -124,7 +124,7 @@ async def prefer_to_last(
     on_progress: Callable[[int, int], None] | None = None,
     shard: Shard | None = None,
 ) -> PreferenceColumns:
-    """Compare every distinct draft with the last one of its trajectory, in both orders.
+    """Compare every distinct draft with the last draft of its trajectory, in both orders.
 
     In a replay, this preference is a metric that needs no gold answers.  It measures the loss or gain of stopping early
     against using the whole budget; the last round has 0.5 by construction.  A verdict that depends on the order of the

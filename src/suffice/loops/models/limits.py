@@ -291,6 +291,6 @@ def sharing_limits(part: Callable[[RequestLimits], RequestLimits]) -> Iterator[N
 
 
 def limits_here(limits: RequestLimits) -> RequestLimits:
-    """Return the share of limits that this process may use; all of them without `sharing_limits`."""
+    """Return the share of limits that this process may use; without `sharing_limits`, the limits unchanged."""
     part = _PART_OF_LIMITS.get()
     return limits if part is None else part(limits)

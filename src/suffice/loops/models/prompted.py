@@ -1,4 +1,4 @@
-"""The common base of endpoints and local models, which has a prompt and reads the answer at a position in replies."""
+"""The base class of endpoints and local models, which has a prompt and reads the answer at a position of the reply."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _MOST_TEXTS = 4096
 
 
 class EndpointTokenizer:
-    """Converts texts to token ids by the address `/tokenize` of llama.cpp and vLLM, which is next to `/v1`."""
+    """Converts texts to token ids with the endpoint's `/tokenize`, which llama.cpp and vLLM offer next to `/v1`."""
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection, self._model = connection, model

@@ -74,7 +74,7 @@ def from_langchain(
 def from_llamaindex(
     retriever: Any, *, name: str = "llamaindex", title: str = "title", settings: Mapping[str, Any] | None = None
 ) -> Retriever:
-    """Wrap a retriever of LlamaIndex, which returns its configured number of nodes (`similarity_top_k`).
+    """Wrap a retriever of LlamaIndex; it returns its configured number of nodes (`similarity_top_k`).
 
     Args:
         retriever: A `BaseRetriever` of LlamaIndex.

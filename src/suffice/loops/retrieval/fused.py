@@ -31,7 +31,7 @@ class Fused(RanksByCosts):
     Ranks begin at 1, and a ranking without the passage adds nothing (Cormack, Clarke and Buettcher, 2009).  Scores of the
     retrievers do not count, so BM25 and a dense retriever need no common scale.  Passages with equal ids are the same;
     ties are ordered by the first retriever's ranking, then by the next one's.  If one retriever is an
-    `AsyncRetriever`, so is the fusion.
+    `AsyncRetriever`, the fusion is one too.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> def ranking(names):

@@ -72,7 +72,7 @@ class Conversation:
         last: The time of the last reply, seconds since 1970.
         waiting: The ids of the tool calls of the last round.
         tip: The request and reply of the last round.
-        asking: The hash of the last request for a round, which may be in flight.
+        asking: The hash of the last request for a round; this request may be in flight.
         tools: A hash of the tools that the requests offer.
         ways: The model, tools and system prompt of each kind of request.
         repeats: True if requests repeat the earlier messages.

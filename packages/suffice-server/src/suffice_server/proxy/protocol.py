@@ -80,7 +80,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of a request without system messages, which may differ from call to call."""
+        """Return the messages of a request; system messages are left out, since they may differ from call to call."""
 
     def system(self, body: Mapping[str, Any]) -> str:
         """Return the system prompt of a request; "" without one."""
@@ -111,7 +111,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def final(self, text: str, model: str) -> dict[str, Any]:
-        """Build a reply with text and without tool calls, which ends a loop."""
+        """Build a reply that ends a loop, with text and without tool calls."""
 
     @abstractmethod
     def final_events(self, text: str, model: str, *, usage: bool) -> Iterator[tuple[str, Mapping[str, Any] | str]]:

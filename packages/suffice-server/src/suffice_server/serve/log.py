@@ -138,7 +138,7 @@ class DecisionLog:
             change(run)
 
     def close(self) -> None:
-        """Compact finished recordings; open questions stay in the journals, which belong to their recordings."""
+        """Compact finished recordings; open questions stay in the journals, which are part of the recordings."""
         with self._lock:
             for recorder in self._recorders.values():
                 try:
@@ -169,7 +169,7 @@ class DecisionLog:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a folder, which identify it beyond its name; None if it is missing."""
+    """Return the device and inode of a folder, which differ for a folder that replaced it; None if it is missing."""
     try:
         status = folder.stat()
     except OSError:

@@ -21,9 +21,9 @@ class EscalationLoop(SamplingLoop):
 
     Round i is the attempt of the i-th model, which sees only the question, without earlier answers or marks.  The cost of a
     question is the cost of all attempts up to the accepted one and of the enrichers that judge these attempts.  After the
-    last model the loop ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; list each reasoning
-    effort of a model under its own name.  If a model's call fails in a live run, its attempt has no answer, a warning is logged,
-    and the next model is asked; an endpoint that refuses the credentials ends the loop.
+    last model the loop ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree.
+    List each reasoning effort of a model under its own name.  If a model's call fails in a live run, the attempt has no
+    answer, a warning is logged, and the next model is asked.  An endpoint that refuses the credentials ends the loop.
 
     A recording (`suffice.record`) has every model's answer to every question, so that rules can be compared with each model alone
     and with mixtures of models.

@@ -211,9 +211,9 @@ class OpenQuestion:
 
         Args:
             reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided to
-                stop, so that later rounds are unknown and the question is censored), `failed` or `cancelled` (left out
-                of every figure).  If an audit ends for one of the last three reasons, the decision counts, but
-                the loss of stopping stays unknown.
+                stop, so that later rounds are unknown and the question is censored), `failed` or `cancelled` (the
+                question is left out of every figure).  If an audit ends as `rule`, `failed` or `cancelled`, the decision
+                counts, but the loss of stopping stays unknown.
 
         Returns:
             The decision, with the best answer so far; None without a policy and a cap.

@@ -55,11 +55,11 @@ class Recorder:
     Args:
         path: The recording, which is new or has the same settings.  It is a parquet file; if the path is an existing
             folder or does not end in ``.parquet``, it is a folder of parts.
-        policy: Decides when to stop: a policy, a policy file, or a rule or its text.  Questions that it stops are marked as
-            censored.  None = the loop runs as it does without a recorder.
+        policy: A policy, a policy file, a rule, or the text of a rule, which decides when to stop.  Questions that it stops
+            are marked as censored.  None = the loop runs as it does without a recorder.
         max_rounds: The cap of a loop without a policy; None = the loop ends each question itself.
-        start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy
-            defines its own.
+        start_round: The index of the first round: 1, or 0 if in the first round the model answers without evidence.  A
+            policy defines its own first round.
         answer_position: The position of the answer in a response.  None = the policy's position or, without a policy, the
             whole text.  If the policy's position is the default, the whole text is the answer until a response of the
             question contains that position.

@@ -30,10 +30,11 @@ class RetrievalLoop(LiveLoop):
 
     `run` and `stream` take the question's own passages; without passages, they search the retriever's corpus.
 
-    With a gate, the policy decides at round 0 before there is an answer, at the cost of the gate's decision alone.  The
-    closed-book answer is generated only if the policy stops at round 0 or reads the answer, by continuing the gate's
-    forward pass if possible.  If a gate fails, its signals are undefined and evidence is retrieved.  A recording contains
-    both parts of every round 0; a question whose gate or answer failed is requested again.
+    With a gate, the policy decides at round 0 before there is an answer, and only the gate's decision is charged.  The
+    closed-book answer is generated only if the policy stops at round 0 or reads the answer.  If possible, it is generated
+    by continuing the gate's forward pass.  If a gate fails, its signals are undefined and evidence is retrieved.  A
+    recording contains the gate's decision and the answer of every round 0.  If one of them failed, a new run requests the
+    question again.
 
     Attributes:
         model: Answers from the revealed passages.

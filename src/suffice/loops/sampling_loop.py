@@ -50,16 +50,18 @@ class SamplingLoop(LiveLoop):
     `adaptive_consistency`, ...) stops the loop, and a selector of samples returns the majority.  An unreadable answer
     costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
 
-    Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop; a model that is
-    listed twice answers twice in each turn.  Prompts also take turns: each is used for one turn of all models.
+    Several models (a panel or a cascade) answer in turn, the cheapest first.  The order of the models is part of the loop; a
+    model that is listed twice answers twice in each turn.  Several prompts also take turns: after all models have answered
+    with one prompt, they answer with the next one.
 
-    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, not of the
-    arrival, which would favour short answers.  When it stops, the requests in flight are cancelled.  Their cost is the
+    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, because the order of
+    arrival would favour short answers.  When the policy stops, the requests in flight are cancelled.  Their cost is the
     component `surplus` of the outcome: their calls are counted, and the tokens of a cancelled call are unknown.  A
     sample's seconds are the time by which it prolonged its wave.
 
-    With `use_n` a wave is one request for several choices (the field `n`), each of which is charged an equal share of
-    the call and its tokens.  If the endpoint returns fewer, the missing ones are requested separately, with a warning.
+    With `use_n`, a wave is one request for several choices (the field `n`).  Each choice is charged an equal share of the
+    call and of its tokens.  If the endpoint returns too few choices, the missing ones are requested separately, with a
+    warning.
 
     Attributes:
         model: The model that answers, or several models in the order in which they are asked.

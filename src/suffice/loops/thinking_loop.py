@@ -92,21 +92,23 @@ THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = _TEMPLATES | {
 class ThinkingLoop(LiveLoop):
     """Answers questions by a chain of thought that stops early when the policy says so.
 
-    Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at its own end. There the loop may ask for a
-    trial answer, with a prompt of chain, end of thinking and cue; the chain then continues without it. A live run asks only if
-    the policy reads or returns the answer; a recording contains the trial of every checkpoint, because any policy may read it.
-    When the model has ended its chain, the last round is its own answer, without a cue. The difference between this answer and
-    the last trial shows the loss due to the cue; differences between trials show the loss due to a cut.
+    Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at its own end. At a
+    checkpoint the loop may ask for a trial answer. The prompt then consists of the chain, the end of thinking and a cue. The
+    chain afterwards continues as if there had been no trial. A live run asks for the trial only if the policy reads or returns
+    the answer. A recording contains the trial of every checkpoint, because any policy may read it.
 
-    The chain is continued by requests of `every` tokens, so the server should cache prefixes: otherwise it reads the chain anew at
-    each checkpoint, which the recorded costs show. It is continued from the token ids that the model generated, where the endpoint
-    takes and returns them; elsewhere from its text, which a server may divide into other tokens.
+    When the model itself ends the chain, the last round is the model's own answer, without a cue. The difference between this
+    answer and the last trial shows the loss due to the cue. Differences between trials show the loss due to a cut.
+
+    Each request continues the chain by `every` tokens. The server should therefore cache prefixes; otherwise it reads the whole
+    chain at each checkpoint, as the recorded costs show. If the endpoint takes and returns token ids, the chain is continued from
+    the ids that the model generated. Otherwise it is continued from the text, which a server may divide into other tokens.
 
     The components of the costs are `generator` (the chain and the model's own answer) and `trial`.
 
     Attributes:
-        model: An endpoint that continues raw text (``api="completions"``); its own prompt, answer position and `max_tokens` are not
-            used. The chain is sampled at its temperature, trial answers at 0.
+        model: An endpoint that continues raw text (``api="completions"``); the prompt, answer position and `max_tokens` of the model
+            are not used. The chain is sampled at the model's temperature, trial answers at 0.
         prompt: The raw text around the chain.
         every: Tokens between two checkpoints; with a `boundary` other than `tokens`, between two looks for a boundary.
         boundary: The places where a checkpoint may be: at any token (`tokens`), at a blank line (`paragraph`), before one of the words

@@ -184,7 +184,7 @@ class Panel:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the panel's columns: the marks, and the score if there is one."""
+        """The names of the panel's columns: the marks and, if there are several, the information score."""
         return (*self.marks, SCORE) if self.has_score else self.marks
 
     @property
@@ -204,7 +204,7 @@ class Panel:
         return {**self.model.fingerprint(), "prompts": prompts, "weights": dict(self.weights)}
 
     def scored(self, marks: Mapping[str, float]) -> dict[str, float]:
-        """Return the marks with the information score, if there is one."""
+        """Return the marks and, for a panel of several marks, the information score."""
         return {**marks, SCORE: information_score(marks, self.weights)} if self.has_score else dict(marks)
 
     async def measure(self, question: str, observed: Round) -> Reply:

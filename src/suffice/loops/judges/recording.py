@@ -150,7 +150,7 @@ class _Run:
         return self.judgements.get(self.key(mark, draft, repeat), Judgement(mark=math.nan, note="the call failed"))
 
     def scored(self, draft: Draft, repeat: int = 0) -> dict[str, float]:
-        """Return the marks of a draft, and the score if there is one."""
+        """Return the marks of a draft and, for a panel of several marks, the information score."""
         return self.panel.scored({mark: self.judgement(mark, draft, repeat).mark for mark in self.panel.marks})
 
 

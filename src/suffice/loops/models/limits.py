@@ -84,9 +84,9 @@ class EvenPace:
 class RequestLimits:
     """Limits on the requests to endpoints; models that share one object share the limits.
 
-    Every HTTP request counts, also a retry.  Tokens are estimated before a request, from its length and `max_tokens`;
-    the difference to the reported number is settled with later requests.  The time that a request waits for its turn is
-    not part of its recorded seconds.
+    Every HTTP request counts, also a retry.  Tokens are estimated before a request, from its length and `max_tokens`.  If
+    the reported number differs, later requests wait longer or shorter.  The time that a request waits for its turn is not
+    part of its recorded seconds.
 
     Attributes:
         requests_per_minute: The largest number of requests per minute, spread evenly; None = no limit.

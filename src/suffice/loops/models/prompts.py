@@ -281,7 +281,7 @@ DRAFTING = DraftingPrompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextsFirstPrompt(Prompt):
-    """A prompt with a separate template for questions with passages, in which the passages come first.
+    """A prompt that places the passages before the question; questions without passages have another template.
 
     The text of a round does not extend that of the previous round, so prefix caches cannot be used.  The whole reply is the
     answer.

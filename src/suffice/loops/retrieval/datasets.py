@@ -5,8 +5,9 @@ A file of JSON lines has one question in each line, and is gzipped if its name e
     {"id": "q1", "question": "Who ...?", "answers": ["..."], "type": "bridge", "level": "hard", "split": "dev",
      "paragraphs": [{"title": "...", "text": "...", "is_supporting": true}, ...]}
 
-Only `question` is required.  The id may be a number, or missing (it is then derived from the text), and gold answers may
-have any name in `GOLD_FIELDS`, as a text or a list; ``"supporting_titles"`` may name pages of a corpus that contain the evidence.
+Only `question` is required.  The id may be a number; a missing id is derived from the text.  The field of the gold answers may
+have any name in `GOLD_FIELDS`, and contains a text or a list.  ``"supporting_titles"`` may name pages of a corpus that contain
+the evidence.
 Unused fields are logged once per file.  Instead of this form, items may have any form in
 `suffice.loops.retrieval.forms` (HotpotQA's, MuSiQue's, ...), which is recognised by the fields of the item.
 """

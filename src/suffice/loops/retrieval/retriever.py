@@ -182,7 +182,7 @@ class InMemoryRetriever:
         return {"name": self.name, "passages": ids, "scores": dict(self._scores)}
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - the order does not depend on the question
-        """Return the pool, or else the constructor's passages, in their order, for any question.
+        """Return the pool in its order; without a pool, return the passages that the constructor was given.
 
         Raises:
             DataError: There are no passages, or `k` is below 1.

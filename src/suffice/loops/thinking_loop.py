@@ -279,7 +279,10 @@ class _Chain:
         return _Chain(self.start, self.thought + more.text, ids)
 
     def asked(self, rest: str = "") -> list[Any]:
-        """Return the content of a request: one text; or the text before the chain, the chain's token ids, and the text after it."""
+        """Return the content of a request as a list.
+
+        It has one text or, with token ids, the text before the chain, the chain's token ids, and the text after the chain.
+        """
         return [self.start + self.thought + rest] if self.ids is None else [self.start, list(self.ids), rest]
 
 

@@ -348,7 +348,7 @@ class ChatModel(PromptedModel):
         """If log-probabilities are needed, check with one short request that they arrive; call this before a paid run.
 
         Raises:
-            LogprobsUnavailableError: There are none, or with fewer than two alternatives, or computed after sampling.
+            LogprobsUnavailableError: They are missing, have fewer than two alternatives, or were computed after sampling.
             ModelError: The endpoint failed.
         """
         if not LOGPROB_NEEDS & needs:

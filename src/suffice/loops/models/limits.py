@@ -158,7 +158,7 @@ class RequestLimits:
         return _Owed()
 
     async def enter(self, *, blocking: bool) -> Future[None] | None:
-        """Wait, in order of arrival, until another request may be in flight; return a ticket for `leave`.
+        """Wait, in order of arrival, until one more request may be sent; return a ticket, to give to `leave` afterwards.
 
         Args:
             blocking: Whether to block the thread instead of suspending.
@@ -177,7 +177,7 @@ class RequestLimits:
         return ticket
 
     def leave(self, ticket: Future[None] | None) -> None:
-        """Return a ticket, so that the next request may be in flight."""
+        """Give a ticket back, so that the next request may be sent."""
         if self._slots is not None and ticket is not None:
             self._slots.give_back(ticket)
 

@@ -1,6 +1,6 @@
-"""`suffice demo`: the main workflow, offline: record, calibrate, replay, deploy, run live, certify, report.
+"""`suffice demo`, which runs the main workflow offline: record, calibrate, replay, deploy, run live, certify, report.
 
-Without a subcommand it runs that chain; the other demonstrations are subcommands, one module each.
+The other demonstrations are subcommands of `suffice demo`, with one module each.
 """
 
 from __future__ import annotations

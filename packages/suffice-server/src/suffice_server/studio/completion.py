@@ -119,7 +119,7 @@ class Vocabulary:
 
 
 def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
-    """Return completions at the cursor of a rule's text, and the problem of the text.
+    """Return completions at the cursor of a rule's text, and the reason why the text cannot be tried, if any.
 
     After each completion the text up to the cursor is the beginning of a valid rule, as checked with the parser.
 
@@ -140,7 +140,7 @@ def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
 
 
 def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
-    """Return completions of a selector's text, and the problem of the text.
+    """Return completions of a selector's text, and the reason why the text cannot be tried, if any.
 
     Args:
         text: The text so far.

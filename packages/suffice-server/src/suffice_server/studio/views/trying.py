@@ -122,7 +122,7 @@ def try_page(view: View) -> Response:
 
 
 def completion_answer(view: View) -> Response:
-    """Return completions at the cursor, and the problem of the text, as JSON."""
+    """Return completions at the cursor, and the reason why the text cannot be tried (null if it can), as JSON."""
     bench = view.folder.recording(view.item(*RECORDINGS)).workbench
     fitted = view.value("fitted")
     policy = view.folder.policy(view.item("policy", key=fitted)) if fitted else None

@@ -78,7 +78,7 @@ def objects_of(record: Mapping[str, Any], key: str, where: str) -> list[Publishe
 def pairs_of(record: Mapping[str, Any], key: str, where: str, second: tuple[str, ...]) -> list[list[Any]]:
     """Return the pairs in a field, each of which starts with a title.
 
-    The field contains a list of lists of two, or the column `title` and one of the columns in `second`.
+    The field contains a list of pairs, or the column `title` and one of the columns in `second`.
     """
     value = literal(record.get(key))
     if isinstance(value, dict):

@@ -38,7 +38,9 @@ class WorkLimit:
 
     @contextmanager
     def work(self, policy: Policy, n_rounds: int) -> Iterator[Callable[[], None]]:
-        """Yield a function to call before each round; if the request has taken long so far, it waits for the request's turn.
+        """Yield a function to call before each round.
+
+        If the request has taken long so far, this function waits for the request's turn.
 
         Work that is expected to take long waits already at the start.  To avoid a deadlock, a thread must neither begin
         further work nor wait for the lock of a session within this block: another thread may hold that lock while it waits

@@ -68,7 +68,7 @@ def save_label(view: View) -> Response:
 
 
 def _label_of(view: View, row: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the cells of a row that the form fills."""
+    """Return the cells that the submitted form fills in a row."""
     mark, letters, gold = _one(view, "mark"), list(view.form.get("right", ())), _one(view, "gold").strip()
     answers = answers_in(row)
     allowed = {*answers, EQUAL, CANNOT_TELL} if "better" in row else {*answers, NONE_RIGHT, CANNOT_TELL, ""}

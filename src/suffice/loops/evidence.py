@@ -25,7 +25,7 @@ class Evidence:
         retriever: Ranks the pool, or its own corpus.
         question: The question.
         pool: The question's own passages; empty = search the retriever's corpus.  A retriever with a corpus
-            (`has_corpus`) ignores them.
+            (`has_corpus`) ignores the pool.
         max_rounds: Largest number of rounds that need a passage.
 
     Raises:

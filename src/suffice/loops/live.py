@@ -151,7 +151,7 @@ class LiveLoop(ABC):
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Metadata on these rounds that a recording stores, in addition to the configuration."""
+        """Metadata on the rounds for a recording, in addition to the configuration."""
         return {}
 
     @property

@@ -150,7 +150,7 @@ class SamplingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities that all models share, contexts, costs, and the relevance of each sample to the question."""
+        """The capabilities that all models have, and those of the loop: contexts, costs, relevance to the question."""
         own = frozenset.intersection(*(source.capabilities for source in self._sources))
         return own | {"passages", "costs", RELEVANCE}
 

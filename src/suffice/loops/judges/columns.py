@@ -82,7 +82,7 @@ def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str,
 def _similarity(
     drafts: Sequence[str | None], golds: Sequence[Sequence[str]], embed: Embed | None
 ) -> Callable[[str | None, Sequence[str]], float]:
-    """Return a function that measures `embedding_similarity`, after one call of `embed` for all texts."""
+    """Embed all texts in one call, and return a function that measures `embedding_similarity`."""
     if embed is None:
         raise DataError("embedding_similarity needs an embedder")
     all_texts = (*drafts, *(gold for answers in golds for gold in answers))
@@ -186,7 +186,7 @@ def _pair_key(draft: Draft, end: Draft | None) -> tuple[Any, ...]:
 
 
 def _last_drafts(recording: Recording, drafts: Sequence[Draft]) -> list[Draft | None]:
-    """Return for each row its trajectory's last non-blank draft; None if there is none."""
+    """Return, for each row, the last non-blank draft of the row's trajectory; None if there is none."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     last: dict[str, tuple[int, Draft]] = {}

@@ -113,7 +113,7 @@ async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, s
 
 
 def _limited(response: Any, body: _Body) -> Any:
-    """Make a streamed response raise `CutError` when it exceeds the limits, and return it."""
+    """Make a streamed response raise `CutError` when it exceeds the limits; return the response."""
     read = response.aiter_bytes
 
     async def limited(chunk_size: int | None = None) -> AsyncGenerator[bytes]:

@@ -1,4 +1,4 @@
-"""Write request bodies for OpenAI-compatible endpoints, and read their replies with checks of the form."""
+"""Write request bodies for OpenAI-compatible endpoints, and read replies after checking their form."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ def _counts_one_choice(body: Mapping[str, Any]) -> bool:
 def completion_of(
     body: Mapping[str, Any], choice: Mapping[str, Any], *, seconds: float, from_cache: bool = False
 ) -> Completion:
-    """Read one choice of a decoded body, a chat completion or a legacy completion."""
+    """Read one choice of a decoded body, which is a chat completion or a legacy completion."""
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}

@@ -230,7 +230,7 @@ class _Owed:
             self._tokens += tokens
 
     def take(self, expected: float) -> float:
-        """Return the tokens that a request reserves: the expected ones, plus any overdraft."""
+        """Return the tokens that a request reserves: its expected tokens plus those that are still owed."""
         with self._lock:
             reserved = max(0.0, expected + self._tokens)
             self._tokens += expected - reserved

@@ -1,7 +1,7 @@
 """Recognise the forms of published question sets by their fields, and convert them to the fields of `load_questions`.
 
-No library can replace this: `datasets` returns the rows as published, and ir_datasets 0.6 has gold answers for two of these eleven
-forms (Natural Questions and TriviaQA in DPR's form), only as downloads of its own.
+No library can replace this module.  `datasets` returns the rows as published.  ir_datasets 0.6 has gold answers for only two of
+these eleven forms (Natural Questions and TriviaQA in DPR's form), and reads them only from its own downloads.
 """
 
 from __future__ import annotations

@@ -110,7 +110,10 @@ class BatchQueue:
             raise
 
     async def _run(self, plan: RecordingPlan) -> RecordSummary:
-        """Run a plan and wait for its batches, in turn; return the last outcome with the costs of all runs."""
+        """Run a plan, wait for its batches, and repeat this until no reply is pending.
+
+        Return the last outcome with the costs of all runs.  Without `wait`, return once the batches are submitted.
+        """
         spent: dict[str, Cost] = {}
         try:
             while True:

@@ -103,7 +103,7 @@ class SessionStore:
             return int(self._database.execute(query, (time.time(),)).fetchone()[0])
 
     def policy(self, digest: str) -> tuple[str, Any]:
-        """Return the name and the values of the policy with a digest, which sessions use.
+        """Return the name and the values of the stored policy with this digest.
 
         Raises:
             RefusedError: No session has this policy.

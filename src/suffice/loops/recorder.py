@@ -342,9 +342,9 @@ class Recorder:
         return Question(question_id=name, question=text, answers=answers)
 
     def save(self) -> None:
-        """Move ended questions into the parquet file; in a folder, into this process's current part.
+        """Move ended questions into the parquet file, or in a folder into this process's own parts.
 
-        The file or the part is rewritten.
+        The file, or each of these parts, is rewritten.
 
         Raises:
             DataError: The disk is full, or the path cannot be written.

@@ -66,7 +66,7 @@ def reference_columns(
 def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str, list[float]], dict[str, Any]]:
     """Return a similarity to gold answers as information score, with its gain; also return the recording's metadata.
 
-    A rule that reads such a signal is an **oracle**, because it uses the gold answer, which no live run has.  The metadata
+    A rule that reads one of these signals is an **oracle**, because it uses the gold answer, which no live run has.  The metadata
     list both signals under `oracles`, and replays label every policy that reads one of them.
 
     Args:

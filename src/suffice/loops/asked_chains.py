@@ -1,4 +1,4 @@
-"""Ask for trial answers along chains of thought that were recorded before: one request for each checkpoint."""
+"""Ask for trial answers along chains of thought that were recorded before, with one request for each checkpoint."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FinishedChain:
     """A finished chain of thought.
 
     Attributes:
-        chain_id: Its name; unique in a log.
+        chain_id: The name of the chain, unique in a log.
         cluster: The id of the question; chains of the same question share it.
         golds: Gold answers; empty if unknown.
         thinking: The text of the chain.
@@ -64,12 +64,15 @@ def chain_questions(chains: Iterable[FinishedChain]) -> list[Question]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskingPrice:
-    """The estimated requests and tokens of asking along recorded chains, at four characters per token.
+    """The estimated requests and tokens for trial answers along recorded chains, at four characters per token.
 
     Attributes:
-        requests: Number of requests: one for each trial, and one per chain to count the tokens of the text around it.
-        prompt_tokens: Prompt tokens of all requests, as read by a server without a prefix cache and billed by most providers.
-        new_tokens: Prompt tokens that a server with a prefix cache reads: without the start that is shared with the previous request.
+        requests: Number of requests: one for each trial, and for each chain one that counts the tokens of the text around
+            the chain.
+        prompt_tokens: Prompt tokens of all requests.  A server without a prefix cache reads all of them, and most
+            providers bill all of them.
+        new_tokens: Prompt tokens that a server with a prefix cache reads.  The start that a prompt shares with the
+            previous request is not counted.
     """
 
     chains: int = 0
@@ -88,15 +91,17 @@ class AskingPrice:
 class RecordedChainLoop(ThinkingLoop):
     """Asks for trial answers along finished chains, as a `ThinkingLoop` would have done while the model was thinking.
 
-    The tokens of the log are unknown, so checkpoints are placed by characters, four to a token, at white space. The number of
-    thinking tokens is then computed from the server's count of prompt tokens; one more request per chain counts the text
-    around the chain. The tokens of the chain's own reply are estimated from its characters.
+    The tokens of the log are unknown. Checkpoints are therefore placed at white space, and a token is taken to be four
+    characters. The number of thinking tokens is then computed from the prompt tokens that the server reports. One more
+    request for each chain counts the tokens of the text around the chain. The tokens of the recorded reply are
+    estimated from its characters.
 
-    Costs: `generator` has the tokens of the chain, as if it had been one request; `trial` has the cost of the trials. The
-    cost of a live loop differs: it asks for fewer trials, and the chain is in the server's cache.
+    The component `generator` has the tokens of the chain, as if the chain had been one request. The component `trial`
+    has the cost of the trials. A live loop has another cost: it asks for fewer trials, and the server has the chain in
+    its cache.
 
     Attributes:
-        model: As in `ThinkingLoop`; it should be the model that thought.
+        model: See `ThinkingLoop`; should be the model that generated the chains.
     """
 
     @property
@@ -119,7 +124,7 @@ class RecordedChainLoop(ThinkingLoop):
         return {**super().configuration(), "chains": "recorded"}
 
     def course(self, question: str, passages: Sequence[Passage]) -> ThinkingCourse:
-        """Return the checkpoints of a recorded chain, which `chain_questions` has put into the passages."""
+        """Return the checkpoints of a recorded chain; `passages` contains the chain, see `chain_questions`."""
         texts = {passage.passage_id: passage.text for passage in passages}
         return _RecordedCourse(self, question, texts.get(_CHAIN, ""), texts.get(_REPLY))
 
@@ -161,7 +166,7 @@ class RecordedChainLoop(ThinkingLoop):
 
 
 class _RecordedCourse(ThinkingCourse):
-    """The rounds of a recorded chain: thoughts and reply come from the log, and only trials are requested."""
+    """The rounds of a recorded chain; its thoughts and its reply come from the log, and only trials are requested."""
 
     def __init__(self, loop: ThinkingLoop, question: str, chain: str, reply: str | None) -> None:
         super().__init__(loop, question)
@@ -169,7 +174,7 @@ class _RecordedCourse(ThinkingCourse):
         self.around, self.asked = math.nan, 0
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Yield the calls of a live checkpoint; in round 1, begin with a call that counts the tokens around the chain."""
+        """Yield the calls of a live checkpoint; in round 1, first a call that counts the tokens around the chain."""
         if r == 1:
             prompt = self.loop.prompt
             counted = yield self._call(_START, [self.start + prompt.end + prompt.cue], 1, temperature=0.0)
@@ -194,7 +199,7 @@ class _RecordedCourse(ThinkingCourse):
         return RoundResult(observed=replace(observed, signals=signals, costs=costs))
 
     def _prompt_tokens(self, cost: Cost) -> float:
-        """Return the prompt tokens of a request."""
+        """Return the prompt tokens of a request; raise if the server does not report them."""
         tokens = cost.uncached_tokens + cost.cached_tokens
         if math.isnan(tokens):
             raise ModelError(
@@ -219,7 +224,7 @@ class _RecordedCourse(ThinkingCourse):
         return Call(part=part, asked=[text], send=send)
 
     def _logged(self, seen: int, max_tokens: int) -> Reply:
-        """Return the next stretch of the chain after `seen` characters; after the whole chain, return its own reply."""
+        """Return the next stretch of the chain after `seen` characters; after the whole chain, return the recorded reply."""
         unpaid = {GENERATOR: Cost()}
         if seen > len(self.chain):  # the end of thinking follows the chain
             own = reply_of(self.reply or "", None, Cost(), self.loop.policy.answer_position)

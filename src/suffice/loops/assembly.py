@@ -23,7 +23,7 @@ _NO_ROW = dict.fromkeys(("question_id", "round", "end", "question"))
 
 
 class Assembly:
-    """The rows of a recording in the order of its questions: one pass collects the columns, a second writes.
+    """The rows of a recording in the order of its questions; a first pass collects columns, a second one writes rows.
 
     Args:
         journal: Contains the rows of new questions.
@@ -120,9 +120,10 @@ class Assembly:
 
 
 def _merged_schema(columns: Columns, stored: StoredRows) -> tuple[pa.Schema, tuple[list[str], list[str]]]:
-    """Merge the schemas of new and stored rows; also return the columns to drop from each in favour of the other.
+    """Merge the schemas of new and stored rows; also return the columns to drop from the new and from the stored rows.
 
-    The type of a column without values is only a guess, so it yields to the type of a column with values.
+    If the types of a column differ, the column is dropped from the rows where it has no values, because the type of a
+    column without values is only a guess.
     """
     new, old = columns.schema, stored.schema
     differ = [name for name in new.names if name in old.names and new.field(name).type != old.field(name).type]

@@ -36,7 +36,9 @@ def boundary_pattern(boundary: str) -> re.Pattern[str] | None:
 
 
 def last_boundary(text: str, boundary: str, *, begins: bool) -> int | None:
-    r"""Return the index of the last boundary in a stretch of a chain, before its leading white space; None if there is none.
+    r"""Return the index of the last boundary in a stretch of a chain; None if there is none.
+
+    White space in front of a boundary belongs to the boundary.
 
     >>> last_boundary("6 times 7.\n\nIt is 42.", "paragraph", begins=True)
     10

@@ -1,7 +1,8 @@
 """The calls of a question's rounds, defined once for both live loops and recordings.
 
-A round is a generator: it yields each call, receives the reply, and returns the round.  The caller makes the call, with
-or without blocking, or takes the reply from a journal.  A live loop omits calls that its policy does not need.
+A round is a generator, which yields each call, receives the reply, and returns the round.  The caller of the generator
+makes the call, with or without blocking, or takes the reply from a journal.  A live loop omits calls that its policy
+does not need.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class Call:
     Attributes:
         part: The component that replies: `gate`, `generator`, `writer` or `critic`.
         asked: The JSON-ready content of the request, which identifies its committed reply.
-        send: Makes the call; with True it blocks the thread instead of suspending.
+        send: Makes the call.  With the argument True it blocks the thread instead of suspending.
         without: The round's result without this call, if a live loop may omit it; None if the call is required.
         instead: The reply that a live loop uses if the call fails; None if the round then fails.
-        brought: Returns, after the call, replies for later rounds that arrived with it, by round.
-        beside: Starts work for the next round while a live loop waits for the reply; None if there is none.
+        brought: Returns the replies for later rounds that arrived together with this reply, by round.
+        beside: Starts work for the next round while a live loop waits for the reply; None if there is no such work.
     """
 
     part: str
@@ -42,7 +43,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class PendingCall:
-    """The last call of a round, omitted so far because it was not needed, and the generator that waits for its reply."""
+    """The last call of a round, which was not needed so far, and the generator that still waits for the reply."""
 
     call: Call
     steps: Steps
@@ -63,12 +64,18 @@ class RoundResult:
 
     @property
     def is_answered(self) -> bool:
-        """True if the round has its answer, as a draft without critique does, but a gate's decision alone does not."""
+        """True if the round has its answer.
+
+        A draft has an answer even without its critique; a gate's decision alone does not.
+        """
         return self.rest is None or self.rest.call.part == CRITIC
 
     @property
     def is_answered_or_trial(self) -> bool:
-        """True if the round can be measured: it has its answer, or is a checkpoint that only lacks its trial answer."""
+        """True if the round can be measured.
+
+        It can if it has its answer, or if it is a checkpoint that only lacks its trial answer.
+        """
         return self.is_answered or (self.rest is not None and self.rest.call.part == TRIAL)
 
 
@@ -88,12 +95,12 @@ class Course(Protocol):
         ...
 
     def calls(self, r: int, before: Sequence[Round]) -> Steps:
-        """Return the calls of round `r`; `before` has the earlier rounds in order, if round `r` depends on them."""
+        """Return the calls of round `r`; if they depend on the earlier rounds, `before` contains these in order."""
         ...
 
 
 async def send(call: Call, *, blocking: bool = False) -> Reply:
-    """Make a call of a live loop; if `blocking`, synchronously, so that the coroutine ends without suspending.
+    """Make a call of a live loop; if `blocking`, the coroutine blocks the thread and never suspends.
 
     Raises:
         ModelError: The call failed, and it has no substitute reply.
@@ -153,7 +160,7 @@ async def drive(
 ) -> RoundResult:
     """Make the calls of a round in order, except those that may be omitted and are not `needed`.
 
-    A generator that was started before continues with `first`, its pending call.
+    If the generator `steps` has already been started, `first` is the call that it waits for.
     """
     try:
         call = first or next(steps)

@@ -25,13 +25,13 @@ class DraftingLoop(LiveLoop):
     decide at round t, or the next draft needs it.  The last round therefore has a critique only if the rule read
     `critic_approved` or the cost of that round.  A recording contains the critique of every round, because any
     policy may read it, and replay charges what a live run would pay.  The first draft is written from the question and
-    the contexts, and each further one also from the newest draft and its critique.  Prompts thus do not grow with the
+    the contexts, and each further draft also from the newest draft and its critique.  Prompts thus do not grow with the
     rounds, and never mention how many rounds are left.
 
-    The critic's reply is the feedback of the round; the policy's rule decides whether it approves.  An empty draft does
-    not count as an answer: the critic is not called, and the next round revises the previous draft, or writes a new one
-    if there is none.  Thinking blocks are removed from drafts and critiques.  If the critic fails, the round counts
-    without feedback.
+    The critic's reply is the feedback of the round; the policy's rule decides whether this feedback approves the draft.
+    An empty draft does not count as an answer.  The critic is then not called, and the next round revises the previous
+    draft; if there is no previous draft, it writes a new one.  Thinking blocks are removed from drafts and critiques.  If
+    the critic fails, the round counts without feedback.
 
     `run` and `stream` take the contexts of the question, which every call sees in the given order.  Without contexts the
     writer answers from its own knowledge, and signals that need contexts are undefined.
@@ -41,8 +41,8 @@ class DraftingLoop(LiveLoop):
         critic: Criticises drafts; None = the writer's model.
         prompt: The tasks of writer and critic.
         max_tokens: Longest draft or critique in tokens; None = the endpoint's limit.  A draft that was cut has the
-            finish reason `length`, and counts as an empty one.
-        policy: Decides when to stop and which draft to return; its `max_rounds` is T_max.
+            finish reason `length`, and counts as an empty draft.
+        policy: Decides when to stop and which draft to return; its `max_rounds` is the largest number of drafts (T_max).
         enrichers: Components that measure signals by extra calls if the policy reads them.
     """
 

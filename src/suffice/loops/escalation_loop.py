@@ -20,10 +20,10 @@ class EscalationLoop(SamplingLoop):
     """Asks models, the cheapest first, until the policy accepts an answer by stopping.
 
     Round i is the attempt of the i-th model, which sees only the question, without earlier answers or marks.  The cost of a
-    question is that of all attempts up to the accepted one, and of enrichers that judge them.  After the last model the loop
-    ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree; list each reasoning
-    effort of a model under its own name.  If a model's call fails in a live run, its attempt has no answer, a warning is logged,
-    and the next model is asked; an endpoint that refuses the credentials ends the loop.
+    question is the cost of all attempts up to the accepted one and of the enrichers that judge these attempts.  After the
+    last model the loop ends.  A model that is listed twice is asked twice, so that a rule can read whether its answers agree.
+    List each reasoning effort of a model under its own name.  If a model's call fails in a live run, the attempt has no
+    answer, a warning is logged, and the next model is asked.  An endpoint that refuses the credentials ends the loop.
 
     A recording (`suffice.record`) has every model's answer to every question, so that rules can be compared with each model alone
     and with mixtures of models.
@@ -33,7 +33,7 @@ class EscalationLoop(SamplingLoop):
         policy: Decides when to accept; its `max_rounds` is at most the number of models.  The default accepts an answer that
             equals the previous one, unless it says that the model does not know.
         temperature: Sampling temperature of every model; None = the models' own.
-        wave: Must be 1, because all models that are asked at once must be paid.
+        wave: Must be 1, because all models of a larger wave would be asked at once and had to be paid.
     """
 
     policy: Policy = field(default_factory=lambda: _ACCEPTS)
@@ -59,7 +59,7 @@ class EscalationLoop(SamplingLoop):
         return {"normalizer": self.policy.normalizer}
 
     def verify(self) -> None:
-        """Check that there are at least two models, and one for each attempt, and that they are asked one at a time.
+        """Check that there are at least two models, one for each attempt, and that one is asked at a time.
 
         Raises:
             DataError: There is only one model, several prompts take turns, several models are asked at once, or a check of `SamplingLoop.verify` failed.

@@ -25,7 +25,7 @@ class Evidence:
         retriever: Ranks the pool, or its own corpus.
         question: The question.
         pool: The question's own passages; empty = search the retriever's corpus.  A retriever with a corpus
-            (`has_corpus`) ignores them.
+            (`has_corpus`) ignores the pool.
         max_rounds: Largest number of rounds that need a passage.
 
     Raises:
@@ -52,7 +52,7 @@ class Evidence:
         return self._ranking
 
     async def rank(self) -> Ranking:
-        """Compute the ranking without blocking the event loop: in a thread, or awaited.
+        """Compute the ranking without blocking the event loop.
 
         Raises:
             DataError: There is neither a pool nor a corpus.
@@ -87,7 +87,7 @@ class Evidence:
 
 
 def distinct_passages(passages: Sequence[Passage], by_title: bool) -> tuple[Passage, ...]:
-    """Remove repeated passages, by title or by id."""
+    """Remove passages that repeat a title (if `by_title`) or an id."""
     distinct: dict[str, Passage] = {}
     for passage in passages:
         title = passage.title.strip().lower() if by_title else ""

@@ -32,7 +32,7 @@ class Outcome(Displayed):
         question: The question.
         decision: The final decision, with answer and reason.
         rounds: All rounds that ran.
-        error: The failure of the model, if any; the decision still contains the best answer before it.
+        error: The failure of the model, if any; the decision still contains the best answer before the failure.
         surplus: Samples that were requested in a wave but not needed for the decision, see `SamplingLoop`.
     """
 
@@ -110,7 +110,7 @@ class LiveLoop(ABC):
 
     @abstractmethod
     def configuration(self) -> Mapping[str, Any]:
-        """Return all values except policy and enrichers that affect a recording, without secrets."""
+        """Return all settings that affect a recording, without the policy, the enrichers and secrets."""
 
     @abstractmethod
     def verify(self) -> None:
@@ -127,15 +127,15 @@ class LiveLoop(ABC):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The configuration pinned by policies that are fitted on this loop's recordings: `depends` and any embedder."""
+        """The settings that must not change for a policy fitted on this loop's recordings: `depends` and any embedder."""
         embedders = {e.name: dict(e.fingerprint()) for e in self.enrichers if e.name == EMBEDDER}
         return {**self.depends, **embedders}
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The questions that the models of this loop were fitted on, by component; None if they were not recorded.
+        """The questions on which each component was fitted, by component; None if its questions were not recorded.
 
-        Models without such a record (a judge, a public cross-encoder) do not appear.
+        Components that were not fitted on questions (a judge, a public cross-encoder) do not appear.
         """
         return fitted_of({enricher.name: enricher for enricher in self.enrichers})
 
@@ -151,7 +151,7 @@ class LiveLoop(ABC):
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Metadata on these rounds that a recording stores, in addition to the configuration."""
+        """Metadata on the rounds for a recording, in addition to the configuration."""
         return {}
 
     @property
@@ -165,12 +165,12 @@ class LiveLoop(ABC):
         return self.labels
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of round `r` by the names in price lists; by default, by component."""
+        """Return the costs of round `r` under the names that price lists use; by default, the components."""
         del r
         return costs
 
     async def left_over(self, course: Course) -> Surplus:
-        """Cancel work that was begun for a round after the last one, and return its cost; by default, no cost."""
+        """Cancel work that was started for a round beyond the last one; return the cost of that work, by default none."""
         del course
         return Surplus()
 
@@ -315,7 +315,7 @@ class LiveLoop(ABC):
 
 
 def check_position(policy: Policy, model: Answerer) -> None:
-    """Raise if a policy and a model read answers at different positions, since margins are then not comparable."""
+    """Raise if policy and model read the answer at different positions, since margins are then not comparable."""
     theirs, position = model.fingerprint().get("position"), policy.answer_position
     ours = {"kind": "callable"} if position.kind == "callable" else position.to_dict()
     if theirs is not None and dict(theirs) != ours:
@@ -326,7 +326,7 @@ def check_position(policy: Policy, model: Answerer) -> None:
 
 
 def fitted_of(parts: Mapping[str, object]) -> dict[str, Seen | None]:
-    """Return the questions on which each component was fitted, by name, from their non-empty `seen` attributes."""
+    """Return the attribute `seen` of each component, by name; leave out components where it is missing or empty."""
     records: dict[str, Seen | None] = {name: getattr(part, "seen", Seen()) for name, part in parts.items()}
     return {name: record for name, record in records.items() if record is None or record}
 
@@ -356,14 +356,14 @@ def _stepped(stream: AsyncGenerator[LiveStep], run: Callable[[Coroutine[Any, Any
 
 
 async def _sent_beside(session: Session, call: Call, *, blocking: bool) -> Reply:
-    """Make a call, and start the work beside it unless the loop stops regardless of the reply."""
+    """Make a call; also start the call's work for the next round, unless the loop stops whatever the reply is."""
     if call.beside is not None and call.without is not None and not session.would_stop(call.without.observed):
         call.beside()
     return await send(call, blocking=blocking)
 
 
 def needed(session: Session, call: Call, *, measured: bool) -> bool:
-    """Return whether a live loop needs to make a call; critic and trial are called only once all else is `measured`."""
+    """Return whether a live loop needs to make a call; critic and trial wait until all else is `measured`."""
     assert call.without is not None
     without = call.without.observed
     if call.part == CRITIC:
@@ -376,8 +376,8 @@ def needed(session: Session, call: Call, *, measured: bool) -> bool:
 def _needs_trial(session: Session, without: Round) -> bool:
     """Return whether the decision at a checkpoint needs its trial answer.
 
-    It does if the policy stops there or compares answers, or if the rule, evaluated member by member, reads a signal of
-    the answer.
+    The answer is needed if the policy stops there, if the policy compares answers, or if the rule, evaluated member by
+    member, reads a signal of the answer.
     """
     if session.policy.compares_answers or session.would_stop(without):
         return True
@@ -387,7 +387,8 @@ def _needs_trial(session: Session, without: Round) -> bool:
 def _needs_answer(session: Session, without: Round) -> bool:
     """Return whether the decision at a round without an answer needs the answer.
 
-    It does if the policy stops at this round, or if the rule, evaluated member by member, reads a signal of the answer.
+    It does if the policy stops at this round or reads every answer, or if the rule, evaluated member by member, reads a
+    signal of the answer.
     """
     if session.policy.reads_every_answer or session.would_stop(without):
         return True
@@ -395,16 +396,17 @@ def _needs_answer(session: Session, without: Round) -> bool:
 
 
 class PendingAnswers:
-    """Answers of a gated round 0 and of checkpoints that were not generated because they were not needed so far.
+    """The answers that were not generated because no decision needed them so far.
 
-    An answer is generated if a later round looks back at it, or if the loop ends without a later answer.
+    They belong to a round 0 with a gate, or to checkpoints.  Such an answer is generated if a later round reads it, or if
+    the loop ends without a later answer.
     """
 
     def __init__(self) -> None:
         self._rest: dict[int, PendingCall] = {}
 
     def observed(self, session: Session, result: RoundResult) -> Round:
-        """Return the round of a result for the session; if it lacks its answer, store the pending call."""
+        """Return the round that the session observes; if the round lacks its answer, store the pending call."""
         if result.is_answered:
             return result.observed
         assert result.rest is not None
@@ -412,7 +414,7 @@ class PendingAnswers:
         return unmeasured(session, result.observed)
 
     def due(self, session: Session, observed: Round | None) -> PendingCall | None:
-        """Return the pending call to make before the session observes a round (or ends, if `observed` is None), if any."""
+        """Return the pending call, if any, to make before the session observes `observed` (before it ends, if None)."""
         waiting = [r for r in self._rest if observed is None or r < observed.index]
         if not waiting:
             return None
@@ -428,12 +430,12 @@ class PendingAnswers:
         return self._rest.pop(max(waiting)) if ends and max(waiting) > answered else None
 
     def drop(self, index: int) -> None:
-        """Forget the pending answer of a round that has its answer by now."""
+        """Forget the pending call of a round that has received its answer."""
         self._rest.pop(index, None)
 
     @staticmethod
     async def answer(session: Session, rest: PendingCall, *, blocking: bool) -> tuple[Session, ModelError | None]:
-        """Make a pending call; return the session with the answer added to its round, and the error if the call failed."""
+        """Make a pending call; return the session with the answer added to the call's round, and any error of the call."""
         try:
             result = await drive(rest.steps, partial(send, blocking=blocking), first=rest.call)
         except ModelError as failed:

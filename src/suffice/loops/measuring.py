@@ -94,12 +94,12 @@ async def measure_lazily(
 
 
 def unmeasured(session: Session, observed: Round) -> Round:
-    """Mark the user's own signals that were not measured as undefined, since the round is final."""
+    """Set the user's own signals to undefined (NaN) where they were not measured, since the round is final."""
     return _with_undefined(observed, _own(session))
 
 
 def _own(session: Session) -> list[str]:
-    """Return the unregistered signals that the policy reads."""
+    """Return the signals that the policy reads and that are not in `SIGNALS`."""
     return [signal for signal in session.policy.raw_signals if signal not in SIGNALS]
 
 
@@ -113,12 +113,12 @@ def with_reply(observed: Round, reply: Reply) -> Round:
 
 
 def with_trial(observed: Round, asked: Round) -> Round:
-    """Return a checkpoint with its trial answer, `asked`, and with what was measured before."""
+    """Return the checkpoint `asked`, which has the trial answer, with the earlier measurements of `observed`."""
     return _joined(asked, observed, asked)
 
 
 def _joined(answered: Round, before: Round, more: Reply | Round) -> Round:
-    """Return `answered` with the signals, costs and embedding of `before` and `more`; `more` has precedence."""
+    """Return `answered` with the signals, costs and embedding of `before`, overwritten by those of `more`."""
     return replace(
         answered,
         signals={**before.signals, **more.signals},
@@ -128,12 +128,15 @@ def _joined(answered: Round, before: Round, more: Reply | Round) -> Round:
 
 
 def _added(observed: Round, name: str, reply: Reply) -> Round:
-    """Add an enricher's reply to a round; its entry in the costs shows that the call was made."""
+    """Add an enricher's reply to a round, with a cost entry (0 if it has none) that shows that the enricher was called."""
     return with_reply(observed, replace(reply, costs={name: Cost(), **reply.costs}))
 
 
 def _component_of_signal(signal: str, components: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Return the component that produces a raw signal; for cumulative costs that is the critic, which is called last."""
+    """Return the component that produces a raw signal.
+
+    For cumulative costs this is the critic: it is called last, so the costs are complete after its call.
+    """
     if signal in CUMULATED:
         return CRITIC
     return components.get(signal) or (SIGNALS[signal].component if signal in SIGNALS else f"judge:{signal}")
@@ -146,9 +149,9 @@ def _next(
     session: Session,
     observed: Round,
 ) -> tuple[str, int] | None:
-    """Return the next component that the policy needs and how many rounds back to measure it; None if none is needed.
+    """Return the next component to measure and how many rounds back; None if the policy needs no more.
 
-    A signal that looks back also needs earlier rounds, which are measured only then.  A trial answer is needed if the
+    If the rule reads a signal that looks back, the earlier rounds are measured first.  A trial answer is needed if the
     policy stops here or compares answers, or if the rule reads a signal of the answer.
     """
     if TRIAL in pending and (session.policy.compares_answers or session.would_stop(observed)):
@@ -177,7 +180,7 @@ def _lacks_trials(rounds: Sequence[Round], back: int) -> bool:
 
 
 def _is_unclaimed(name: str, session: Session, components: Mapping[str, str]) -> bool:
-    """Return whether an enricher must measure every round, because it does not list its signals."""
+    """Return whether an enricher must measure every round, since no list says which signals it produces."""
     raw = session.policy.raw_signals
     known = {
         *components.values(),

@@ -36,7 +36,7 @@ Ending = Literal["max_rounds", "exhausted", "rule", "failed", "cancelled"]
 
 
 class RoundReader(Protocol):
-    """Protocol of a recorder as its questions use it: a reader of responses, with shared settings."""
+    """Protocol of the recorder that a question belongs to; it reads responses and has the shared settings."""
 
     @property
     def start_round(self) -> int:
@@ -128,7 +128,7 @@ class OpenQuestion:
             The decision at this round; None without a policy and a cap.
 
         Raises:
-            DataError: The response cannot be read, the question has ended, or a value has another type.
+            DataError: The response cannot be read, the question has ended, or a value has the wrong type.
             UnknownSignalError: The round lacks a signal that the policy reads; it is still recorded.
             NotFittedError: The policy lacks the calibrator of a signal that it reads; the round is still recorded.
         """
@@ -211,15 +211,15 @@ class OpenQuestion:
 
         Args:
             reason: `max_rounds` (the loop's cap), `exhausted` (nothing was left to try), `rule` (the loop decided to
-                stop, so that later rounds are unknown and the question is censored), `failed` or `cancelled` (left out
-                of every figure).  An audit that ends for one of the last three reasons is lost: the decision counts,
-                but its loss stays unknown.
+                stop, so that later rounds are unknown and the question is censored), `failed` or `cancelled` (the
+                question is left out of every figure).  If an audit ends as `rule`, `failed` or `cancelled`, the decision
+                counts, but the loss of stopping stays unknown.
 
         Returns:
             The decision, with the best answer so far; None without a policy and a cap.
 
         Raises:
-            DataError: The reason is another one, or the question has ended.
+            DataError: The reason is none of these, or the question has ended.
         """
         if reason not in get_args(Ending):
             raise DataError(f"a question cannot end for the reason {reason!r}; allowed: {', '.join(get_args(Ending))}")
@@ -308,7 +308,7 @@ class OpenQuestion:
 
 
 def _copy_of(session: Session) -> Session:
-    """Return an independent copy of a session; it shares policies and rounds, which never change."""
+    """Return an independent copy of a session; only policies and rounds are shared, since they never change."""
     policies = [session.policy, *(shadow.policy for shadow in session._shadows.sessions.values())]  # noqa: SLF001 - a part of it
     return deepcopy(session, {id(shared): shared for shared in (*policies, *session.rounds)})
 

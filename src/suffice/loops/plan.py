@@ -1,4 +1,4 @@
-"""The plan of a recording: one value with its questions, files and settings, which every executor runs."""
+"""The plan of a recording (questions, files and settings), and the protocol of plan executors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RecordingPlan:
 
     @cached_property
     def share(self) -> QuestionShare | None:
-        """The questions of the shard, with their positions among all; None without a shard."""
+        """The questions of the shard, with their positions among all questions; None without a shard."""
         if self.shard is None:
             return None
         if isinstance(self.questions, QuestionShare):
@@ -76,10 +76,11 @@ class RecordingPlan:
 
 
 class PlanExecutor(Protocol):
-    """Protocol of an executor of plans: with live requests (`LiveExecutor`), or in batches (`suffice_scale.batches.BatchQueue`).
+    """Protocol of an executor of plans.
 
-    On a cluster, each worker runs the plan of its shard in one of these ways, see `suffice_scale.clusters`.  It receives the command
-    line instead of the plan, because a pickled plan would contain the keys and open connections of its models.
+    `LiveExecutor` sends requests immediately, and `suffice_scale.batches.BatchQueue` sends them in batches.  On a cluster,
+    each worker runs the plan of its shard with one of these executors, see `suffice_scale.clusters`.  The worker receives the
+    command line instead of the plan, because a pickled plan would contain the keys and open connections of its models.
     """
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:
@@ -101,6 +102,6 @@ def _configuration_of(loop: LiveLoop, parallel_rounds: bool) -> dict[str, Any]:
 
 
 def _state_hash(state: Mapping[str, Any]) -> str:
-    """Return the hash of a signal's state, without its fitting questions, which do not affect a recording."""
+    """Return the hash of a signal's state; its fitting questions are left out, since they do not affect a recording."""
     deciding = {key: value for key, value in state.items() if key != "seen"}
     return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:16]

@@ -51,7 +51,7 @@ class RecordSummary(Displayed):
         path: The recording.
         questions: Questions in the file.
         rounds: Rows in the file.
-        failed: Errors of failed questions, by question; running again completes them.
+        failed: Errors of failed questions, by question; another run completes these questions.
         replies: Rounds in the file with a reply of a model.
         unread: Replies without a readable answer.
         cut: Number of replies that were cut off, by finish reason (`length`, `content_filter`, `error`, ...).
@@ -59,7 +59,7 @@ class RecordSummary(Displayed):
         costs: Costs of this run by component.
         seconds: Duration of the run.
         folder: The recording of all shards, of which the file is a part; None without shards.
-        incomplete: A sentence on the shards that the folder lacks; empty if it is complete.
+        incomplete: A sentence on the shards that the folder lacks; empty if no shard is missing.
         pending: Questions whose replies will come with batches; while there are any, the file is not written.
         notes: Notes on awaited batches, and on what to do meanwhile.
     """

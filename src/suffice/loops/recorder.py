@@ -53,16 +53,16 @@ class Recorder:
     array([[1., 1.]])
 
     Args:
-        path: A new recording, or one with the same settings: a parquet file; or a folder of parts, if the path does
-            not end in ``.parquet`` or is an existing folder.
-        policy: Decides when to stop: a policy, a policy file, or a rule or its text.  Questions that it stops are marked as
-            censored.  None = the loop runs as it does without a recorder.
+        path: The recording, which is new or has the same settings.  It is a parquet file; if the path is an existing
+            folder or does not end in ``.parquet``, it is a folder of parts.
+        policy: A policy, a policy file, a rule, or the text of a rule, which decides when to stop.  Questions that it stops
+            are marked as censored.  None = the loop runs as it does without a recorder.
         max_rounds: The cap of a loop without a policy; None = the loop ends each question itself.
-        start_round: The index of the first round: 1, or 0 if it is the model alone, before any evidence.  A policy
-            defines its own.
-        answer_position: The position of the answer in a response.  None = that of the policy, or the whole text without a policy.
-            With the policy's default position, the whole text is the answer until a response of the question contains that
-            position.
+        start_round: The index of the first round: 1, or 0 if in the first round the model answers without evidence.  A
+            policy defines its own first round.
+        answer_position: The position of the answer in a response.  None = the policy's position or, without a policy, the
+            whole text.  If the policy's position is the default, the whole text is the answer until a response of the
+            question contains that position.
         labels: Texts that all questions share, such as `model`; policies fitted on the recording depend on `model` and
             `prompt_id`.
         golds: Gold answers by the text of the question, for questions that begin without any.
@@ -72,10 +72,10 @@ class Recorder:
         shadow: Policies that decide on the same rounds and change nothing; the rounds at which they would stop are recorded.
         samples: True if the rounds of a question are independent answers in arbitrary order; figures of the recording are
             then means over random orders.
-        normalizer: A name in `NORMALIZERS`, which decides which answers are the same; None = that of the
-            policy for samples, else that of question answering.
+        normalizer: A name in `NORMALIZERS`.  The normalizer decides which answers are the same.  None = with `samples` the
+            policy's normalizer, otherwise that of question answering.
         part_questions: In a folder: the largest number of questions in a part.
-        part_bytes: In a folder: the size of its rounds, in bytes, at which a part takes no further questions.
+        part_bytes: In a folder: a part whose rounds have this size, in bytes, takes no further questions.
 
     Raises:
         ConfigMismatchError: The file was recorded with other settings.
@@ -144,7 +144,11 @@ class Recorder:
     def _checked_following(
         self, audit: Audit | None, shadow: PolicySource | Iterable[PolicySource]
     ) -> tuple[Policy, ...]:
-        """Return the shadow policies; raise if there are any without a policy or cap, or an audit without a policy."""
+        """Return the shadow policies.
+
+        Raises:
+            DataError: There are shadow policies, but neither a policy nor a cap; or an audit, but no policy.
+        """
         if audit is not None and not self.is_deployed:
             raise DataError(
                 "an audit runs what a policy cut off, and there is no policy: give policy=, or leave it out"
@@ -157,7 +161,7 @@ class Recorder:
         return tuple(shadow_policies(shadow, self.policy).values())
 
     def _compared_by(self, normalizer: str | None) -> str:
-        """Return the normalizer that compares answers; raise if the policy has another one."""
+        """Return the normalizer that compares answers; raise if the policy's normalizer differs from the given one."""
         theirs = DEFAULT_NORMALIZER if self.policy is None else self.policy.normalizer
         if normalizer is None:
             return theirs if self.samples else DEFAULT_NORMALIZER
@@ -214,16 +218,16 @@ class Recorder:
         The same question may be recorded several times; its records form one unit for statistics.
 
         Args:
-            question: Its text.
+            question: The text of the question.
             golds: Gold answers, for EM and F1; empty if unknown.  None = the recorder's `golds` for this text.
-            question_id: The id of the question; None = a hash of the text.  If it is recorded again, it becomes
-                ``NAME#2``, ``NAME#3``, ...
+            question_id: The id of the question; None = a hash of the text.  If a question is recorded again, its id
+                becomes ``NAME#2``, ``NAME#3``, ...
             request_id: An id of this request, so that an audit draws each request separately.  None = all requests of a
                 question share one draw.
             labels: Your own texts, for columns of these names.
 
         Raises:
-            DataError: The text is blank, or an argument has another type.
+            DataError: The text is blank, or an argument has the wrong type.
         """
         entry = self._question(question, golds, question_id)
         return self._begin(entry, {**self.labels, **checked_labels(labels or {})}, request_id)
@@ -268,11 +272,11 @@ class Recorder:
     def resume(self, state: Mapping[str, Any]) -> OpenQuestion:
         """Continue a question from the state of `OpenQuestion.to_state`; its rounds are not recorded twice.
 
-        If the loop returned to an earlier state, the question may have ended on disk, or have other rounds there.
-        Those stay unchanged, and the question is recorded anew, starting with the state's rounds.
+        If the loop returned to an earlier state, the record on disk may have ended or have other rounds than the state.
+        This record then stays unchanged, and the question is recorded anew, starting with the rounds of the state.
 
         Args:
-            state: The values.
+            state: The values of `OpenQuestion.to_state`.
 
         Raises:
             DataError: The question has ended, or its audit was continued elsewhere.
@@ -338,7 +342,9 @@ class Recorder:
         return Question(question_id=name, question=text, answers=answers)
 
     def save(self) -> None:
-        """Move ended questions into the parquet file, which is rewritten; in a folder, only this process's part.
+        """Move ended questions into the parquet file, or in a folder into this process's own parts.
+
+        The file, or each of these parts, is rewritten.
 
         Raises:
             DataError: The disk is full, or the path cannot be written.
@@ -346,7 +352,7 @@ class Recorder:
         self._log.save()
 
     def close(self) -> None:
-        """Save; open questions stay in the journal.
+        """Save the recording; open questions stay in the journal.
 
         This also runs when the program ends.
         """

@@ -1,4 +1,4 @@
-"""Recording: every round of every question, with each reply on disk before the next call."""
+"""Record every round of every question; each reply is on disk before the next call."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def record(
     """Run every round of every question and write the recording; the rule of the policy is not used.
 
     After an interruption, the same call resumes: replies in the journal are not requested again, only calls in flight are
-    repeated.  An exception of a model, retriever or signal fails only its question.  It also works in a notebook, where
-    an event loop is already running.
+    repeated.  An exception of a model, retriever or signal fails only its question.  This function also works in a
+    notebook, where an event loop is already running.
 
     >>> import tempfile
     >>> from suffice import PoolBM25, RetrievalLoop, load_questions, record
@@ -52,17 +52,18 @@ def record(
         loop: The loop with its models, and a policy with the rounds, the answer position and fitted signal state.
         path: The parquet file; the journal is beside it until the recording is complete.  With a shard, a folder.
         shard: Record only the questions of this share, into a part of the folder.  Give every process all questions, or
-            the result of `suffice.loops.retrieval.load_share`, which holds only its share in memory. The process that completes
-            the set writes `manifest.json`; until then the folder cannot be read.
-        journal_folder: If `path` is a URL: the folder of the journal on this machine; None = the user's cache folder.  It is
-            copied to the URL about every minute, so that another machine can resume the recording and pay again for at most that minute.
-        concurrency: Number of concurrent questions, which limits concurrent calls (times the number of parallel rounds,
-            or the wave).
+            the result of `suffice.loops.retrieval.load_share`, which holds only the process's share in memory.  The process
+            that completes the last part writes `manifest.json`; until then the folder cannot be read.
+        journal_folder: If `path` is a URL: the folder of the journal on this machine; None = the user's cache folder.  The
+            journal is copied to the URL about every minute, so that another machine can resume the recording and pay again
+            for at most that minute.
+        concurrency: Number of questions recorded at once.  Each makes one call at a time, or as many as it has parallel
+            rounds or samples in a wave.
         parallel_rounds: Send the rounds of a question together; prefix caches are then not used as in a live run, and
             the file contains `cache_state: unknown`.
         allow_unread: Continue if no answer can be read from the replies to the first eight questions.
-        batches: A `suffice_scale.batches.BatchQueue`, which requests the replies of language models in batches, at a lower price and within a day; the rounds of a
-            question are then requested together, and their seconds are unknown.
+        batches: A `suffice_scale.batches.BatchQueue`, which requests the replies of language models in batches, at a lower price
+            and within a day.  The rounds of a question are then requested together, and their seconds are unknown.
         on_progress: Called after every reply.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The retrieval loop: rank once, reveal one passage per round, stop by the policy (TASR section 3.1)."""
+"""The retrieval loop, which ranks passages once and reveals one more in each round until the policy stops (TASR, 3.1)."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ _GOES_ON = "goes_on"
 class RetrievalLoop(LiveLoop):
     """Answers questions with one more passage in each round.
 
-    `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
+    `run` and `stream` take the question's own passages; without passages, they search the retriever's corpus.
 
-    With a gate, the policy decides at round 0 before there is an answer, at the cost of the gate's decision alone.  The
-    closed-book answer is generated only if the policy stops at round 0 or reads the answer, by continuing the gate's
-    forward pass if possible.  If a gate fails, its signals are undefined and evidence is retrieved.  A recording contains
-    both parts of every round 0; a question whose gate or answer failed is requested again.
+    With a gate, the policy decides at round 0 before there is an answer, and only the gate's decision is charged.  The
+    closed-book answer is generated only if the policy stops at round 0 or reads the answer.  If possible, it is generated
+    by continuing the gate's forward pass.  If a gate fails, its signals are undefined and evidence is retrieved.  A
+    recording contains the gate's decision and the answer of every round 0.  If one of them failed, a new run requests the
+    question again.
 
     Attributes:
         model: Answers from the revealed passages.
         retriever: Ranks the question's pool or a corpus.
         policy: Decides when to stop and which answer to return.
-        gate: Decides at round 0; None = round 0, if the policy has one, is the model's answer alone.
+        gate: Decides at round 0.  Without a gate (None), a round 0 consists of the model's answer.
         enrichers: Components that measure signals by extra calls if the policy reads them.
     """
 
@@ -67,7 +68,7 @@ class RetrievalLoop(LiveLoop):
 
     @property
     def fitted(self) -> dict[str, Seen | None]:
-        """The questions on which enrichers, retriever and gate were fitted; None for a gate without such a record."""
+        """The questions on which enrichers, retriever and gate were fitted; None for a gate that did not record them."""
         gates = {} if self.gate is None else {GATE: getattr(self.gate, "seen", None)}
         return {**super().fitted, **fitted_of({"retriever": self.retriever}), **gates}
 
@@ -89,7 +90,7 @@ class RetrievalLoop(LiveLoop):
         return {"score_kind": score_kind_of(self.retriever)}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the fingerprints of model, retriever and gate, and the identity of passages."""
+        """Return the fingerprints of model, retriever and gate, and the field that identifies passages."""
         fingerprints = {"model": dict(self.model.fingerprint()), "retriever": dict(self.retriever.fingerprint())}
         identity = identity_of(self.retriever)
         if identity != "title":  # older recordings do not contain the default

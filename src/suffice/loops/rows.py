@@ -85,7 +85,7 @@ def rows_of(
 
     Args:
         question: The question; without gold answers the metrics are undefined.
-        rounds: All its rounds.
+        rounds: All rounds of the question.
         end: The reason why there is no further round.
         state: Fitted state of signals, by name.
         cells: Text columns of each round (model, retriever, prompt_id).
@@ -157,7 +157,8 @@ def decision_columns(session: Session, *, is_deployed: bool = True) -> dict[str,
 
     Args:
         session: The session, after its decision.
-        is_deployed: True if a user's policy decides; False if the session only has the loop's cap: then only shadows have columns.
+        is_deployed: True if a user's policy decides.  False if the session only has the loop's cap; then only shadow
+            policies have columns.
     """
     shadows = {f"{SHADOW}{name}": decided and decided.stop_round for name, decided in session.shadows.items()}
     decision, draw = session.decision, session.draw

@@ -31,7 +31,7 @@ _SET_BY_THE_LOOP = ("temperature", "seed")
 
 
 def sample_seed(seed: int, question: str, sample: int) -> int:
-    """Return the seed of one sample, a stable hash, so that samples and questions are drawn independently.
+    """Return the seed of one sample, a stable hash of the arguments, so that each sample is drawn independently.
 
     >>> sample_seed(0, "Where is the tower?", 1) == sample_seed(0, "Where is the tower?", 1)
     True
@@ -50,19 +50,21 @@ class SamplingLoop(LiveLoop):
     `adaptive_consistency`, ...) stops the loop, and a selector of samples returns the majority.  An unreadable answer
     costs a call and casts no vote.  `run` and `stream` take contexts, which every sample sees.
 
-    Several models answer in turn, the cheapest first: a panel, or a cascade.  Their order is part of the loop; a model that is
-    listed twice answers twice in each turn.  Prompts also take turns: each is used for one turn of all models.
+    Several models (a panel or a cascade) answer in turn, the cheapest first.  The order of the models is part of the loop; a
+    model that is listed twice answers twice in each turn.  Several prompts also take turns: after all models have answered
+    with one prompt, they answer with the next one.
 
-    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, not of the
-    arrival, which would favour short answers.  When it stops, the requests in flight are cancelled.  Their cost is the
+    With `wave=w`, w samples are requested at once.  The policy decides in the order of the requests, because the order of
+    arrival would favour short answers.  When the policy stops, the requests in flight are cancelled.  Their cost is the
     component `surplus` of the outcome: their calls are counted, and the tokens of a cancelled call are unknown.  A
     sample's seconds are the time by which it prolonged its wave.
 
-    With `use_n` a wave is one request for several choices (the field `n`), each of which is charged an equal share of
-    the call and its tokens.  If the endpoint returns fewer, the missing ones are requested separately, with a warning.
+    With `use_n`, a wave is one request for several choices (the field `n`).  Each choice is charged an equal share of the
+    call and of its tokens.  If the endpoint returns too few choices, the missing ones are requested separately, with a
+    warning.
 
     Attributes:
-        model: Answers; or several models, in the order in which they are asked.
+        model: The model that answers, or several models in the order in which they are asked.
         policy: Decides when to stop and which answer to return; its `max_rounds` is the largest number of samples.
         temperature: Sampling temperature of every model; None = the models' own.
         seed: The seed from which each sample's seed is derived, see `sample_seed`; None = send no seed.
@@ -72,7 +74,7 @@ class SamplingLoop(LiveLoop):
         enrichers: Components that measure signals by extra calls if the policy reads them, such as a verifier.
 
     Raises:
-        DataError: A field has another type or contradicts another one.
+        DataError: A field has the wrong type or contradicts another field.
     """
 
     independent_rounds: ClassVar[bool] = True
@@ -137,7 +139,7 @@ class SamplingLoop(LiveLoop):
         return self._sources[(r - 1) % len(self._sources)]
 
     def without_reply(self, r: int) -> Reply | None:
-        """Return the substitute reply if the live call of sample `r` fails; None if the loop then ends."""
+        """Return the reply that replaces sample `r` if its live call fails; None if the loop ends instead."""
         del r
         return None
 
@@ -148,13 +150,13 @@ class SamplingLoop(LiveLoop):
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """Capabilities that all models share, contexts, costs, and the relevance of each sample to the question."""
+        """The capabilities that all models have, and those of the loop: contexts, costs, relevance to the question."""
         own = frozenset.intersection(*(source.capabilities for source in self._sources))
         return own | {"passages", "costs", RELEVANCE}
 
     @property
     def depends(self) -> Mapping[str, Any]:
-        """Models and prompts in turn, and the temperature."""
+        """The models and prompts in the order of their turns, and the temperature."""
         temperature = {} if self.temperature is None else {"temperature": float(self.temperature)}
         return {
             "model": _in_turn(model.model for model in self.models),
@@ -164,7 +166,7 @@ class SamplingLoop(LiveLoop):
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """The text columns of a recording: models and prompts in turn; each row has those of its sample."""
+        """The text columns of a recording: all models and prompts; `cells` has those of a single sample."""
         return {
             "model": _in_turn(model.name for model in self.models),
             "prompt_id": _in_turn(source.prompt.prompt_id for source in self._sources),
@@ -176,7 +178,7 @@ class SamplingLoop(LiveLoop):
         return {"model": source.name, "prompt_id": source.prompt.prompt_id}
 
     def billed(self, r: int, costs: Mapping[str, Cost]) -> Mapping[str, Cost]:
-        """Return the costs of sample `r`; in a panel, under the name of its model."""
+        """Return the costs of sample `r`; in a panel, they are listed under the name of the sample's model."""
         if len(self._names) == 1:
             return costs
         return {member_component(self.source(r).name) if name == _PART else name: cost for name, cost in costs.items()}
@@ -193,12 +195,15 @@ class SamplingLoop(LiveLoop):
 
     @property
     def provenance(self) -> Mapping[str, Any]:
-        """Metadata for a recording: `exchangeable` (in arbitrary order) or `independent` samples, and their normalizer."""
+        """Metadata for a recording: the normalizer, and whether samples are `exchangeable` or only `independent`.
+
+        Exchangeable samples are in arbitrary order.
+        """
         kind = "exchangeable" if self.exchangeable else "independent"
         return {kind: True, "normalizer": self.policy.normalizer}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the models in turn with their settings, and the size of requests for several choices."""
+        """Return the models with their settings, the normalizer, and the number of choices in one request."""
         first, *others = self._settings
         models: dict[str, Any] = {"model": first}
         if others:
@@ -207,11 +212,12 @@ class SamplingLoop(LiveLoop):
         return {**models, "normalizer": self.policy.normalizer, **({"n": self.wave} if self.use_n else {})}
 
     def verify(self) -> None:
-        """Compare the answer positions; check that samples can differ and that the majority is returned.
+        """Check that policy, models and prompts fit together, and that samples can differ.
 
         Raises:
-            DataError: Samples would all be equal, the policy does not start with round 1, a prompt needs another answer
-                position, or the rule counts votes and the selector returns the last sample.
+            DataError: Samples would all be equal, the policy does not start with round 1, only some prompts are prefilled
+                (so that answers are at different positions), or the rule counts votes and the selector returns the last
+                sample.
         """
         policy = self.policy
         check_first_round(policy, "samples")

@@ -40,9 +40,10 @@ class ThinkingPrompt(VersionedPrompt):
     """The raw text around a chain of thought, as a model's template writes it.
 
     Attributes:
-        name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
+        name: Name in reports; see `VersionedPrompt`, also for `version` and `system`.
         start: Template of the text up to where the model begins to think; `{system}` and `{question}` are replaced.
-        end: Text that ends the thinking; stripped of white space, it also marks the model's own end of thinking.
+        end: Text that ends the thinking.  The same text without white space around it also shows that the model itself
+            has ended its thinking.
         cue: Text after `end` that makes the model answer at once, for trial answers. If empty, a trial answer is the
             model's own reply after `end`, read at the answer position and charged in full; give it enough `trial_tokens`.
     """
@@ -91,30 +92,33 @@ THINKING_PROMPTS: Mapping[str, ThinkingPrompt] = _TEMPLATES | {
 class ThinkingLoop(LiveLoop):
     """Answers questions by a chain of thought that stops early when the policy says so.
 
-    Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at its own end. There the loop may ask for a
-    trial answer, with a prompt of chain, end of thinking and cue; the chain then continues without it. A live run asks only if
-    the policy reads or returns the answer; a recording contains the trial of every checkpoint, because any policy may read it.
-    When the model has ended its chain, the last round is its own answer, without a cue. The difference between this answer and
-    the last trial shows the loss due to the cue; differences between trials show the loss due to a cut.
+    Round r is the r-th checkpoint: the chain after r times `every` tokens (or at another `boundary`), or at its own end. At a
+    checkpoint the loop may ask for a trial answer. The prompt then consists of the chain, the end of thinking and a cue. The
+    chain afterwards continues as if there had been no trial. A live run asks for the trial only if the policy reads or returns
+    the answer. A recording contains the trial of every checkpoint, because any policy may read it.
 
-    The chain is continued by requests of `every` tokens, so the server should cache prefixes: otherwise it reads the chain anew at
-    each checkpoint, which the recorded costs show. It is continued from the token ids that the model generated, where the endpoint
-    takes and returns them; elsewhere from its text, which a server may divide into other tokens.
+    When the model itself ends the chain, the last round is the model's own answer, without a cue. The difference between this
+    answer and the last trial shows the loss due to the cue. Differences between trials show the loss due to a cut.
 
-    Costs: `generator` (the chain and the model's own answer), `trial`.
+    Each request continues the chain by `every` tokens. The server should therefore cache prefixes; otherwise it reads the whole
+    chain at each checkpoint, as the recorded costs show. If the endpoint takes and returns token ids, the chain is continued from
+    the ids that the model generated. Otherwise it is continued from the text, which a server may divide into other tokens.
+
+    The components of the costs are `generator` (the chain and the model's own answer) and `trial`.
 
     Attributes:
-        model: An endpoint that continues raw text (``api="completions"``); its own prompt, answer position and `max_tokens` are not
-            used. The chain is sampled at its temperature, trial answers at 0.
+        model: An endpoint that continues raw text (``api="completions"``); the prompt, answer position and `max_tokens` of the model
+            are not used. The chain is sampled at the model's temperature, trial answers at 0.
         prompt: The raw text around the chain.
         every: Tokens between two checkpoints; with a `boundary` other than `tokens`, between two looks for a boundary.
-        boundary: Where checkpoints are: at any token (`tokens`), at a blank line (`paragraph`), or before a word (`words`: wait, hmm,
-            alternatively; or your own, as `wait,but`). The checkpoint is at the last boundary since the previous look; if
-            there is none, the chain goes on to the next look, eight times at most. Thoughts beyond the boundary are charged.
+        boundary: The places where a checkpoint may be: at any token (`tokens`), at a blank line (`paragraph`), before one of the words
+            wait, hmm and alternatively (`words`), or before one of your own words (such as `wait,but`). The checkpoint is at the last
+            boundary since the previous look. If there is none, the chain goes on to the next look, eight times at most. Thoughts beyond
+            the boundary are charged.
         trial_tokens: Longest trial answer in tokens; a trial answer that is cut is undefined.
         answer_tokens: Longest answer after the model's own end of thinking, in tokens.
         token_ids: True to continue from token ids where possible; False = always from text.
-        overlap: True to continue a live chain while its trial answer is generated, unless it stops regardless of the answer.
+        overlap: True to continue a live chain while its trial answer is generated, unless the loop stops whatever the answer is.
             The final answer then arrives sooner, but thoughts beyond the stop are paid (`Outcome.surplus`). The server should handle
             two requests at once. Decisions and answers are the same.
         policy: Decides when to stop; its `max_rounds` bounds the checkpoints, and its `answer_position` reads the
@@ -180,7 +184,7 @@ class ThinkingLoop(LiveLoop):
 
     @property
     def pinned(self) -> dict[str, Any]:
-        """The configuration pinned by policies that are fitted on these recordings: `depends`, embedder and probe."""
+        """The settings that must not change for a policy fitted on these recordings: `depends`, embedder and probe."""
         probes = {e.name: dict(e.fingerprint()) for e in self.enrichers if isinstance(e, ChainEnricher)}
         return {**super().pinned, **probes}
 
@@ -188,7 +192,7 @@ class ThinkingLoop(LiveLoop):
         """Return the settings that affect chains and answers.
 
         Raises:
-            DataError: `overlap` is set, which only applies to live runs.
+            DataError: `overlap` is set, but only live runs can overlap.
         """
         if self.overlap:
             raise DataError(
@@ -248,7 +252,7 @@ class ThinkingLoop(LiveLoop):
         """Return the checkpoints of one chain.
 
         Raises:
-            DataError: There are passages, which the template has no place for.
+            DataError: There are passages, but the template has no place for them.
         """
         if passages:
             raise DataError("a thinking loop has no place for passages: put them into the question")
@@ -275,7 +279,10 @@ class _Chain:
         return _Chain(self.start, self.thought + more.text, ids)
 
     def asked(self, rest: str = "") -> list[Any]:
-        """Return the content of a request: one text; or the text before the chain, the chain's token ids, and the text after it."""
+        """Return the content of a request as a list.
+
+        It has one text or, with token ids, the text before the chain, the chain's token ids, and the text after the chain.
+        """
         return [self.start + self.thought + rest] if self.ids is None else [self.start, list(self.ids), rest]
 
 
@@ -417,7 +424,7 @@ class ThinkingCourse:
         return (*begins, *ids, *await tokenizer.ids(rest, begins=False, blocking=blocking))
 
     async def _read(self, part: str, completion: Completion, *, by_ids: bool, blocking: bool) -> Reply:
-        """Convert a completion to the reply of a component; the answer of a trial with a cue is at its start."""
+        """Convert a completion to the reply of a component; after a cue, the answer is at the start of the text."""
         own = self.loop.policy.answer_position
         cue = self.loop.prompt.cue.strip()
         position = AnswerPosition("start", cue, form=own.form) if part == TRIAL and cue else own

@@ -87,7 +87,7 @@ class RecordedTrajectory:
         return reply_from_payload(payload)
 
     def _commit(self, replies: Mapping[tuple[int, str], Reply], **more: str) -> dict[tuple[int, str], dict[str, Any]]:
-        """Commit replies by round and part, all or none, and return their entries."""
+        """Commit several replies, by round and part, as one transaction; return their journal entries."""
         now = time.time()
         payloads = {key: {**reply_to_payload(reply, now), **more} for key, reply in replies.items()}
         self.journal.put(self.question.question_id, payloads)

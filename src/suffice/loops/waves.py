@@ -26,8 +26,9 @@ class Surplus:
     """Samples that were requested in a wave but not needed for the decision, or a stretch of thought beyond the stop.
 
     Attributes:
-        cost: The cost of these samples, without waiting time.  Tokens are NaN if a sample was cancelled, since it is
-            unknown how many it had generated; for a stretch of thought, the tokens that had arrived are counted.
+        cost: The cost of the samples or thoughts, without waiting time.  If a sample was cancelled, the tokens are NaN,
+            since it is unknown how many it had generated.  For a stretch of thought, the tokens that had arrived are
+            counted.
         samples: Number of these samples.
         cancelled: Number of these samples that were cancelled in flight.
         what: The noun for notes, singular and plural.
@@ -61,7 +62,10 @@ class Wave:
         self._waited = 0.0
 
     async def result(self, r: int) -> RoundResult:
-        """Return round `r`, after requesting its wave if necessary; a wave of one never suspends by itself."""
+        """Return round `r`, after requesting its wave if necessary.
+
+        With a wave of one, this method itself never suspends; only the round's own call may.
+        """
         if self._width == 1:
             return await self._make(r)
         if r not in self._tasks:

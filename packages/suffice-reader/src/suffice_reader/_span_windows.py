@@ -19,7 +19,7 @@ YES, NO, TITLE, TEXT = 1, 2, 3, 4  # segments of a window; 0 = not part of any a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderConfig:
-    """Lengths in tokens; they are part of the trained model and stored beside the weights."""
+    """The lengths of inputs, in tokens, which are part of the trained model and stored beside the weights."""
 
     max_length: int = 256  # of one window, question included
     max_question: int = 64  # longer questions are cut
@@ -33,7 +33,7 @@ class ReaderConfig:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One input of the encoder: a passage, or a piece of a long one.
+    """One input of the encoder: a passage, or a piece of a long passage.
 
     Attributes:
         ids: Token ids, int64, shape (t,).
@@ -127,7 +127,7 @@ class Featurizer:
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """A run of tokens, with masks of those that may begin or end an answer."""
+    """A run of tokens, with masks of the tokens that may begin or end an answer."""
 
     ids: list[int]
     pieces: list[str]
@@ -137,7 +137,7 @@ class _Tokens:
     ends: NDArray[np.bool_]
 
     def cut(self, start: int, stop: int, owned: tuple[int, int]) -> _Tokens:
-        """Return tokens start..stop; only those in the range `owned` may begin an answer."""
+        """Return the tokens from `start` to `stop` (exclusive); only tokens in the range `owned` may begin an answer."""
         at = np.arange(len(self.ids))
         starts = self.starts & (at >= owned[0]) & (at < owned[1])
         s = slice(start, stop)
@@ -159,9 +159,10 @@ def _may_be_edge(piece: str) -> bool:
 
 
 def _pieces(length: int, room: int, overlap: int, limit: int) -> list[tuple[int, int, tuple[int, int]]]:
-    """Cut `length` tokens into overlapping pieces: (start, stop, (first, end) of the owned answer starts).
+    """Cut `length` tokens into overlapping pieces, and return ``(start, stop, (first, end))`` of each piece.
 
-    Each token is owned by exactly one piece, with context on both sides, so no span is counted twice.
+    Each token belongs to the range from `first` to `end` of exactly one piece, usually with context on both sides.  Only
+    answers that begin in this range are read from the piece, so no span is counted twice.
 
     >>> _pieces(10, 6, 2, 9)
     [(0, 6, (0, 5)), (4, 10, (5, 10))]

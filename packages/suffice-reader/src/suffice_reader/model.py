@@ -15,13 +15,13 @@ from suffice_reader.span_reader import SpanReader
 class SpanReaderModel:
     """Answers with a span of the passages, or with yes or no; it cannot answer without passages.
 
-    Its margin is measured over whole answers, not over one token: the log-probability of the best span minus that of
-    the best span with another normalised answer, nats.
+    The margin compares whole answers, not single tokens.  It is the log-probability of the best span minus the
+    log-probability of the best span with another normalised answer, in nats.
 
     Args:
         path: Folder of a trained reader; None = the one in the package.
         threads: Worker threads for encoding passages.
-        cache_size: Number of encoded (question, passage) pairs to cache, so that a round encodes only its new passage.
+        cache_size: Number of encoded (question, passage) pairs to cache; with a cache, a round encodes only the new passage.
     """
 
     name = "span-reader"
@@ -59,5 +59,5 @@ class SpanReaderModel:
         """Do nothing: `capabilities` already shows which needs are met."""
 
     async def answer_async(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """Read in a worker thread."""
+        """Like `answer`, but in a worker thread."""
         return await asyncio.to_thread(self.answer, question, passages)

@@ -20,7 +20,7 @@ class OnnxModel:
         revision: SHA-256 of the weights, first 16 hex digits.
         tokenizer: A `tokenizers.Tokenizer`.
         session: An `onnxruntime.InferenceSession`.
-        settings: The model's own settings: the result of the argument `read` of `load_onnx`.
+        settings: The model's own settings, as the argument `read` of `load_onnx` returned them.
     """
 
     revision: str

@@ -1,7 +1,7 @@
 """The embedded extractive reader: real answers and real margins, offline, on two CPU cores.
 
-Each passage is encoded *alone* with the question, `[CLS] question [SEP] yes no . title : text [SEP]`, and every span of
-it (plus the words `yes` and `no`) gets one logit.  All spans of all revealed passages then compete in one softmax.  The
+Each passage is encoded *alone* with the question, as `[CLS] question [SEP] yes no . title : text [SEP]`.  Every span of the
+passage, and each of the words `yes` and `no`, gets one logit.  All spans of all revealed passages then compete in one softmax.  The
 scores of a passage therefore do not depend on other passages: each round encodes only its new passage, and the same
 passages give the same margin in any order and any batch.
 
@@ -43,8 +43,8 @@ class Reading:
     Attributes:
         answer: Text of the best span, `yes` or `no`; empty only if no passage has text.
         answer_margin: Log-probability of the best span minus that of the best span with a *different* normalised
-            answer [nats], in [0, 30].  "The answer is not here" counts as a different answer, so a best span that is
-            less likely has margin 0.  NaN if no passage has text.
+            answer, nats, in [0, 30].  "The answer is not here" counts as a different answer; if it is more likely than
+            the best span, the margin is 0.  NaN if no passage has text.
         answer_probability: Probability mass of all spans with the best span's normalised answer, among all spans and
             "the answer is not here", in [0, 1].  NaN if no passage has text.
         passage_index: Index of the passage with the best span; -1 if no passage has text.
@@ -66,8 +66,8 @@ class PassageSpans:
 
     Attributes:
         logits: Logits of the best spans, descending, float64, shape (n,).
-        answers: Their texts, length n.
-        keys: Their normalised forms (`suffice.policy.metrics.answer_key`), length n.
+        answers: Texts of these spans, length n.
+        keys: Normalised texts of these spans (`suffice.policy.metrics.answer_key`), length n.
         log_normaliser: Log of the summed exponentials of *all* spans' logits; -inf without spans.
         tokens: Number of tokens encoded.
     """
@@ -82,12 +82,12 @@ class PassageSpans:
 def passage_spans(
     windows: Sequence[Window], logits: Sequence[NDArray[np.float32]], title: str, text: str, limit: int
 ) -> PassageSpans:
-    """Return the best spans of one passage, and the normaliser over all its spans.
+    """Return the best spans of one passage, and the log-normaliser over all spans of the passage.
 
     Args:
         windows: The passage's windows.
-        logits: One array per window, shape (t, max_span): element (i, l) scores tokens i..i+l.
-        title: The passage's title, for the text of spans in it.
+        logits: One array per window, shape (t, max_span); element (i, l) is the logit of the span of tokens i to i + l.
+        title: The passage's title, from which the texts of spans in the title are taken.
         text: The passage's text.
         limit: Number of spans to return.
     """
@@ -127,11 +127,11 @@ def _logsumexp(logits: NDArray[np.float64]) -> float:
 def decode(passages: Sequence[PassageSpans]) -> tuple[str, float, float, int]:
     """Choose the answer among all spans of all passages.
 
-    "The answer is not here" competes with its fixed logit from training: it is never returned, but it takes its share of
-    the probability and counts as a different answer in the margin.
+    "The answer is not here" competes with a fixed logit from training.  It is never returned, but it takes a share of the
+    probability and counts as a different answer in the margin.
 
     Returns:
-        answer, answer_margin [nats], answer_probability, passage_index, as in `Reading`.
+        The first four attributes of `Reading`: answer, answer_margin, answer_probability and passage_index.
     """
     spans = [
         (float(logit), -index, answer, key)  # among equal logits, the earlier passage wins
@@ -153,8 +153,8 @@ class SpanReader:
     """Reads answers from passages with the model in the package, or with your own.
 
     The model is a folder with `model.onnx`, `tokenizer.json` and `config.json`, as written by `training/export_reader.py`.
-    Every window is a batch of its own, so that its scores never depend on others; `threads` windows run in parallel,
-    which on a CPU is faster than a batch.
+    Every window is a batch of its own, so that the scores of a window never depend on other windows.  `threads` windows run
+    in parallel, which is faster than a batch on a CPU.
 
     Args:
         path: Folder of the model; default: the one in the package.
@@ -184,7 +184,7 @@ class SpanReader:
         """Answer `question` from `passages`; thread-safe.
 
         Args:
-            question: Its first 64 tokens are read.
+            question: The question; its first 64 tokens are read.
             passages: (title, text) in any order.  A long text is read in overlapping windows, up to about 1,000 tokens.
 
         Raises:
@@ -202,7 +202,9 @@ class SpanReader:
         )
 
     def spans(self, question: str, passages: Sequence[tuple[str, str]]) -> list[PassageSpans]:
-        """Return the best spans of each passage; `decode` of a subset gives the same answer as `read`.
+        """Return the best spans of each passage.
+
+        `decode` of the spans of some passages gives the same answer as `read` with these passages.
 
         Raises:
             DataError: `passages` is empty.

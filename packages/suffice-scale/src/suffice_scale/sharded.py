@@ -34,7 +34,8 @@ _LAST = np.iinfo(np.int64).max
 class ShardedFolder(OpenFolder):
     """The parts of all shards as one recording, in the order of the data set.
 
-    Each question is in one part only, so that identities need not be compared.  Questions of an earlier data set come last.
+    Each question is in one part only, so that ids of questions need not be compared between parts.  Questions that are no
+    longer in the data set come last.
     """
 
     def __init__(self, path: Path, parts: Sequence[OpenFile]) -> None:
@@ -46,7 +47,7 @@ class ShardedFolder(OpenFolder):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """One entry for each part; no question of a part is left out."""
+        """One empty entry for each part, since no question of a part is left out."""
         return [PartQuestions() for _ in self.parts]
 
     def _metadata(self) -> dict[str, Any]:
@@ -63,9 +64,9 @@ def open_shards(folder: Path) -> ShardedFolder:
     """Open the parts of a folder that its manifest lists.
 
     Raises:
-        ConfigMismatchError: Parts are of another number of shards, of another data set, or were recorded with different settings.
-        DataError: Shards are missing or unfinished, or none has a round.
-        SchemaError: A part differs from the manifest's entry, or is damaged; the message names it.
+        ConfigMismatchError: The parts differ in the number of shards, in the data set, or in the settings of the recording.
+        DataError: Shards are missing or unfinished, or no shard has a round.
+        SchemaError: A part differs from its entry in the manifest, or is damaged; the message names the part.
     """
     manifest = _manifest_in(folder / MANIFEST_FILE)
     if manifest is None:
@@ -99,7 +100,7 @@ def open_shards(folder: Path) -> ShardedFolder:
 
 
 def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
-    """Raise if a folder has parts of another number of shards or configuration, or a part with the wrong name.
+    """Raise if a folder has parts with another number of shards or another configuration, or a part with a wrong name.
 
     Call it before the first paid request.
 
@@ -129,9 +130,9 @@ def check_shard(folder: Path, shard: Shard, config: Mapping[str, Any]) -> None:
 
 
 def complete_shards(folder: Path) -> str:
-    """Write the manifest if all shards of a folder are complete; otherwise return a sentence on missing ones.
+    """Write the manifest of a folder if all shards are complete; otherwise return a sentence on the missing shards.
 
-    The last shard to end writes it; two that end together write the same bytes.
+    The process of the last shard to end writes the manifest; two processes that end together write the same bytes.
     """
     path = folder / MANIFEST_FILE
     while True:
@@ -160,7 +161,7 @@ def _check_others(folder: Path, names: set[str]) -> None:
 
 
 def _examined(folder: Path) -> tuple[Sequence[OpenFile], SufficeError | None]:
-    """Open the parts of a folder; also return the error if they are incomplete, else None."""
+    """Open the parts of a folder; if they are incomplete or do not fit together, return no parts and the error."""
     finished, begun = shards_in(folder), shards_in(folder, JOURNAL_SUFFIX)
     n = min(shard.n for shard in finished | begun)
     every = [Shard(index, n) for index in range(1, n + 1)]
@@ -189,7 +190,7 @@ def _incomplete(folder: Path, missing: Sequence[Shard], unfinished: Sequence[Sha
 
 
 def _check_name(part: OpenFile) -> None:
-    """Raise if a part's name belongs to another shard than its content."""
+    """Raise if a part's name and a part's content belong to different shards."""
     entry = part.metadata.get(SHARD)
     own = None if entry is None else Shard(entry["index"], entry["of"])
     if own != Shard.of_part(part.path):

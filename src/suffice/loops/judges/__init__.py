@@ -1,4 +1,4 @@
-"""Judges of drafts: marks by a language model, comparisons in both orders, gold answers, weights and noise."""
+"""Judge drafts by marks of a language model, by comparisons of two drafts, or by similarity to gold answers."""
 
 from suffice.loops.judges.columns import (
     PREFERRED,

@@ -34,7 +34,7 @@ _SCORES = {"first": 1.0, "tie": 0.5, "order_dependent": 0.5, "second": 0.0, "und
 def reference_columns(
     recording: Recording, names: Sequence[str] = REFERENCES, *, embed: Embed | None = None
 ) -> dict[str, list[float]]:
-    """Measure the similarity of each draft to its gold answers; one value in [0, 1] per row of the table, by name.
+    """Return similarities of drafts to gold answers by name, with one value in [0, 1] for each row of the table.
 
     A negative `embedding_similarity` becomes 0.  NaN without a gold answer.
 
@@ -64,10 +64,10 @@ def reference_columns(
 
 
 def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str, list[float]], dict[str, Any]]:
-    """Return a similarity to gold answers as the information score, with its gain, and the recording's metadata.
+    """Return a similarity to gold answers as information score, with its gain; also return the recording's metadata.
 
-    A rule that reads such a gain is an **oracle**: it uses the gold answer, which no live run has.  The metadata list
-    it under `oracles`, and replays label every policy that reads it.
+    A rule that reads one of these signals is an **oracle**, because it uses the gold answer, which no live run has.  The metadata
+    list both signals under `oracles`, and replays label every policy that reads one of them.
 
     Args:
         recording: The recording.
@@ -82,7 +82,7 @@ def gold_score(recording: Recording, values: Sequence[float]) -> tuple[dict[str,
 def _similarity(
     drafts: Sequence[str | None], golds: Sequence[Sequence[str]], embed: Embed | None
 ) -> Callable[[str | None, Sequence[str]], float]:
-    """Return a function that measures `embedding_similarity`, after one call of `embed` for all texts."""
+    """Embed all texts in one call, and return a function that measures `embedding_similarity`."""
     if embed is None:
         raise DataError("embedding_similarity needs an embedder")
     all_texts = (*drafts, *(gold for answers in golds for gold in answers))
@@ -98,7 +98,7 @@ def _similarity(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreferenceColumns:
-    """The verdicts of a pairwise judge on every draft against the last one of its trajectory.
+    """The verdicts of a pairwise judge on every draft against the last draft of its trajectory.
 
     Attributes:
         columns: `PREFERRED` and its cost columns, one value for each row of the recording's table.
@@ -124,10 +124,11 @@ async def prefer_to_last(
     on_progress: Callable[[int, int], None] | None = None,
     shard: Shard | None = None,
 ) -> PreferenceColumns:
-    """Compare every distinct draft with the last one of its trajectory, in both orders.
+    """Compare every distinct draft with the last draft of its trajectory, in both orders.
 
-    As a metric of a replay it measures the loss or gain of stopping early against the whole budget, without gold answers:
-    the last round has 0.5 by construction.  A verdict that depends on the order counts as a tie.
+    In a replay, this preference is a metric that needs no gold answers.  It measures the loss or gain of stopping early
+    against using the whole budget; the last round has 0.5 by construction.  A verdict that depends on the order of the
+    drafts counts as a tie.
 
     Args:
         recording: The recording.
@@ -135,7 +136,8 @@ async def prefer_to_last(
         passages: Passages by id; see `drafts_of`.
         concurrency: Number of concurrent pairs.
         on_progress: Called with the number of pairs done and their total.
-        shard: Compare only this share of the pairs, to put their replies into the judge's cache; the others are undefined.
+        shard: Compare only this share of the pairs, to put their replies into the judge's cache; values of other pairs
+            are undefined.
 
     Raises:
         DataError: The recording lacks questions or answers.
@@ -175,7 +177,7 @@ def _draft_text(draft: Draft | None) -> str:
 
 
 def _drafts_differ(draft: Draft, end: Draft | None) -> bool:
-    """Return whether there are two different drafts to compare."""
+    """Return whether both drafts exist and differ."""
     return _draft_text(draft) not in ("", _draft_text(end)) and end is not None
 
 
@@ -184,7 +186,7 @@ def _pair_key(draft: Draft, end: Draft | None) -> tuple[Any, ...]:
 
 
 def _last_drafts(recording: Recording, drafts: Sequence[Draft]) -> list[Draft | None]:
-    """Return for each row its trajectory's last non-blank draft; None if there is none."""
+    """Return, for each row, the last non-blank draft of the row's trajectory; None if there is none."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     last: dict[str, tuple[int, Draft]] = {}
@@ -201,7 +203,7 @@ def _preference_columns(
     comparisons: Mapping[tuple[Any, ...], Comparison],
     component: str,
 ) -> dict[str, list[float]]:
-    """Return the column of preferences and its costs; a pair is charged to the first round of a question that needs it."""
+    """Return the preferences and their cost columns; a question pays for a pair in the first round that needs the pair."""
     keys = [
         [_pair_key(draft, end)] if _drafts_differ(draft, end) else [] for draft, end in zip(drafts, last, strict=True)
     ]
@@ -230,8 +232,8 @@ def token_f1(draft: str | None, golds: Sequence[str]) -> float:
 def rouge_l(draft: str | None, golds: Sequence[str]) -> float:
     """Return the best ROUGE-L F-measure against a gold answer (Lin, 2004), in [0, 1].
 
-    It uses the longest common subsequence of words, like the package `rouge-score` without stemming.  As there, words are
-    runs of ASCII letters and digits, so other scripts have none.  A missing draft scores 0.
+    It uses the longest common subsequence of words, like the package `rouge-score` without stemming.  As in that package,
+    words are runs of ASCII letters and digits, so text in other scripts has no words.  A missing draft scores 0.
 
     >>> rouge_l("the cat sat on the mat", ["the cat is on the mat"]) == 5 / 6
     True
@@ -251,7 +253,7 @@ def _lower_words(text: str) -> list[str]:
 
 
 def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
-    """Return the length of the longest common subsequence, bit-parallel (Hyyro, 2004), in milliseconds."""
+    """Return the length of the longest common subsequence, by a bit-parallel algorithm that is fast (Hyyro, 2004)."""
     positions: dict[str, int] = {}
     for position, word in enumerate(a):
         positions[word] = positions.get(word, 0) | 1 << position
@@ -265,7 +267,7 @@ def _common_subsequence(a: Sequence[str], b: Sequence[str]) -> int:
 
 
 def embedding_similarity(draft: str | None, golds: Sequence[str], embed: Embed) -> float:
-    """Return the largest cosine of the draft's embedding and a gold answer's, in [-1, 1].
+    """Return the largest cosine between the embeddings of the draft and of a gold answer, in [-1, 1].
 
     Args:
         draft: The draft.

@@ -1,4 +1,4 @@
-"""Ask a judge for JSON, paying once: structured output with a fallback, and replies stored before parsing."""
+"""Ask a judge for JSON; replies are stored before they are parsed, so that no request is paid for twice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JudgeReply:
     """A stored reply of a judge.
 
     Attributes:
-        cost: Cost of the call; from the cache: the original cost.
+        cost: Cost of the call; a reply from the cache has the cost of the original call.
     """
 
     text: str
@@ -53,7 +53,7 @@ class JudgeOutcome(Generic[_JudgeValue]):
     Attributes:
         value: The value of the first readable reply; None if there is none.
         note: The reason why the last attempt could not be read; empty if there is a value.
-        cost: Cost of all attempts; from the cache: the original cost.
+        cost: Cost of all attempts; a reply from the cache has the cost of the original call.
     """
 
     value: _JudgeValue | None
@@ -68,15 +68,15 @@ class JudgeModel:
 
     The cache stores the raw reply before it is parsed, so that paid replies are never lost, even unreadable ones.  The
     request uses the structured output of the endpoint (`response_format` with a JSON schema).  If the endpoint refuses
-    this with an error, the request and all later ones are sent without it.  Replies are checked in either case: if an
-    endpoint ignores the schema, the mark is undefined, never guessed.  After an unreadable reply the judge is asked
+    structured output with an error, this and all later requests are sent without it.  Replies are checked in either case:
+    if an endpoint ignores the schema, the mark is undefined, never guessed.  After an unreadable reply the judge is asked
     again with a reminder of the format; every attempt is paid for and stored.
 
     Args:
         model: The model; its prompt, `max_tokens`, `top_logprobs` and cache are not used.
         cache: Stores the replies; None sends every request.
         max_tokens: Longest reply in tokens.
-        attempts: Largest number of replies to request until one can be read.
+        attempts: Largest number of requests until a reply can be read.
         retry_unreadable: Repeat the attempts if all stored replies are unreadable.
 
     Raises:
@@ -116,7 +116,7 @@ class JudgeModel:
         schema: Mapping[str, Any],
         read: Callable[[JudgeReply], _JudgeValue],
     ) -> JudgeOutcome[_JudgeValue]:
-        """Return the value of the reply to `inputs`, from the cache if it was requested before.
+        """Return the value of the reply to `inputs`, from the cache if the same request was made before.
 
         Args:
             inputs: The JSON-ready content of the messages, part of the key of the cache.
@@ -186,7 +186,9 @@ class JudgeModel:
 
 
 def read_object(reply: JudgeReply) -> dict[str, Any]:
-    """Parse a reply as one JSON object, after any thinking block; it may be in a single fenced block.
+    """Parse a reply that consists of one JSON object.
+
+    A thinking block before the object is skipped, and a Markdown code fence around the object is allowed.
 
     >>> read_object(JudgeReply(text='{"mark": 3}', finish_reason="stop", cost=Cost()))
     {'mark': 3}

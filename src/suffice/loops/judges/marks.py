@@ -1,4 +1,4 @@
-"""Judges that mark one draft, panels with the weighted mean of their marks (the information score), and weights."""
+"""Judges that mark one draft, panels that also compute the weighted mean (the information score), and the weights."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Judgement:
 
     Attributes:
         mark: Mark in [0, 1]; NaN if undefined.
-        note: The reason why it is undefined; empty otherwise.
-        cost: Cost of all attempts; from the cache: the original cost; zero if no request was made.
+        note: The reason why the mark is undefined; empty if it is defined.
+        cost: Cost of all attempts; zero if no request was made.  A reply from the cache has the cost of the original call.
         attempts: Number of replies until one could be read or the attempts were used up.
         from_cache: Whether all replies came from the cache.
     """
@@ -60,8 +60,8 @@ class Judgement:
 class MarkJudge:
     """Asks a model for one mark of a draft.
 
-    The mark is undefined, with a note, if its inputs are missing (no request is made) or if no reply can be read (each
-    call is paid for and stored).
+    In two cases the mark is undefined, and a note states the reason.  If the draft lacks a text that the prompt needs, no
+    request is made.  If no reply can be read, each call is nevertheless paid for and stored.
 
     Args:
         model: Sends requests and stores the replies.
@@ -75,10 +75,10 @@ class MarkJudge:
         return f"MarkJudge({self.model!r}, {self.prompt.prompt_id!r})"
 
     def inputs(self, draft: Draft, *, repeat: int = 0) -> dict[str, Any] | str:
-        """Return the judge's inputs, which are the key of the cache, or a note on missing ones.
+        """Return the judge's inputs, which are the key of the cache; if one is missing, return a note instead.
 
-        They contain only what the judge is shown, so that answer relevancy is judged once for all contexts, and context recall
-        once for all drafts.
+        The inputs contain only what the judge is shown.  Answer relevancy is thus judged once for all contexts, and context
+        recall once for all drafts.
         """
         text = {"draft": draft.text, "reference": draft.reference, "contexts": ""}[self.prompt.subject]
         if self.prompt.subject != "contexts" and not (text or "").strip():
@@ -124,14 +124,14 @@ class MarkJudge:
 
 
 class Panel:
-    """Several marks of one draft and their weighted mean, for recordings and, as an `Enricher`, for live loops.
+    """Several marks of one draft and their weighted mean; a panel judges recordings, or is an `Enricher` of a live loop.
 
-    All calls are charged to one component, because a rule that reads the information score pays for all its marks:
-    `judge:information_score`, or `judge:MARK` for a panel of one mark, which has no score.
+    All calls are charged to one component, because a rule that reads the information score pays for all marks.  The
+    component is `judge:information_score`, or `judge:MARK` for a panel of one mark, which has no score.
 
     Args:
         model: Sends requests and stores the replies.
-        marks: Names in `MARKS`, or your own prompts; or one name in `VERDICTS` alone.
+        marks: Names in `MARKS` and your own prompts; or a single name in `VERDICTS` and nothing else.
         weights: Weights by mark, with sum 1; default: equal.
         references: Gold answers by question, for marks that need one.  A live policy that reads such a mark decides
             with gold answers: use it for evaluation only.
@@ -179,17 +179,21 @@ class Panel:
 
     @property
     def name(self) -> str:
-        """The component to which its costs are charged."""
+        """The component to which the panel's costs are charged."""
         return JUDGE if self.has_score else f"judge:{self.marks[0]}"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of its columns: the marks, and the score if there is one."""
+        """The names of the panel's columns: the marks and, if there are several, the information score."""
         return (*self.marks, SCORE) if self.has_score else self.marks
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """The names of the recorded signals: `judge` and perhaps `information_score`, or `sufficiency` where the evidence is judged."""
+        """The names of the recorded signals.
+
+        A panel of one mark gives `judge`, a panel of several marks also `information_score`, and a verdict on the evidence
+        `sufficiency`.
+        """
         if self.marks[0] in VERDICTS:
             return frozenset({"sufficiency"})
         return frozenset({"judge", SCORE} if self.has_score else {"judge"})
@@ -200,11 +204,11 @@ class Panel:
         return {**self.model.fingerprint(), "prompts": prompts, "weights": dict(self.weights)}
 
     def scored(self, marks: Mapping[str, float]) -> dict[str, float]:
-        """Return the marks with the information score, if there is one."""
+        """Return the marks and, for a panel of several marks, the information score."""
         return {**marks, SCORE: information_score(marks, self.weights)} if self.has_score else dict(marks)
 
     async def measure(self, question: str, observed: Round) -> Reply:
-        """Return the marks of one round with their cost; answers from the cache have their original cost.
+        """Return the marks of one round with their cost; replies from the cache have the cost of the original call.
 
         Raises:
             ModelError: The endpoint failed.
@@ -240,7 +244,7 @@ def equal_weights(marks: Sequence[str]) -> dict[str, float]:
 
 
 def checked_weights(weights: Mapping[str, float], marks: Sequence[str]) -> dict[str, float]:
-    """Return given weights in the order of the marks; missing ones are 0.
+    """Return the given weights in the order of the marks; a mark without a weight gets 0.
 
     Raises:
         DataError: The weights are negative, their sum is not 1, or a mark is unknown.
@@ -256,7 +260,7 @@ def entropy_weights(columns: Mapping[str, npt.ArrayLike]) -> dict[str, float]:
     """Return weights that grow with the variation of each mark between drafts (the entropy weight method).
 
     A mark's shares ``p = x / sum(x)`` have the entropy ``-sum(p log p) / log n``; the weights are proportional to 1
-    minus that.  A mark that is the same for all drafts gets weight 0.  Rows with an undefined mark are left out.
+    minus this entropy.  A mark that is the same for all drafts gets weight 0.  Rows with an undefined mark are left out.
 
     Args:
         columns: Marks in [0, 1] by name, shape ``(n_drafts,)``.
@@ -281,7 +285,7 @@ def ahp_weights(marks: Sequence[str], comparisons: npt.ArrayLike) -> tuple[dict[
     """Return weights from pairwise judgements of importance with their consistency ratio (AHP, Saaty 1980).
 
     Args:
-        marks: The marks, 1 to 10.
+        marks: One to ten names of marks.
         comparisons: Shape ``(n_marks, n_marks)``: importance of the row's mark relative to the column's; mirrored
             entries are reciprocal.
 

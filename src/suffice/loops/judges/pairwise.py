@@ -32,7 +32,7 @@ class Comparison:
 
 
 class PairwiseJudge:
-    """Asks a judge which draft is better, twice, with each draft once as draft A.
+    """Asks a judge twice which of two drafts is better; each draft is draft A in one of the requests.
 
     Args:
         model: Sends requests and stores the replies.
@@ -50,7 +50,7 @@ class PairwiseJudge:
 
         Raises:
             DataError: A draft is empty.
-            ModelError: The endpoint failed; the reply to an order that succeeded is stored.
+            ModelError: The endpoint failed in at least one of the two requests; a reply that arrived is stored.
         """
         first, second = first.strip(), second.strip()
         if not first or not second:

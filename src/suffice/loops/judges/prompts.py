@@ -65,9 +65,9 @@ class MarkPrompt(VersionedPrompt):
         system: The instructions.
         shape: `statements` (the mark is the share of supported statements), `passages` (average precision over their
             order), `scale` (0 to 4, divided by 4) or `verdict` (1 for yes).
-        subject: The text to judge: the `draft`, or the `reference` (gold) answer, which does not depend on drafts; or the
+        subject: The text to judge: the `draft`, the `reference` (the gold answer, which does not depend on drafts), or the
             `contexts` alone.
-        with_contexts: Whether the judge sees the passages; without passages the mark is then undefined.
+        with_contexts: Whether the judge sees the passages.  If so, the mark of a draft without passages is undefined.
         rest: Template of the last part of the user message; `{text}` is replaced by the subject.
     """
 
@@ -80,14 +80,14 @@ class MarkPrompt(VersionedPrompt):
         return [asdict(self), _SCHEMAS[self.shape], _EXAMPLES[self.shape]]
 
     def messages(self, question: str, passages: Sequence[Passage], text: str) -> tuple[Message, ...]:
-        """Return the chat messages about a draft (or a reference), judged from the passages."""
+        """Return the chat messages that ask for the mark of a text (a draft or a reference), given the passages."""
         rest = self.rest.replace("{text}", text.strip())
         return _messages(self.system, self.shape, question, passages, rest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPrompt(VersionedPrompt):
-    """The prompt that asks for the better of two drafts; fields as in `MarkPrompt`."""
+    """The prompt that asks for the better of two drafts; see `MarkPrompt` for the fields."""
 
     def _hashed(self) -> Any:
         return [asdict(self), _SCHEMAS["winner"], _EXAMPLES["winner"]]
@@ -203,7 +203,7 @@ def read_mark(prompt: MarkPrompt, reply: Mapping[str, Any], n_passages: int) -> 
     0.75
 
     Raises:
-        UnreadableError: A field is missing, of another type, or out of range.
+        UnreadableError: A field is missing, has the wrong type, or is out of range.
     """
     if prompt.shape == "scale":
         mark: int = _typed_field(reply, "mark", int)

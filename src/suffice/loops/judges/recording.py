@@ -33,8 +33,8 @@ class MarkSummary:
     """The summary of one mark.
 
     Attributes:
-        mean: Mean over rounds with the mark; NaN if there are none.
-        notes: Number of other rounds by reason.
+        mean: Mean over rounds where the mark is defined; NaN if there are none.
+        notes: Number of rounds where the mark is undefined, by reason.
         noise: Noise of the judge on the sample; None if it was not measured.
     """
 
@@ -50,11 +50,11 @@ class RecordingMarks:
     """The marks of a recording.
 
     Attributes:
-        columns: One value for each row of the recording's table, by mark (with the score and its gain) and by cost column.
+        columns: Columns by name, with one value for each row of the recording's table: marks, the score and its gain, costs.
         parts: One summary per mark.
         drafts: Number of distinct requests (drafts times marks).
         requests_sent: Number of requests sent to the endpoint in this run.
-        repeated: Requests with more than one reply because one could not be read.
+        repeated: Number of requests that were sent again because a reply could not be read.
         unreadable: Share of questions with a mark for which no reply could be read.
         failed: Messages of calls that may succeed later; the marks are complete only if there are none.
         repeats_cost: Cost of measuring the noise, which is not in the columns.
@@ -76,7 +76,7 @@ def drafts_of(recording: Recording, passages: Mapping[str, Passage] | None = Non
     """Return one draft for each row of a recording's table, as a judge sees it.
 
     Args:
-        recording: The recording; its `answer` is the draft, its first gold answer the reference.
+        recording: The recording; a row's `answer` is the draft, and the first gold answer is the reference.
         passages: Passages by id, because recordings contain ids and not texts.  If a passage of a round is missing,
             the round has no contexts: a judge must not mark a draft by a part of its evidence.
 
@@ -113,7 +113,7 @@ class _Run:
         self.judgements: dict[str, Judgement] = {}
 
     def key(self, mark: str, draft: Draft, repeat: int = 0) -> str:
-        """Return the key of a request, even if it needs no call."""
+        """Return the key of a request; a mark with missing inputs, for which no request is sent, has a key too."""
         return json.dumps([mark, self.panel.judges[mark].inputs(draft, repeat=repeat)], sort_keys=True)
 
     def add(self, mark: str, draft: Draft, repeat: int = 0) -> None:
@@ -150,7 +150,7 @@ class _Run:
         return self.judgements.get(self.key(mark, draft, repeat), Judgement(mark=math.nan, note="the call failed"))
 
     def scored(self, draft: Draft, repeat: int = 0) -> dict[str, float]:
-        """Return the marks of a draft, and the score if there is one."""
+        """Return the marks of a draft and, for a panel of several marks, the information score."""
         return self.panel.scored({mark: self.judgement(mark, draft, repeat).mark for mark in self.panel.marks})
 
 
@@ -238,7 +238,7 @@ def _noise(run: _Run, chosen: Sequence[Draft], repeats: int) -> dict[str, Noise]
 
 
 def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> dict[str, list[float]]:
-    """Return the marks and the costs of each row; a request is charged to the first round that makes it."""
+    """Return the marks and the costs of each row; the first round that needs a request is charged for it."""
     panel = run.panel
     scores = [run.scored(draft) for draft in drafts]
     columns = {name: [score[name] for score in scores] for name in panel.columns}
@@ -255,7 +255,7 @@ def _mark_columns(recording: Recording, run: _Run, drafts: Sequence[Draft]) -> d
 def request_cost_columns(
     recording: Recording, component: str, keys: Sequence[Sequence[Hashable]], costs: Mapping[Any, Cost]
 ) -> dict[str, list[float]]:
-    """Return cost columns in which each request is charged to the first round of a question that makes it."""
+    """Return cost columns; of the rounds of a question that need a request, the first is charged for it."""
     ids = recording.table.column("question_id").to_pylist()
     rounds = recording.table.column("round").to_pylist()
     columns = {cost_column(component, kind): [0.0] * len(ids) for kind in COST_KINDS}
@@ -338,7 +338,8 @@ def with_columns(table: pa.Table, columns: Mapping[str, Sequence[float]], *, sig
 def with_marks(recording: Recording, marks: RecordingMarks, panel: Panel) -> tuple[pa.Table, dict[str, Any]]:
     """Return a recording's table and metadata with the marks, replacing those of an earlier run.
 
-    The marks are metrics, and verdicts on the evidence are signals.  A rule may also read them and then pays for the whole panel, as `signal_components` records.
+    Marks become metrics, and verdicts on the evidence become signals.  A rule may read either; it then pays for the whole
+    panel, as the metadata entry `signal_components` records.
 
     Raises:
         DataError: A call failed, so the marks are incomplete.

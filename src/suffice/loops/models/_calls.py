@@ -1,4 +1,4 @@
-"""A call to an endpoint's model: its request, the cache that may answer it, and counts of calls."""
+"""The request of a call to an endpoint's model, the cache that may answer the call, and counts of calls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ChatStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheableCall:
-    """One call: the request, its keys in the cache (one for each endpoint), and the cache that may answer it."""
+    """The request of one call, its cache keys (one for each endpoint), and the cache that may answer the call."""
 
     body: Mapping[str, Any]
     requests: Sequence[Mapping[str, Any]]

@@ -115,7 +115,7 @@ def connect(
     max_reply_bytes: int = MAX_REPLY_BYTES,
     limits: RequestLimits | None = None,
 ) -> Connection:
-    """Return the connection to one or several endpoints, with the parameters of `ChatModel`; nothing is sent yet.
+    """Return the connection to one or several endpoints, without sending anything; see `ChatModel` for the parameters.
 
     Raises:
         MissingExtraError: openai is not installed.
@@ -152,7 +152,7 @@ def connect(
 
 
 class Clients:
-    """Clients created on first use, since importing `openai` takes long; `bounds` limit each reply."""
+    """Clients with limits on each reply (`bounds`); they are created on first use, since importing `openai` takes long."""
 
     def __init__(self, options: Mapping[str, Any], bounds: Mapping[str, Any], endpoints: Endpoints) -> None:
         self._options, self.bounds, self._endpoints = options, bounds, endpoints
@@ -219,7 +219,7 @@ async def _keep(client: openai.AsyncOpenAI) -> AsyncGenerator[None, None]:
 
 
 def checked_urls(base_url: str | Sequence[str]) -> tuple[str, ...]:
-    """Return the normalised addresses of one or several endpoints, sorted; in one text they are separated by commas.
+    """Return the normalised addresses of one or several endpoints, sorted; commas separate addresses in one text.
 
     >>> checked_urls("http://b:8000/v1,http://a:8000/v1/")
     ('http://a:8000/v1', 'http://b:8000/v1')

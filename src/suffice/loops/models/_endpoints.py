@@ -1,8 +1,9 @@
-"""One or several endpoints of the same model: the choice for each request, and pauses after failures.
+"""One or several endpoints of the same model, one of which is chosen for each request.
 
-A request goes to the healthy endpoint with the fewest requests in flight.  Requests about one question stay at one endpoint
-while it is healthy and not much busier than the others, because its prefix cache holds their common beginning.  An endpoint
-that fails is left alone for a growing time, and then tried with one request at a time until it replies.
+A request goes to the healthy endpoint with the fewest requests in flight.  Requests about one question have a common beginning,
+which the prefix cache of an endpoint holds.  They therefore stay at one endpoint while it is healthy and not much busier than the
+others.  An endpoint that fails gets no requests for a time, which grows with each failure.  Then it gets one request at a time
+until it replies.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ _VERSION = re.compile(r"[-@:_.](?:\d{3,}|latest|preview|q\d|gguf|b?f16|fp\d|int\
 
 @dataclass(slots=True)
 class EndpointCall:
-    """One call of a model, shared by its HTTP requests.
+    """One call of a model; all HTTP requests of the call share this object.
 
     Attributes:
         affinity: A text shared by requests that should go to the same endpoint; empty = no preference.
         tokens: The expected number of tokens of a request.
-        waited_s: Time that its requests waited for the limits, seconds.
+        waited_s: Time that the call's requests waited for the limits, seconds.
         beside: True if the path of the request is next to the address's `/v1`, not below it.
         leaves: Called just before each request is sent, after the wait for the limits.
     """
@@ -77,7 +78,9 @@ def affinity_of(messages: Asked) -> str:
 
 
 def _may_be_one_model(asked: str, replied: str) -> bool:
-    """Return whether a reply's model may be the one that was asked for: an alias, a dated version, or a file.
+    """Return whether the name of the requested model and the name in the reply may belong to the same model.
+
+    The names may differ by an organisation, a folder, a version or date, or the suffix of a file.
 
     >>> _may_be_one_model("gpt-4o", "gpt-4o-2024-08-06"), _may_be_one_model("openai/gpt-4o", "gpt-4o-mini")
     (True, False)
@@ -94,10 +97,10 @@ class _EndpointHealth:
     """The state of one endpoint.
 
     Attributes:
-        in_flight: Number of requests that it has not answered yet.
-        turn: Number of its last request, counted over all endpoints.
-        out_until: Time at which it is tried again after failures.
-        busy_until: Time until which it asked not to be called.
+        in_flight: Number of requests that the endpoint has not answered yet.
+        turn: Sequence number of the endpoint's last request among the requests to all endpoints.
+        out_until: Time at which the endpoint is tried again after failures.
+        busy_until: Time until which the endpoint asked for no requests (`Retry-After`).
     """
 
     url: str
@@ -117,8 +120,8 @@ class Endpoints:
 
     Attributes:
         urls: The normalised addresses, sorted.
-        limits: The limits on requests to all of them together.
-        refused: Number of requests refused with status 429, an endpoint's rate limit.
+        limits: The limits on requests to all endpoints together.
+        refused: Number of requests that were refused with status 429 (rate limit).
     """
 
     urls: tuple[str, ...]
@@ -142,7 +145,7 @@ class Endpoints:
         return ", ".join(self.urls)
 
     async def send(self, request: Any, exchange: Callable[[Any], Awaitable[Any]], *, blocking: bool) -> Any:
-        """Send a request to one endpoint, and to the others in turn if it fails there; return the last response.
+        """Send a request to one endpoint and, while it fails, to the other endpoints in turn; return the last response.
 
         Args:
             request: The request, addressed to the first endpoint.
@@ -190,7 +193,7 @@ class Endpoints:
                 await (_after_closing(response.close()) if blocking else response.aclose())
 
     def note_reply(self, url: str, asked: str, model: str | None, completion_id: str | None) -> None:
-        """Warn, once for each kind, of a reply from another model, a repeated id, or endpoints with different models.
+        """Warn once of a reply from another model, once of a repeated reply id, and once of endpoints with different models.
 
         Args:
             url: The endpoint.
@@ -255,7 +258,7 @@ class Endpoints:
                     return place
 
     def _until_asked(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> float:
-        """Return the seconds left of the pause that the chosen endpoint asked for; <= 0 if there is none."""
+        """Return the seconds until the end of the pause that the chosen endpoint asked for; <= 0 without a pause."""
         with self._lock:
             return self._chosen(call, tried).busy_until - self.clock()
 
@@ -265,7 +268,10 @@ class Endpoints:
         return self._ready(call, tried) or min(left, key=lambda place: max(place.out_until, place.busy_until))
 
     def _ready(self, call: EndpointCall, tried: Collection[_EndpointHealth]) -> _EndpointHealth | None:
-        """Return the healthy endpoint with the fewest requests, or the question's usual one if it is not much busier; or None."""
+        """Return the healthy endpoint with the fewest requests in flight; None if none is healthy.
+
+        The endpoint that served the question before is preferred, unless it is much busier.
+        """
         now = self.clock()
         ready = [place for place in self._places if place not in tried and place.is_ready(now)]
         if len(self._places) == 1 or not ready:
@@ -306,7 +312,7 @@ class Endpoints:
 
 
 async def _after_closing(result: None) -> None:
-    """Do nothing; it makes a response's blocking close awaitable."""
+    """Do nothing, so that the blocking `close` of a response can be awaited."""
 
 
 def _retry_after(response: Any) -> float | None:

@@ -1,6 +1,7 @@
 """HTTP clients that limit size and time of replies, and send no private headers to other hosts.
 
-They are imported with `openai` on the first call, and extend its clients, whatever HTTP library these use.
+This module is imported together with `openai` on the first call.  The classes extend the HTTP clients of `openai`,
+whatever HTTP library these use.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ def cut_of(response: Any) -> str | None:
 async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, stream: bool, asynchronous: bool) -> Any:
     """Send a request, follow redirects, and read the reply up to the limits.
 
-    For the synchronous client, whose methods return values, the coroutine ends without suspending.
+    With the synchronous client, the coroutine ends without suspending.
     """
     close, read, following = ("aclose", "aiter_bytes", anext) if asynchronous else ("close", "iter_bytes", next)
     body, first = _Body(bounds), request.url
@@ -112,7 +113,7 @@ async def _exchange(send: Callable[..., Any], request: Any, *, bounds: Bounds, s
 
 
 def _limited(response: Any, body: _Body) -> Any:
-    """Make a streamed response raise `CutError` when it exceeds the limits, and return it."""
+    """Make a streamed response raise `CutError` when it exceeds the limits; return the response."""
     read = response.aiter_bytes
 
     async def limited(chunk_size: int | None = None) -> AsyncGenerator[bytes]:

@@ -1,4 +1,4 @@
-"""Write request bodies for OpenAI-compatible endpoints, and read their replies with checks of the form."""
+"""Write request bodies for OpenAI-compatible endpoints, and read replies after checking their form."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Completion:
     """One reply of an endpoint.
 
     Attributes:
-        text: The generated text without reasoning that the server separated; empty if there is none.
+        text: The generated text, without any reasoning that the server returned apart; empty if there is no text.
         tokens: The generated tokens with log-probabilities; None if the endpoint returned none.
-        cost: Cost of the call; `seconds` includes retries of the client. From the cache: the original cost.
-        finish_reason: The endpoint's value; `error` if it reports an error beside the text.
+        cost: Cost of the call; `seconds` includes retries of the client. A cached reply has the original call's cost.
+        finish_reason: The endpoint's finish reason; `error` if the endpoint reports an error beside the text.
         reasoning: Reasoning that the server returned apart from the text; None if there is none.
         tool_arguments: The arguments (JSON text) of the first tool call; None if there is none.
         model: The model named in the reply; None if there is none.
@@ -54,7 +54,7 @@ class Completion:
         cached_tokens_reported: True if the endpoint reported the number of input tokens from its prefix cache.
         from_cache: True if the reply came from the response cache, not from the endpoint.
         token_ids: The ids of the generated tokens; None if the endpoint returned none.
-        reasoning_tokens: Number of generated tokens that are thoughts, as the endpoint counts them; NaN if it does not.
+        reasoning_tokens: Number of thinking tokens that the endpoint reports; NaN if it reports none.
     """
 
     text: str
@@ -73,7 +73,7 @@ class Completion:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """The fields of a `Reply` about the text's origin and end."""
+        """The fields of a `Reply` with the finish reason and the origin of the text."""
         return {
             "finish_reason": self.finish_reason,
             "reply_model": self.model,
@@ -82,7 +82,7 @@ class Completion:
         }
 
     def text_for(self, position: AnswerPosition) -> str:
-        """Return the text with the answer: the reply, or for a `tool` position the arguments of a tool call."""
+        """Return the text that contains the answer: the reply, or at a `tool` position the arguments of any tool call."""
         return self.tool_arguments or self.text if position.kind == "tool" else self.text
 
 
@@ -123,7 +123,7 @@ def request_body(api: Api, model: str, messages: Asked, settings: Mapping[str, A
 
 
 def expected_tokens(body: Mapping[str, Any]) -> float:
-    """Estimate the tokens of a request: its token ids or a quarter of its characters, plus its limit of generated tokens."""
+    """Return the expected tokens of a request: those of its prompt, estimated for texts, plus the limit of new tokens."""
     if isinstance(body.get("prompt"), list):
         return float(len(body["prompt"]) + body.get("max_tokens", 0) * body.get("n", 1))
     texts = [message["content"] for message in body["messages"]] if "messages" in body else [body.get("prompt", "")]
@@ -131,7 +131,7 @@ def expected_tokens(body: Mapping[str, Any]) -> float:
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Check and normalise the parameters of a request, so that 0 and 0.0 share one key of the cache.
+    """Check and normalise the parameters of a request, so that for example 0 and 0.0 have the same key in the cache.
 
     Raises:
         DataError: A parameter is out of range, or `extra_body` contains a field that is set elsewhere.
@@ -180,9 +180,9 @@ def parse(
 ) -> tuple[Completion, ...]:
     """Parse the body of a reply with status 200 into completions, one for each choice.
 
-    Each completion is charged an equal share of the call and of the tokens, which an endpoint reports in total, but
-    has the seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp), output tokens are unknown
-    unless every choice has log-probabilities.
+    An endpoint reports the tokens of all choices together, so each completion is charged an equal share of the call and
+    of the tokens.  Each has the seconds of the whole call.  If the endpoint counts only the first choice (llama.cpp),
+    output tokens are unknown unless every choice has log-probabilities.
 
     Raises:
         ModelError: The body is not a completion.
@@ -213,7 +213,7 @@ def _counts_one_choice(body: Mapping[str, Any]) -> bool:
 def completion_of(
     body: Mapping[str, Any], choice: Mapping[str, Any], *, seconds: float, from_cache: bool = False
 ) -> Completion:
-    """Read one choice of a decoded body, a chat completion or a legacy completion."""
+    """Read one choice of a decoded body, which is a chat completion or a legacy completion."""
     message = choice.get("message")
     if not isinstance(message, dict):
         message = {"content": choice.get("text")}
@@ -238,7 +238,7 @@ def completion_of(
 
 
 def _token_ids(choice: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the ids of the generated tokens: vLLM's field, or those beside llama.cpp's log-probabilities."""
+    """Return the ids of the generated tokens, from vLLM's field or from llama.cpp's log-probabilities."""
     content = mapping_or_empty(choice.get("logprobs")).get("content")
     beside = [item.get("id") for item in content if isinstance(item, dict)] if isinstance(content, list) else None
     return ids_or_none(choice.get("token_ids")) or ids_or_none(beside)
@@ -256,7 +256,7 @@ def are_ids(asked: Asked) -> TypeIs[Sequence[int]]:
 
 
 def _object_of_body(text: str, where: str, *, wants_logprobs: bool) -> dict[str, Any]:
-    """Return the body as a JSON object; raise an error that quotes it otherwise."""
+    """Return the body as a JSON object; if it is none, raise an error that quotes the body."""
     try:
         body = load_json(text)
     except ValueError:
@@ -300,8 +300,8 @@ class ResponseOutput:
 
     Attributes:
         tokens: Tokens with log-probabilities, if every part has them.
-        calls: Name and arguments of each function that it calls.
-        finish_reason: The reason for a cut, if it was cut; else its status.
+        calls: Name and arguments of each function that the reply calls.
+        finish_reason: The reason why the reply was cut; if it was not cut, its status.
     """
 
     text: str
@@ -432,7 +432,7 @@ def _legacy_tokens(fields: Mapping[str, Any]) -> list[Token]:
 
 
 def _number_or(value: Any, missing: float) -> float:
-    """Return a number as float, else `missing` (-inf for an alternative, since JSON cannot express it)."""
+    """Return a number as float; anything else, such as the null by which JSON replaces -inf, becomes `missing`."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return missing
     try:

@@ -1,4 +1,4 @@
-"""The interface between models and batches: while recording in batches, models take their replies from it."""
+"""The interface from which models take their replies while a recording runs in batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class BatchRequest:
 
 
 class BatchReplies(Protocol):
-    """Protocol of a source of replies from batches, which models read instead of asking the endpoint."""
+    """Protocol of a source of replies from batches; models read from it instead of asking the endpoint."""
 
     def reply(self, request: BatchRequest) -> str:
         """Return the body of the reply.

@@ -43,8 +43,8 @@ class ChatModel(PromptedModel):
 
     The `openai` client retries timeouts, dropped connections, 408, 409, 429 and 5xx up to `max_retries` times, after the
     seconds of `Retry-After` or an exponential wait.  It follows a `Retry-After` of up to one or two minutes, depending on
-    its version; a longer one ends the call with a retryable `ModelError` that contains it, and the caller decides (a
-    recording resumes when it is run again).
+    its version.  A longer one ends the call with a retryable `ModelError` that contains the time; the caller then decides
+    (a recording resumes when it is run again).
 
     The API key and the values of `default_headers` never appear in the fingerprint, in the cache, in messages or in
     logs.  Do not put secrets into `extra_body`: it is part of fingerprint and cache.
@@ -53,24 +53,24 @@ class ChatModel(PromptedModel):
 
     Args:
         model: The model's name at the endpoint.
-        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's. Several, in a list or
-            separated by commas, serve the same model: each request goes to the healthy one with the fewest in flight,
-            and requests about one question stay together, for the sake of prefix caches.
-        api_key: The key, of all endpoints; None for `OPENAI_API_KEY`, empty for no key: local servers need none.
+        base_url: The endpoint, usually ending with `/v1`; default: `OPENAI_BASE_URL`, then OpenAI's. Several endpoints of
+            the same model may be given in a list or separated by commas: each request goes to the healthy endpoint with
+            the fewest in flight, but requests about one question go to the same endpoint, to use its prefix cache.
+        api_key: The key of all endpoints; None for `OPENAI_API_KEY`.  Local servers need no key: pass an empty text.
         prompt: Turns question and passages into messages.
         position: The position of the answer in a reply; default: after the marker `Answer:`, or at the start if the prompt is
             prefilled.
         api: `chat` or `completions`.
-        max_tokens: Largest number of tokens to generate; None leaves it out (some models need another field, see `extra_body`).
-        temperature: Sampling temperature; None leaves it out.
+        max_tokens: Largest number of tokens to generate; None = not sent (some models need another field, see `extra_body`).
+        temperature: Sampling temperature; None = not sent.
         top_logprobs: Number of alternatives per token to request; None requests no log-probabilities.
-        seed: Sampling seed; None leaves it out.
-        timeout_s: Longest silence of the endpoint, seconds; it starts again with each retry.
+        seed: Sampling seed; None = not sent.
+        timeout_s: Longest silence of the endpoint, seconds; counted anew for each retry.
         max_retries: Largest number of retries of one call.
         extra_body: Further fields of the request.
         default_headers: Further headers of every request; not part of the cache's key, and not sent along on a redirect
             to another host.
-        total_s: Longest time from a request to the end of its reply, seconds; it starts again with each retry. None for
+        total_s: Longest time from a request to the end of its reply, seconds; counted anew for each retry. None for
             ten times `timeout_s`.
         max_reply_bytes: Largest reply in bytes, after decompression; a longer one raises `ModelError`.
         cache: The response cache; None sends every request.
@@ -138,7 +138,7 @@ class ChatModel(PromptedModel):
 
     @property
     def refused(self) -> int:
-        """Number of requests that the endpoint refused with status 429, its rate limit, retries included."""
+        """Number of requests, retries included, that the endpoint refused with status 429 (rate limit)."""
         return self._connection.endpoints.refused
 
     def fingerprint(self) -> Mapping[str, Any]:
@@ -160,7 +160,7 @@ class ChatModel(PromptedModel):
     def answer(self, question: str, passages: Sequence[Passage] = ()) -> Reply:
         """Answer a question; see `Answerer.answer`.
 
-        A reply from the response cache has the costs of the original call; `stats` counts both kinds.
+        A reply from the response cache has the costs of the original call; `stats` counts calls and cache hits.
         """
         return self.read(self.complete(self.prompt.messages(question, passages)))
 
@@ -170,7 +170,7 @@ class ChatModel(PromptedModel):
 
     @cached_property
     def takes_token_ids(self) -> bool:
-        """True if the endpoint takes token ids as a prompt, and returns those that it generates; two short requests test it once."""
+        """True if the endpoint takes and returns token ids, which two short requests test on first use."""
         return are_exchanged(self)
 
     def tokenize(self, text: str, *, begins: bool = False) -> tuple[int, ...]:
@@ -190,8 +190,8 @@ class ChatModel(PromptedModel):
 
         Args:
             messages: Chat messages, or the text of one user message; the legacy interface sends them as one text, and also takes token ids.
-            use_cache: Whether the response cache may answer and keep the reply.
-            sample: Number of this reply among several to the same request, from 0: each has its own entry in the cache.
+            use_cache: Whether the response cache may be read and may store the reply.
+            sample: Number of this reply, from 0, if the same request is sent several times; each reply is cached on its own.
             **overrides: `max_tokens`, `temperature`, `top_logprobs`, `seed` or `extra_body` for this call only.
 
         Raises:
@@ -247,14 +247,14 @@ class ChatModel(PromptedModel):
     ) -> tuple[Completion, ...]:
         """Send one request for `n` replies (the field `n`), and return those that arrived.
 
-        Each reply is charged an equal share of the call and of the tokens, which the endpoint reports in total, but
-        has the seconds of the whole call.
+        The endpoint reports the tokens of all replies together, so each reply is charged an equal share of the call and
+        of the tokens.  Each has the seconds of the whole call.
 
         Args:
             messages: As in `complete`.
             n: Number of replies to request.  An endpoint that does not know the field returns one, or fails.
-            use_cache: Whether the response cache may answer and keep the replies.
-            sample: Number of the first reply among those to the same request, from 0.
+            use_cache: Whether the response cache may be read and may store the replies.
+            sample: Number of the first of these replies, from 0; see `complete`.
             **overrides: As in `complete`.
 
         Raises:
@@ -345,10 +345,10 @@ class ChatModel(PromptedModel):
         return self._read(text, completion.tokens, completion.cost, **completion.origin)
 
     def verify(self, needs: frozenset[str]) -> None:
-        """Check with one short request that log-probabilities arrive, if needed; call it before a paid run.
+        """If log-probabilities are needed, check with one short request that they arrive; call this before a paid run.
 
         Raises:
-            LogprobsUnavailableError: There are none, they have fewer than two alternatives, or they were processed.
+            LogprobsUnavailableError: They are missing, have fewer than two alternatives, or were computed after sampling.
             ModelError: The endpoint failed.
         """
         if not LOGPROB_NEEDS & needs:

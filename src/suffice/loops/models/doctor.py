@@ -45,7 +45,7 @@ class Sample:
     """One reply with the answer read from it.
 
     Attributes:
-        question: The question; the passage that answers it was sent along.
+        question: The question, which was sent together with a passage that contains the answer.
         reply: The generated text, unchanged.
         answer: The answer; None if none could be read.
         confidence: The stated confidence, 1 to 5; None if none could be read.
@@ -63,30 +63,31 @@ class EndpointReport:
     """The capabilities of an endpoint; unknown values are NaN, None or `unknown`, with a note.
 
     Attributes:
-        endpoint: Its address, without secrets.
+        endpoint: The address of the endpoint, without secrets.
         model: The model's name.
         api: `chat` or `completions`.
-        reachable: Whether it answered any request.
+        reachable: Whether the endpoint answered any request.
         capabilities: Capabilities that rules may rely on, as named in `Signal.needs`.
-        logprobs: The kind of its log-probabilities.
+        logprobs: The kind of the log-probabilities.
         alternatives: Largest number of alternatives returned for a token; 20 were requested.
-        cached_tokens_reported: Whether it reports how many input tokens came from its prefix cache; None if unknown.
-        prefix_reuse: Whether an extended prompt reuses its start; None if not reported.
-        prefix_share: Cached tokens over the tokens of the start, 0 to 1; NaN if not reported.
-        prefix_latency_ratio: Time of an extended prompt over that of a new one of the same length; below 1 suggests
-            reuse. NaN if unknown.
-        continues: Whether it continues raw text, so that a chain of thought can be stopped; None if it was asked by chat messages.
-        token_ids: Whether it also takes token ids and returns those that it generates; None if it was not tested.
-        workers: Requests sent at once.
+        cached_tokens_reported: Whether the number of input tokens from the prefix cache is reported; None if unknown.
+        prefix_reuse: Whether the cache serves the start of an extended prompt; None if not reported.
+        prefix_share: Share of the tokens of this start that came from the cache, 0 to 1; NaN if not reported.
+        prefix_latency_ratio: Time for an extended prompt divided by the time for a new prompt of the same length; below 1
+            suggests that the cache is used. NaN if unknown.
+        continues: Whether the endpoint continues raw text, so that a chain of thought can be stopped; None if only chat
+            messages were sent.
+        token_ids: Whether the endpoint takes and returns token ids; None if this was not tested.
+        workers: Number of requests sent at once.
         speedup: `workers` times the median time of a single request, divided by the time of `workers` concurrent requests;
-            NaN if unknown, for instance because the endpoint's rate limit delayed them.
+            NaN if unknown, for instance because the endpoint's rate limit delayed requests.
         latency_s: Median time of a short request alone, seconds; NaN if unknown.
-        repeats: Prompts sent twice: first one after the other, then at once in another order.
-        changed_answers: Share of these prompts whose answer changed, 0 to 1; NaN if unknown.
+        repeats: Number of prompts that were sent twice: first one after the other, then all at once in another order.
+        changed_answers: Share of the repeated prompts whose answer changed, 0 to 1; NaN if unknown.
         margin_drift: Largest change of the answer's margin, nats; NaN if there are no margins.
-        refused: Number of requests refused with status 429, the endpoint's rate limit, retries included.
-        answered: Share of the replies to these prompts with an answer, 0 to 1; NaN if unknown.
-        samples: The first two of these replies.
+        refused: Number of requests, retries included, that were refused with status 429 (rate limit).
+        answered: Share of the replies to the repeated prompts that contain an answer, 0 to 1; NaN if unknown.
+        samples: The first two replies to the repeated prompts.
         notes: Failures and missing features, one line each.
     """
 
@@ -126,9 +127,9 @@ def probe(model: ChatModel, *, repeats: int = 20, workers: int = 4) -> EndpointR
     A failed probe becomes a note and does not stop the others.  The response cache is not used.
 
     Args:
-        model: The model to test, with the prompt, position and parameters of its later use.
-        repeats: Prompts for the determinism probe.
-        workers: Requests sent at once.
+        model: The model to test, with the prompt, answer position and parameters that you will use later.
+        repeats: Number of prompts for the determinism probe.
+        workers: Number of requests sent at once.
 
     Raises:
         DataError: `repeats` or `workers` is below 1.
@@ -197,7 +198,7 @@ def _ask(model: ChatModel, messages: Any, **overrides: Any) -> Completion:
 
 
 def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Test prefix reuse: send a long new text, then an extension of it, then another new text of the same length."""
+    """Test prefix reuse: send a long new text, then its extension, then a new text as long as the extension."""
     start = extended = fresh = None
     for count in _PREFIX_NUMBERS:
         text = _random_numbers(count)
@@ -225,7 +226,7 @@ def _prefix(model: ChatModel, report: EndpointReport) -> EndpointReport:
 
 
 def _continuation(model: ChatModel, report: EndpointReport) -> EndpointReport:
-    """Test continuation: send a text with the first half of the model's reply, and compare the rest with the other half."""
+    """Test continuation: append the first half of a reply to its prompt, and compare the new text with the second half."""
     if model.api != "completions":
         return report
     question, passage = _question_and_passage(0)

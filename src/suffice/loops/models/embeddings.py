@@ -32,8 +32,8 @@ class EndpointEmbedder(PieceEmbedder):
         model: The model's name at the endpoint.
         base_url: The endpoint, usually ending with `/v1`, or several, see `ChatModel`; default: `OPENAI_BASE_URL`, then
             OpenAI's.
-        api_key: The key; None for `OPENAI_API_KEY`, empty for no key: local servers need none. It appears in no message
-            or fingerprint.
+        api_key: The key; None for `OPENAI_API_KEY`. Local servers need no key: pass an empty text. The key appears in no
+            message or fingerprint.
         revision: Version of the model, which endpoints do not report.
         max_chars: Longest piece in characters.
         batch: Largest number of pieces in a request.

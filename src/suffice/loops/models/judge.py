@@ -83,7 +83,7 @@ ENTAILMENT = JudgePrompt(
 
 
 def parse_mark(text: str) -> float:
-    """Return the mark in a judge's reply, 1 to 5; NaN if there is none on that scale, or several.
+    """Return the mark in a judge's reply, 1 to 5; NaN if the reply has no mark on that scale, or several.
 
     Thinking blocks are skipped.  The mark is the number after `Mark:`, `Score:` or similar, or else the only number.
 
@@ -119,9 +119,10 @@ class EntailmentJudge:
     """Asks a model how well the revealed passages entail the answer: the signal `judge_entailment`, 1 to 5.
 
     Without an answer, or without passages, the mark is NaN and no request is made.  If a reply states no mark, the judge
-    is asked again with a reminder; every attempt is paid for, and the mark is NaN if none can be read.  One pass shows one
-    order of the scale; `passes=2` asks again with the scale explained in the other order and returns the mean, for twice
-    the calls (NaN if either mark is missing).
+    is asked again with a reminder.  Every attempt is paid for, and the mark is NaN if no attempt states one.
+
+    With `passes=2`, the judge is asked twice, and the second prompt explains the scale in the opposite order.  The result
+    is then the mean of both marks (NaN if one is missing), for twice the calls.
 
     Args:
         model: The judge; its own prompt, `max_tokens` and `top_logprobs` are not used.
@@ -131,7 +132,7 @@ class EntailmentJudge:
         attempts: Largest number of requests until a reply states a mark.
 
     Raises:
-        DataError: `passes` is neither 1 nor 2, or there is not at least one attempt.
+        DataError: `passes` is neither 1 nor 2, or `attempts` is below 1.
     """
 
     name = _JUDGE_COMPONENT

@@ -23,7 +23,7 @@ _MINUTE_S = 60.0
 
 
 async def pause(seconds: float, *, blocking: bool) -> None:
-    """Wait for some seconds; if blocking, without suspending."""
+    """Wait for some seconds; if `blocking`, block the thread instead of suspending."""
     if blocking:
         time.sleep(seconds)  # noqa: ASYNC251 - there is no event loop then
     else:
@@ -84,9 +84,9 @@ class EvenPace:
 class RequestLimits:
     """Limits on the requests to endpoints; models that share one object share the limits.
 
-    Every HTTP request counts, also a retry.  Tokens are estimated before a request, from its length and `max_tokens`;
-    the difference to the reported number is settled with later requests.  The time that a request waits for its turn is
-    not part of its recorded seconds.
+    Every HTTP request counts, also a retry.  Tokens are estimated before a request, from its length and `max_tokens`.  If
+    the reported number differs, later requests wait longer or shorter.  The time that a request waits for its turn is not
+    part of its recorded seconds.
 
     Attributes:
         requests_per_minute: The largest number of requests per minute, spread evenly; None = no limit.
@@ -115,7 +115,9 @@ class RequestLimits:
         return {name: getattr(self, name) for name in ("requests_per_minute", "tokens_per_minute", "max_in_flight")}
 
     def share(self, index: int, n: int, *, pace: Pace | None = None) -> RequestLimits:
-        """Return the share of one of `n` processes; the shares add up to these limits, and a pace is shared.
+        """Return the part of these limits for one of `n` processes; the parts of all processes add up to the limits.
+
+        A pace is not divided, since all processes use the same pace.
 
         >>> [RequestLimits(max_in_flight=5, requests_per_minute=60).share(i, 2).max_in_flight for i in (1, 2)]
         [3, 2]
@@ -123,7 +125,7 @@ class RequestLimits:
         Args:
             index: The number of the process, from 1.
             n: The number of processes.
-            pace: A schedule that all processes share, instead of shares of the rates.
+            pace: A schedule that all processes use; the two rates are then not divided but left out.
 
         Raises:
             DataError: A limit is smaller than the number of processes.
@@ -156,7 +158,7 @@ class RequestLimits:
         return _Owed()
 
     async def enter(self, *, blocking: bool) -> Future[None] | None:
-        """Wait, in order of arrival, until another request may be in flight; return a ticket for `leave`.
+        """Wait, in order of arrival, until one more request may be sent; return a ticket, to give to `leave` afterwards.
 
         Args:
             blocking: Whether to block the thread instead of suspending.
@@ -175,16 +177,16 @@ class RequestLimits:
         return ticket
 
     def leave(self, ticket: Future[None] | None) -> None:
-        """Return a ticket, so that the next request may be in flight."""
+        """Give a ticket back, so that the next request may be sent."""
         if self._slots is not None and ticket is not None:
             self._slots.give_back(ticket)
 
     async def turn(self, tokens: float, *, blocking: bool) -> None:
-        """Wait until one more request may be sent; if blocking, without suspending.
+        """Wait until one more request may be sent.
 
         Args:
             tokens: The expected number of tokens of the request.
-            blocking: Whether to block the thread.
+            blocking: Whether to block the thread instead of suspending.
         """
         pace = self.pace or self._own_pace
         if pace is None:
@@ -199,13 +201,13 @@ class RequestLimits:
         await pause(wait, blocking=blocking)
 
     def settle(self, expected: float, reported: float) -> None:
-        """Replace the expected tokens of a reply by the reported ones; NaN = unknown."""
+        """Replace the expected tokens of a reply by the reported ones, unless these are unknown (NaN)."""
         if not math.isnan(reported):
             self._owed.add(reported - expected)
 
 
 class _Owed:
-    """Tokens that replies took beyond the expected number, until later requests have compensated for them."""
+    """The tokens that replies took beyond the expected number; later requests compensate for them."""
 
     def __init__(self) -> None:
         self._lock, self._tokens, self._noted = threading.Lock(), 0.0, False
@@ -228,7 +230,7 @@ class _Owed:
             self._tokens += tokens
 
     def take(self, expected: float) -> float:
-        """Return the tokens that a request reserves: the expected ones, plus any overdraft."""
+        """Return the tokens that a request reserves: its expected tokens plus those that are still owed."""
         with self._lock:
             reserved = max(0.0, expected + self._tokens)
             self._tokens += expected - reserved
@@ -254,7 +256,10 @@ class _Slots:
         return ticket
 
     def give_back(self, ticket: Future[None]) -> None:
-        """Take a ticket back, whether it was used or its task was cancelled before or after its turn."""
+        """Take a ticket back; if its turn had come, give the turn to the next ticket in line.
+
+        The ticket may be a used one, or that of a task that was cancelled before or after its turn.
+        """
         with self._lock:
             if ticket.cancel() or ticket.cancelled():  # its turn had not come
                 return
@@ -286,6 +291,6 @@ def sharing_limits(part: Callable[[RequestLimits], RequestLimits]) -> Iterator[N
 
 
 def limits_here(limits: RequestLimits) -> RequestLimits:
-    """Return the share of limits that this process may use; all of them without `sharing_limits`."""
+    """Return the share of limits that this process may use; without `sharing_limits`, the limits unchanged."""
     part = _PART_OF_LIMITS.get()
     return limits if part is None else part(limits)

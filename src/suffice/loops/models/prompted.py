@@ -1,4 +1,4 @@
-"""Base of endpoints and local models: a prompt, the answer's position, and replies read with both."""
+"""The base class of endpoints and local models, which has a prompt and reads the answer at a position of the reply."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PromptedModel:
     Args:
         prompt: Turns question and passages into messages.
         position: The position of the answer in a reply; default: after the marker `Answer:`, at the start if the prompt is
-            prefilled, and the whole reply if the prompt asks for no form.
+            prefilled, and the whole reply if the prompt asks for no particular form.
         top_logprobs: Number of alternatives per token; None for no log-probabilities.
     """
 
@@ -66,7 +66,7 @@ class PromptedModel:
     def capabilities(self) -> frozenset[str]:
         """Capabilities: `logprobs` and `token_logprobs`, and `verbal_confidence` if the prompt asks for it.
 
-        For an endpoint these are requested; `verify` checks that it provides them.
+        An endpoint is only expected to provide them; `verify` checks that it does.
         """
         confidence = frozenset({"verbal_confidence"} if self.prompt.asks_confidence else ())
         return LOGPROB_NEEDS | confidence if (self.top_logprobs or 0) >= MIN_ALTERNATIVES else confidence

@@ -1,4 +1,4 @@
-"""Prompts as data, prefix-stable: the text of round r extends that of round r - 1, so prefix caches can be used.
+"""Prompts as data; the text of round r extends the text of round r - 1, so that prefix caches can be used.
 
 Everything that changes between rounds comes last: first the constant instructions, then the question, then the passages
 in the order in which they were revealed, and nothing after them.  Round 0 (closed book) is the same text without
@@ -58,7 +58,7 @@ class VersionedPrompt:
 
     @property
     def sha256(self) -> str:
-        """Hash of its texts, 64 hexadecimal digits; it differs between prompts with the same id but other texts."""
+        """Hash of the prompt's texts, 64 hexadecimal digits; it reveals a change of text under an unchanged id."""
         text = json.dumps(self._hashed(), sort_keys=True, ensure_ascii=self._escaped)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -82,7 +82,7 @@ class EvidencePrompt(VersionedPrompt):
     passage: str = "\n\nPassage {number}: {title}\n{text}"
 
     def user(self, question: str, passages: Sequence[Passage] = ()) -> str:
-        """Return the user message; with k passages it is a prefix of that with k + 1.
+        """Return the user message; the message with k passages is a prefix of the message with k + 1.
 
         >>> print(ANSWER_FIRST.user("Who wrote it?", [Passage(passage_id="1", title="It", text="King wrote it.")]))
         Question: Who wrote it?
@@ -103,7 +103,7 @@ class Prompt(EvidencePrompt):
     """Prompt that turns a question and its passages into messages; the instructions (`system`) are the same at every round.
 
     Attributes:
-        name: Name in reports, with `version` and `system` as in `VersionedPrompt`.
+        name: Name in reports; see `VersionedPrompt`, also for `version` and `system`.
         question: Template of the first part of the user message; `{question}` is replaced.
         passage: Template of each further part; `{number}`, `{title}` and `{text}` are replaced.
         asks_confidence: Whether the reply contains a confidence from 1 to 5.
@@ -134,7 +134,7 @@ class Prompt(EvidencePrompt):
         """Build the prompt from the values of `to_dict`.
 
         Raises:
-            DataError: A field is unknown, missing or of another type.
+            DataError: A field is unknown or missing, or has the wrong type.
         """
         known = {field.name: field for field in fields(Prompt)}
         unknown = sorted(set(values) - set(known))
@@ -219,7 +219,7 @@ STEP_BY_STEP = Prompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftingPrompt(EvidencePrompt):
-    """The tasks of writer and critic, which do not mention the number of rounds; other fields as in `Prompt`.
+    """The tasks of writer and critic, which do not mention the number of rounds; see `Prompt` for the other fields.
 
     Attributes:
         write: The writer's first task, after the passages.
@@ -281,7 +281,7 @@ DRAFTING = DraftingPrompt(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextsFirstPrompt(Prompt):
-    """A prompt with a separate template for questions with passages, in which the passages come first.
+    """A prompt that places the passages before the question; questions without passages have another template.
 
     The text of a round does not extend that of the previous round, so prefix caches cannot be used.  The whole reply is the
     answer.

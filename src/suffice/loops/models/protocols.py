@@ -50,7 +50,7 @@ class Answerer(Protocol):
 
 
 async def answered(model: Answerer, question: str, passages: Sequence[Passage], blocking: bool) -> Reply:
-    """Ask a model for an answer; if `blocking`, without suspending."""
+    """Ask a model for an answer; if `blocking`, block the thread instead of suspending."""
     return model.answer(question, passages) if blocking else await model.answer_async(question, passages)
 
 
@@ -61,8 +61,8 @@ class Verdict:
     Attributes:
         signals: Values by name; NaN where undefined. They exist at round 0 only.
         cost: Cost of the decision: the pass over the question and the probe (`cost_to_decide`).
-        resume: Continues that pass to the closed-book answer; the reply costs only the decoding (`cost_to_answer`).  None if
-            the pass cannot be continued; the model is then asked again.
+        resume: Continues the pass over the question to the closed-book answer, whose cost is then only the decoding
+            (`cost_to_answer`).  None if the pass cannot be continued; the model is then asked again.
     """
 
     signals: Mapping[str, float]
@@ -88,7 +88,7 @@ class Gate(Protocol):
     def source(self) -> object:
         """The model that reads the question.
 
-        A loop continues a verdict's forward pass only if this model also answers: another one would give its own answer.
+        A loop continues a verdict's forward pass only if this model is also the loop's model.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Read replies that a user's own client returned: those of OpenAI, Anthropic and LiteLLM, and plain text."""
+"""Read replies that a user's own client (OpenAI, Anthropic or LiteLLM) returned, and plain texts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def reply_of_response(
         provider: The provider whose interface the response must have; None = any known one.
 
     Raises:
-        DataError: The response is none of these, reports a failure, or has several choices.
+        DataError: The response has an unknown form, reports a failure, or has several choices.
     """
     position = AnswerPosition("whole") if position is None else position
     if not isinstance(position, AnswerPosition):
@@ -84,7 +84,7 @@ def _as_dict(response: Any) -> dict[str, Any]:
 def _reader(
     body: Mapping[str, Any], provider: Provider | None
 ) -> Callable[[Mapping[str, Any], float], Completion] | None:
-    """Return the function that reads a body of this form."""
+    """Return the function that reads a response body, chosen by the body's form; None if the form is unknown."""
     if provider != "anthropic":
         if "choices" in body:
             return _chosen
@@ -148,8 +148,9 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
     Args:
         body: The body that contains the usage.
         seconds: Duration of the call, seconds.
-        cached_in: The field of the usage with the number of cached input tokens, if its input tokens include them.  None =
-            Anthropic's usage, which counts tokens read from and written to the cache apart from the others.
+        cached_in: The object and the field in the usage that contain the number of cached tokens, if the number of input
+            tokens includes these.  None = Anthropic's usage, whose input tokens exclude tokens read from or written to
+            the cache.
     """
     usage = mapping_or_empty(body.get("usage"))
     given = count_of(usage.get("input_tokens"))
@@ -173,7 +174,10 @@ def _reply_cost(body: Mapping[str, Any], seconds: float, *, cached_in: tuple[str
 
 
 def _known(value: Any) -> float:
-    """Return a count; 0 if none is given, so that the whole input counts as uncached, an upper bound."""
+    """Return a count of cached tokens; 0 if none is given.
+
+    The whole input then counts as uncached, which is an upper bound of the cost.
+    """
     count = count_of(value)
     return 0.0 if math.isnan(count) else count
 

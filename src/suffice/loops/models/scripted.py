@@ -25,11 +25,12 @@ _Failures = Mapping[int, Exception] | Callable[[int], Exception | None]
 class ScriptedModel:
     """A model that answers from a script, offline and deterministic, and records its calls.
 
-    A mapping contains one line per number of passages for each question: the first for no passages (closed book), the
-    second for one passage, and so on; the last line is used for more.  A function gets question and
-    passages.  A line is an answer, None for no answer, or a complete `Reply`.  A line without costs is charged one call, one input token per word of
-    question and passages (cached where an earlier round contained it), one output token per word of the answer, and the
-    latency.
+    The script is a mapping or a function.  A mapping contains a list of lines for each question: the first line is for no
+    passages (closed book), the second for one passage, and so on; the last line is also used for more passages.  A function
+    gets question and passages, and returns a line.  A line is an answer, None for no answer, or a complete `Reply`.
+
+    A line without costs is charged one call, one input token per word of question and passages (cached where an earlier
+    round contained the word), one output token per word of the answer, and the latency.
 
     >>> model = ScriptedModel({"Who wrote it?": [None, "King", "Stephen King"]})
     >>> model.answer("Who wrote it?", []).answer, model.answer("Who wrote it?", [Passage(passage_id="1", title="", text="")]).answer
@@ -42,7 +43,7 @@ class ScriptedModel:
         name: Name in reports.
         capabilities: The capabilities that it claims, as named in `Signal.needs`.
         latency_s: Duration of each call, seconds.
-        failures: Exceptions to raise by number of the call, from 1, or a function of that number.
+        failures: The exception that a call raises, by the call's number (from 1), or a function of the number.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class SentenceTransformersEmbedder(PieceEmbedder):
 
     @cached_property
     def pooling(self) -> str:
-        """The model's own pooling, its longest piece in tokens, and the prefix; loads the model."""
+        """The model's own pooling, its longest piece in tokens, and the prefix; this property loads the model."""
         prefix = f", prefix {self._prefix!r}" if self._prefix else ""
         return f"{pooling_of(self._encoder) or 'unknown'}, pieces of {self._longest}{prefix}"
 
@@ -94,7 +94,7 @@ def load_encoder(model: str, revision: str | None, device: str | None, dtype: st
 
     Args:
         model: Id or folder.
-        revision: Revision of an id.
+        revision: Revision to load, if `model` is an id.
         device: A torch device; None for the default.
         dtype: The number type of its weights, as transformers names it; `auto` for the model's own.
 

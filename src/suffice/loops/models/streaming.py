@@ -30,7 +30,7 @@ class StreamedCompletion:
         settings: The parameters of the request, as in `ChatModel.complete`.
 
     Attributes:
-        is_sent: True once the request is sent, which first waits for the prompt and the limits on requests.
+        is_sent: True once the request has been sent; before that, it waits for the prompt and the limits on requests.
     """
 
     def __init__(self, model: ChatModel, prompt: Callable[[], Awaitable[Asked]], settings: Mapping[str, Any]) -> None:
@@ -50,7 +50,7 @@ class StreamedCompletion:
         self.is_sent = True
 
     async def result(self) -> Completion:
-        """Wait for the end of the completion; its recorded seconds are those of this wait.
+        """Wait for the completion and return it; its cost has the seconds of this wait.
 
         Raises:
             ModelError: The endpoint failed, or its reply broke off.
@@ -62,8 +62,9 @@ class StreamedCompletion:
     async def cancel(self) -> tuple[Cost, bool]:
         """Cancel the completion; return its cost so far, and True if a request in flight had to be cancelled.
 
-        A request that failed or was not yet sent costs nothing.  The tokens that had arrived count; the server may compute a few
-        more before it notices.  If none had arrived, the whole prompt counts as read, an upper bound; NaN for a prompt as text.
+        A request that failed or was not yet sent costs nothing.  The tokens that had arrived are counted; the server may
+        compute a few more before it notices.  If none had arrived, the cost is one call with all prompt tokens, an upper
+        bound; they are NaN if the prompt was text and not token ids.
         """
         cancelled = self._task.cancel()
         (end,) = await asyncio.gather(self._task, return_exceptions=True)
@@ -76,7 +77,7 @@ class StreamedCompletion:
 
 
 def ended_text(chunks: Sequence[Mapping[str, Any]], where: str) -> str:
-    """Join the chunks of a streamed completion to the body of a reply without streaming, as JSON text.
+    """Join the chunks of a streamed completion to the body that a reply without streaming would have, as JSON text.
 
     Raises:
         ModelError: The stream broke off: no chunk has a finish reason.
@@ -92,7 +93,7 @@ def ended_text(chunks: Sequence[Mapping[str, Any]], where: str) -> str:
 
 
 def joined(chunks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the chunks of a streamed completion to the body of a reply without streaming.
+    """Join the chunks of a streamed completion to the body that a reply without streaming would have.
 
     >>> chunk = {"choices": [{"text": "a", "token_ids": [1]}], "usage": {"prompt_tokens": 2, "completion_tokens": 1}}
     >>> joined([chunk, chunk])["choices"][0]["text"]

@@ -1,4 +1,4 @@
-"""Token ids: of texts, from an endpoint's tokenizer, and of the tokens that it generated."""
+"""Get the token ids of texts from an endpoint's tokenizer, and the ids of generated tokens from its replies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MOST_TEXTS = 4096
 
 
 class EndpointTokenizer:
-    """Divides texts into token ids by the endpoint's own `/tokenize` (llama.cpp, vLLM), beside its `/v1`."""
+    """Converts texts to token ids with the endpoint's `/tokenize`, which llama.cpp and vLLM offer next to `/v1`."""
 
     def __init__(self, connection: Connection, model: str) -> None:
         self._connection, self._model = connection, model
@@ -96,7 +96,7 @@ def with_ids(model: Any) -> dict[str, Any]:
 
 
 def ids_of_text(completion: Completion) -> tuple[int, ...] | None:
-    """Return the ids of the tokens that make up a completion's text; None if they do not spell it.
+    """Return the ids of the tokens that make up a completion's text; None if the tokens do not spell the text.
 
     A cut completion keeps all its ids, although its text may end before an incomplete character.  Ids of a stop word, which the
     server generated but left out of the text, are removed.

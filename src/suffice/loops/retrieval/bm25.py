@@ -1,7 +1,7 @@
 """BM25 over the pool that comes with a question.
 
-The *Lucene* variant (Kamphuis, de Vries, Boytsov and Lin, ECIR 2020, "Which BM25 do you mean?", accurate document
-lengths), with the defaults of bm25s, ``k1 = 1.5`` and ``b = 0.75``::
+The formula is the *Lucene* variant with accurate document lengths (Kamphuis, de Vries, Boytsov and Lin, ECIR 2020,
+"Which BM25 do you mean?").  The defaults are those of bm25s, ``k1 = 1.5`` and ``b = 0.75``::
 
     score(q, d) = sum over tokens t of q of idf(t) * tf / (tf + k1 * (1 - b + b * len(d) / mean len))
     idf(t) = ln(1 + (N - df + 0.5) / (df + 0.5))
@@ -38,8 +38,8 @@ _find = re.compile(r"\b\w\w+\b").findall
 def words(text: str) -> list[str]:
     r"""Return lower-case runs of two or more word characters (Unicode) without English stop words.
 
-    The same tokens as `bm25s.tokenize` with its default settings, in order, with repetitions and without stemming.
-    Scripts without blanks between words give one token for each unbroken run.
+    These are the tokens of `bm25s.tokenize` with its default settings, in order, with repetitions and without stemming.
+    In scripts without blanks between words, each unbroken run of characters is one token.
 
     >>> words("The Tempest, 1979: it's Derek Jarman's film")
     ['tempest', '1979', 'derek', 'jarman', 'film']
@@ -98,11 +98,11 @@ class PoolBM25:
         self.b = b
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the variant, its parameters and the tokenisation; the pool belongs to the question."""
+        """Return the variant, its parameters and the tokenisation, but not the pool, which differs between questions."""
         return bm25_fingerprint(self.name, self.k1, self.b)
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:
-        """Return the pool, best first; see `Retriever.rank`.  Passages without a common token score 0.
+        """Return the pool, best first; see `Retriever.rank`.  Passages without any token of the question score 0.
 
         Raises:
             DataError: There is no pool, or `k` is below 1.
@@ -111,7 +111,7 @@ class PoolBM25:
         return best_first(passages, self.scores(question, passages), k)
 
     def scores(self, question: str, pool: Sequence[Passage]) -> list[float]:
-        """Return the score of each passage of the pool, in its order; range [0, inf)."""
+        """Return the score of each passage, in the order of the pool; range [0, inf)."""
         tokens = words(question)
         documents = [words(passage_text(passage.title, passage.text)) for passage in pool]
         mean = sum(map(len, documents)) / len(documents) if documents else 0.0

@@ -1,14 +1,15 @@
 """Load questions with their candidate passages: bundled sets, JSON lines, and the forms of published sets.
 
-JSON lines, one question a line, gzipped if the name ends in ``.gz``::
+A file of JSON lines has one question in each line, and is gzipped if its name ends in ``.gz``::
 
     {"id": "q1", "question": "Who ...?", "answers": ["..."], "type": "bridge", "level": "hard", "split": "dev",
      "paragraphs": [{"title": "...", "text": "...", "is_supporting": true}, ...]}
 
-Only `question` is required.  The id may be a number, or missing (it is then derived from the text), and gold answers may
-have any name in `GOLD_FIELDS`, as a text or a list; ``"supporting_titles"`` may name pages of a corpus that contain the evidence.
-Unused fields are logged once per file.  Lists and lines may also contain every form in `suffice.loops.retrieval.forms`
-(HotpotQA's, MuSiQue's, ...); the fields of an item show its form.
+Only `question` is required.  The id may be a number; a missing id is derived from the text.  The field of the gold answers may
+have any name in `GOLD_FIELDS`, and contains a text or a list.  ``"supporting_titles"`` may name pages of a corpus that contain
+the evidence.
+Unused fields are logged once per file.  Instead of this form, items may have any form in
+`suffice.loops.retrieval.forms` (HotpotQA's, MuSiQue's, ...), which is recognised by the fields of the item.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Question:
     """One question with its gold answers and candidate passages.
 
     Attributes:
-        question_id: Unique in its set; questions are paired by it.
+        question_id: An id that is unique in the question set; paired comparisons match questions by their ids.
         question: The question, without surrounding white space.
         answers: Gold answers; empty if unknown, which makes metrics NaN.
         passages: The question's own pool in the order of the file; empty if a corpus is searched instead.
@@ -168,7 +169,7 @@ def iter_questions(spec: str | Path, *, limit: int | None = None, split: str | N
 
 
 def text_id(text: str) -> str:
-    """Return an id for a question without one: 12 hexadecimal digits of the hash of its normalised text.
+    """Return an id that is derived from a question's text: 12 hexadecimal digits of the hash of the normalised text.
 
     >>> text_id("Who made it?") == text_id("who made  it")
     True
@@ -177,7 +178,7 @@ def text_id(text: str) -> str:
 
 
 def dataset_hash(questions: Iterable[Question]) -> str:
-    """Return 16 hexadecimal digits that identify questions, gold answers and passages, in their order."""
+    """Return 16 hexadecimal digits that identify the questions, gold answers and passages in this order."""
     digest = hashlib.sha256()
     for item in questions:
         digest_question(digest, item)
@@ -235,7 +236,7 @@ def question_from(record: dict[str, Any], where: str, unused: Counter[str]) -> Q
     """Return the question of a record in the library's own form, and count its unused fields.
 
     Raises:
-        DataError: A field is missing or has another type; the message begins with `where`.
+        DataError: A field is missing or has the wrong type; the message begins with `where`.
     """
     text = (text_field(record, "question", where, required=True) or "").strip()
     question_id = _id(record, where) or text_id(text)
@@ -278,7 +279,7 @@ def _titles(record: dict[str, Any], where: str) -> list[str]:
 
 
 def _id(record: dict[str, Any], where: str) -> str | None:
-    """Return a record's id, as text if it is a number; None if it has none."""
+    """Return a record's id as text, even if it is a number; None if the record has no id."""
     name = next((name for name in _IDS if record.get(name) is not None), None)
     if name is None:
         return None
@@ -318,12 +319,12 @@ class QuestionShare(list[Question]):
     (['a', 'c'], {'a': 0, 'c': 2}, 3)
 
     Args:
-        questions: All questions, in their order; they are read once.
-        takes: Returns whether to take a question, by its id.
+        questions: All questions, in order; the iterable is read once.
+        takes: Returns True for the id of a question that belongs to the share.
 
     Attributes:
         places: The position of each taken question in the data set, from 0.
-        dataset: Hash and number of all questions, as `dataset_hash` gives it.
+        dataset: The hash of all questions (see `dataset_hash`) and their number.
     """
 
     def __init__(self, questions: Iterable[Question], takes: Callable[[str], bool]) -> None:
@@ -351,9 +352,9 @@ def load_share(
 
     Args:
         spec: The data set.
-        takes: Returns whether to take a question within the limit, by its id.
-        limit: Largest number of all questions from the start; None for all.
-        split: Only questions of this split; None for all.
+        takes: Returns True for the id of a question that belongs to the share.
+        limit: Largest number of questions from the start of the set, before the share is taken; None for all.
+        split: Use only questions of this split; None for all.
         change: Changes each question before it is recorded; None = keep it.
     """
     questions = iter_questions(spec, limit=limit, split=split)

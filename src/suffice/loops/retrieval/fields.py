@@ -17,7 +17,7 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*["]""", re.DOTALL)
 
 
 def text_field(record: Mapping[str, Any], key: str, where: str, *, required: bool = False) -> str | None:
-    """Return a field's text; None if there is none."""
+    """Return a field's text; None if the field is missing."""
     value = record.get(key)
     if value is None and not required:
         return None
@@ -27,7 +27,7 @@ def text_field(record: Mapping[str, Any], key: str, where: str, *, required: boo
 
 
 def list_field(record: Mapping[str, Any], key: str, where: str) -> list[Any]:
-    """Return a field's list; an empty one if there is none."""
+    """Return a field's list; an empty list if the field is missing."""
     value = literal(record.get(key))
     if value is None:
         return []
@@ -44,7 +44,7 @@ def object_of(record: object, where: str, fields: str = "id and question") -> Pu
 
 
 def texts_of(record: Mapping[str, Any], key: str, where: str) -> list[str]:
-    """Return the distinct texts of a field, which may be one text or a list, without empty ones."""
+    """Return the distinct texts of a field that contains one text or a list; blank texts are left out."""
     value = literal(record.get(key))
     items = [] if value is None else value if isinstance(value, list) else [value]
     if isinstance(value, str) and value.lstrip().startswith("["):
@@ -60,7 +60,11 @@ def distinct(texts: Iterable[str | None]) -> list[str]:
 
 
 def objects_of(record: Mapping[str, Any], key: str, where: str) -> list[PublishedRow]:
-    """Return the objects of a field: a list of them, or one object of columns, as the hub stores a list."""
+    """Return the objects of a field.
+
+    The field contains a list of objects, or one object of columns, such as `{"title": ["Oslo", "Lima"]}`; the hub stores
+    lists in this way.
+    """
     value = literal(record.get(key))
     if isinstance(value, dict):
         columns = {name: column for name, column in value.items() if isinstance(column, list)}
@@ -72,7 +76,10 @@ def objects_of(record: Mapping[str, Any], key: str, where: str) -> list[Publishe
 
 
 def pairs_of(record: Mapping[str, Any], key: str, where: str, second: tuple[str, ...]) -> list[list[Any]]:
-    """Return pairs that start with a title: lists of two, or the columns `title` and one of `second`."""
+    """Return the pairs in a field, each of which starts with a title.
+
+    The field contains a list of pairs, or the column `title` and one of the columns in `second`.
+    """
     value = literal(record.get(key))
     if isinstance(value, dict):
         rows = objects_of({key: value}, key, where)
@@ -104,10 +111,11 @@ def literal(value: Any) -> Any:
 
 
 def _python_value(text: str) -> Any:
-    """Return the value of a Python literal, or of a NumPy array of texts, which has no commas.
+    """Return the value of a Python literal, or of a printed NumPy array of texts, such as `['Oslo' 'Lima']`.
 
     Raises:
-        ValueError: The text is neither; Python would join texts that follow each other without a comma.
+        ValueError: The text is neither of them, or texts follow each other without a comma outside such an array.  Python
+            would join these texts.
         SyntaxError: The text is not Python.
     """
     bare = _QUOTED.sub("''", text)

@@ -35,11 +35,12 @@ def from_callable(
 
     Args:
         search: Called with the question and the largest number of passages.
-        name: Its name in reports and recordings.
-        settings: Further JSON-ready values that identify it (index, version, ...); a recording stores them.  Rankings are cached
-            only with a `version`, which you must change whenever the passages or the search change.
+        name: The retriever's name in reports and recordings.
+        settings: Further JSON-ready values that identify the retriever (index, version, ...); a recording stores them.
+            Rankings are cached only if there is a `version`, which you must change whenever the passages or the search
+            change.
         identity: The field that identifies a passage.
-        score_kind: The kind of its passages' scores.
+        score_kind: The kind of the passages' scores.
     """
     kind = _AsyncForeign if inspect.iscoroutinefunction(search) else _Foreign
     return kind(name=name, search=search, settings=dict(settings or {}), identity=identity, score_kind=score_kind)
@@ -54,9 +55,9 @@ def from_langchain(
 
     Args:
         retriever: A `BaseRetriever` of LangChain.
-        name: Its name in reports and recordings.
+        name: The retriever's name in reports and recordings.
         title: The field of a document's metadata that holds its title; without it the passage's id is the title.
-        settings: Further values that identify it, see `from_callable`.
+        settings: Further values that identify the retriever, see `from_callable`.
 
     Raises:
         DataError: The retriever has no `invoke`.
@@ -73,13 +74,13 @@ def from_langchain(
 def from_llamaindex(
     retriever: Any, *, name: str = "llamaindex", title: str = "title", settings: Mapping[str, Any] | None = None
 ) -> Retriever:
-    """Wrap a retriever of LlamaIndex, which returns its configured number of nodes (`similarity_top_k`).
+    """Wrap a retriever of LlamaIndex; it returns its configured number of nodes (`similarity_top_k`).
 
     Args:
         retriever: A `BaseRetriever` of LlamaIndex.
-        name: Its name in reports and recordings.
+        name: The retriever's name in reports and recordings.
         title: The field of a node's metadata that holds its title; without it the passage's id is the title.
-        settings: Further values that identify it, see `from_callable`.
+        settings: Further values that identify the retriever, see `from_callable`.
 
     Raises:
         DataError: The retriever has no `retrieve`.
@@ -102,9 +103,9 @@ def from_haystack(
 
     Args:
         retriever: The component.
-        name: Its name in reports and recordings.
+        name: The retriever's name in reports and recordings.
         title: The field of a document's `meta` that holds its title; without it the passage's id is the title.
-        settings: Further values that identify it, see `from_callable`.
+        settings: Further values that identify the retriever, see `from_callable`.
 
     Raises:
         DataError: The component has no `run`.
@@ -130,11 +131,11 @@ class _Foreign:
 
     @property
     def is_pinned(self) -> bool:
-        """True if its settings contain a version, by which rankings may be cached."""
+        """True if the settings contain a version, so that rankings may be cached."""
         return self.settings.get("version") is not None
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return its name and settings."""
+        """Return the retriever's name and settings."""
         return {"kind": "foreign", "name": self.name, **self.settings}
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:

@@ -1,7 +1,7 @@
 """Recognise the forms of published question sets by their fields, and convert them to the fields of `load_questions`.
 
-No library can replace this: `datasets` returns the rows as published, and ir_datasets 0.6 has gold answers for two of these eleven
-forms (Natural Questions and TriviaQA in DPR's form), only as downloads of its own.
+No library can replace this module.  `datasets` returns the rows as published.  ir_datasets 0.6 has gold answers for only two of
+these eleven forms (Natural Questions and TriviaQA in DPR's form), and reads them only from its own downloads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Form:
 
     Attributes:
         licence: The set's licence, as stated by its authors or its page; empty if unknown.
-        convert: Converts a row, given its place for messages, to the fields of `load_questions`.
+        convert: Converts a row to the fields of `load_questions`; its second argument is the row's place, for messages.
     """
 
     title: str
@@ -57,7 +57,7 @@ def forms_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def converted(row: PublishedRow, where: str) -> PublishedRow:
-    """Convert a row, whose fields show its form, to the fields of `load_questions`.
+    """Convert a row to the fields of `load_questions`; the fields of the row show its form.
 
     Raises:
         DataError: The row has the fields of several forms, or a field has an invalid value.
@@ -82,7 +82,7 @@ def _is_wiki(row: Mapping[str, Any]) -> bool:
 
 
 def _hotpot(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert HotpotQA's form, which 2WikiMultiHopQA shares; test sets have no answers and supporting facts."""
+    """Convert HotpotQA's form, which 2WikiMultiHopQA shares; test sets have neither answers nor supporting facts."""
     titles = [title for title, _ in pairs_of(record, "supporting_facts", where, ("sent_id",))]
     paragraphs = []
     for title, sentences in pairs_of(record, "context", where, ("sentences", "content")):
@@ -133,7 +133,7 @@ _GOLD_CONTEXTS = ("positive_ctxs", "positive_passages")
 
 
 def _dpr(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert DPR's form, also Tevatron's: positive and negative passages, or a retriever's passages in `ctxs`."""
+    """Convert the form of DPR or Tevatron, with positive and negative passages or a retriever's passages in `ctxs`."""
     paragraphs = []
     for key in ("ctxs", *_CONTEXTS):
         for item in objects_of(record, key, where):
@@ -155,7 +155,7 @@ _TRIVIA_FIELDS = (
 
 
 def _triviaqa(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert TriviaQA, with the field names of the hub or the authors; passages are its articles and web pages, if any."""
+    """Convert TriviaQA with the field names of the hub or the authors; Wikipedia articles and web pages are the passages."""
     record = {_snake(name): value for name, value in record.items()}
     answer = object_of(literal(record.get("answer")) or {}, f"{where}, answer", "value and aliases")
     answer = {_snake(name): value for name, value in answer.items()}
@@ -190,7 +190,7 @@ def _popqa(record: PublishedRow, where: str) -> PublishedRow:
 
 
 def _fever(record: PublishedRow, where: str) -> PublishedRow:
-    """Convert FEVER: a claim with its evidence, as lists of lists (authors) or as columns (hub)."""
+    """Convert FEVER, where evidence for a claim is stored as lists of lists (authors) or as columns (hub)."""
     claim = text_field(record, "claim", where, required=True) or ""
     label = record.get("label") or None
     if label is not None and label not in _FEVER_LABELS:
@@ -246,7 +246,7 @@ def _math(record: PublishedRow, where: str) -> PublishedRow:
 
 
 def _last_boxed(solution: str) -> str:
-    r"""Return the content of the last box, with braces in it; empty if there is no box, or it does not end.
+    r"""Return the content of the last box, which may contain braces; empty if there is no box or no closing brace.
 
     >>> _last_boxed(r"so \boxed{1}, no, \boxed{\frac{1}{2}}.")
     '\\frac{1}{2}'

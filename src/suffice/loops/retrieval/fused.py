@@ -29,9 +29,9 @@ class Fused(RanksByCosts):
     """A retriever that fuses the rankings of others: a passage scores the sum of ``1 / (constant + rank)``.
 
     Ranks begin at 1, and a ranking without the passage adds nothing (Cormack, Clarke and Buettcher, 2009).  Scores of the
-    retrievers do not count, so BM25 and a dense retriever need no common scale.  Passages are the same if their ids are;
+    retrievers do not count, so BM25 and a dense retriever need no common scale.  Passages with equal ids are the same;
     ties are ordered by the first retriever's ranking, then by the next one's.  If one retriever is an
-    `AsyncRetriever`, so is the fusion.
+    `AsyncRetriever`, the fusion is one too.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> def ranking(names):
@@ -41,9 +41,9 @@ class Fused(RanksByCosts):
     [('b', 0.833), ('c', 0.583), ('a', 0.5), ('d', 0.25)]
 
     Args:
-        *retrievers: Two or more, which search the same passages.
+        *retrievers: Two or more retrievers that search the same passages.
         constant: At least 0; the larger it is, the less the first ranks count.
-        candidates: Number of passages of each ranking, at least 1.
+        candidates: Number of passages taken from each ranking, at least 1.
 
     Raises:
         DataError: There are fewer than two retrievers, one searches its own corpus and another ranks pools, or a number

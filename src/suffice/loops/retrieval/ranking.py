@@ -20,7 +20,7 @@ class RankedPassages:
     """The passages of one ranking, with its cost.
 
     Attributes:
-        costs: Costs by component; from a cache: the costs of the original ranking.
+        costs: Costs by component; a ranking from a cache has the costs of the original ranking.
     """
 
     passages: Sequence[Passage]
@@ -29,7 +29,7 @@ class RankedPassages:
 
 
 class RanksByCosts(ABC):
-    """Base class of retrievers that build on others, and rank by `costed_rank`."""
+    """Base class of retrievers that build on other retrievers; subclasses define `costed_rank`."""
 
     @abstractmethod
     async def costed_rank(

@@ -36,7 +36,7 @@ ScoreKind = Literal[
 class _Identified(Protocol):
     @property
     def name(self) -> str:
-        """Short name for reports and cells."""
+        """Short name in reports and recordings."""
         ...
 
     def fingerprint(self) -> dict[str, Any]:
@@ -49,15 +49,15 @@ class Retriever(_Identified, Protocol):
     """Protocol of a component that ranks passages for a question.
 
     A retriever searches either the pool of each question (the *distractor* setting) or its own corpus.  The first kind
-    raises if a question has no pool; the second ignores pools and has a true attribute `has_corpus` (optional, so not
-    declared here: without it the loop passes the pool on).
+    raises if a question has no pool.  The second kind ignores pools, and its attribute `has_corpus` is true.  This
+    attribute is optional and therefore not declared here; without it the loop passes the pool to the retriever.
 
     Another optional attribute, `identity`, is the field that identifies a passage: `title`, as in pools of Wikipedia
     paragraphs, or `passage_id`, as for chunks that share the title of their document.  The default is `passage_id` for
     a corpus and `title` for a pool.  A third optional attribute, `score_kind`, is the kind of its scores (`ScoreKind`);
     a recording stores it.
 
-    A true attribute `is_pinned` says that the fingerprint identifies the passages and models on which a ranking depends, so
+    A true attribute `is_pinned` means that the fingerprint identifies the passages and models on which a ranking depends, so
     that a cache may keep rankings (`CachedRetriever`).
 
     A loop calls `rank` in a thread, and in several threads if several questions run at once.  If `rank` is a coroutine
@@ -87,7 +87,7 @@ class AsyncRetriever(_Identified, Protocol):
 
 
 def is_async(retriever: Retriever | AsyncRetriever) -> bool:
-    """Return whether a retriever is awaited."""
+    """Return whether a retriever must be awaited."""
     return inspect.iscoroutinefunction(retriever.rank)
 
 
@@ -124,7 +124,7 @@ def _declared(retriever: Retriever | AsyncRetriever, name: str, default: str, al
 def ranked_now(
     retriever: Retriever | AsyncRetriever, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
 ) -> list[Passage]:
-    """Rank with either kind of retriever, from synchronous code."""
+    """Rank passages from synchronous code; the retriever may be an `AsyncRetriever`."""
     ranking: Any = retriever.rank(question, pool=pool, k=k)
     return run_blocking(ranking) if is_async(retriever) else ranking
 
@@ -182,7 +182,7 @@ class InMemoryRetriever:
         return {"name": self.name, "passages": ids, "scores": dict(self._scores)}
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - the order does not depend on the question
-        """Return the pool, or else the constructor's passages, in their order, for any question.
+        """Return the pool in its order; without a pool, return the passages that the constructor was given.
 
         Raises:
             DataError: There are no passages, or `k` is below 1.

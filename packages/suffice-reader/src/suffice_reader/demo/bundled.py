@@ -13,7 +13,7 @@ from suffice_reader.model import SpanReaderModel
 
 
 def record_bundled(dataset: str, split: str, folder: Path, *, limit: int | None = None, quiet: bool) -> RecordSummary:
-    """Record the rounds of a bundled split that ``FOLDER/DATASET_SPLIT.parquet`` does not yet contain."""
+    """Record a bundled split into ``FOLDER/DATASET_SPLIT.parquet``, except rounds that this file already contains."""
     path = folder / f"{dataset}_{split}.parquet"
     questions = load_questions(f"{dataset}_{split}", limit=limit)
     policy = Policy(state=overlap_state(f"{dataset}_tune"))

@@ -1,6 +1,6 @@
-"""`suffice demo`: the main workflow, offline: record, calibrate, replay, deploy, run live, certify, report.
+"""`suffice demo`, which runs the main workflow offline: record, calibrate, replay, deploy, run live, certify, report.
 
-Without a subcommand it runs that chain; the other demonstrations are subcommands, one module each.
+The other demonstrations are subcommands of `suffice demo`, with one module each.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Steps:
             say(heading, bold=True)
 
     def show(self, screen: Screen, *, lines: int = 0) -> None:
-        """Print a step's result: at most `lines` lines, or only its first sentence if `lines` is 0."""
+        """Print at most `lines` lines of a step's result; if `lines` is 0, print only the first sentence."""
         details = self.output.details
         if not lines and not details:
             screen = replace(screen, sentences=screen.sentences[:1], tables=(), notes=())
@@ -192,7 +192,7 @@ def _live_screen(outcomes: Sequence[Outcome], questions: Sequence[Question], equ
 def _certify(
     recordings: Mapping[str, Recording], locked: Policy, path: Path
 ) -> tuple[list[Policy], dict[str, Any], Screen]:
-    """Certify along the threshold of `p_correct`; thresholds and test order come from the tune questions."""
+    """Certify thresholds of `p_correct` one after the other; the tune questions determine thresholds and order."""
     try:
         result = certify_path(recordings["eval"], recordings["tune"], locked, "p_correct", _DEMO_CLAIM)
     except DataError as error:  # with few questions no threshold may save a call
@@ -207,7 +207,7 @@ def _certify(
 
 
 def _without_golds(evaluation: Recording, tune: Recording) -> Advice:
-    """Return the advice for the same recordings without gold answers and without labels."""
+    """Return the advice that the same recordings give without gold answers and without labels."""
     bare = [Recording(one.table.drop(["golds", *one.names("metric")]), one.metadata) for one in (evaluation, tune)]
     return decide(bare[0], tune=bare[1], labels=Labels())
 

@@ -118,7 +118,7 @@ def demo_watch(
 
 
 def certified_policy(recordings: Mapping[str, Recording]) -> Policy:
-    """Return the policy to deploy: calibrated on tune questions, certified on eval questions.
+    """Return the policy to deploy, calibrated on tune questions and certified on eval questions.
 
     Raises:
         DataError: No policy is certified.
@@ -139,7 +139,7 @@ def watched_runs(
         recording: The rounds of every question, at full width.
         policy: The deployed policy.
         out: Folder of the logs.
-        requests: Number of requests before half-way; as many follow after it.
+        requests: Number of requests in each half.
         audit_rate: Share of requests that continue after their answer.
     """
     traffic = _Traffic.of(recording, policy, requests=requests, audit_rate=audit_rate)
@@ -162,7 +162,8 @@ class _Stretch:
 
     Attributes:
         rows: Rows of the log.
-        losses: Loss of each answer against the full run, by metric; known for every request because every round is recorded.
+        losses: Loss of each answer against the full run, by metric.  The loss of every request is known, because every
+            round is recorded.
         stops: The mean stop round.
     """
 
@@ -178,8 +179,8 @@ class _Traffic:
     Attributes:
         asked: Index of each request's question in the recording, shape ``(n_requests,)``.
         ids: Ids of the requests; a question that is asked again gets a number.
-        lent: Index of the request whose margin each reply gets under the fault, shape ``(n_requests, n_rounds)``: at each
-            round a permutation of the second half.
+        lent: Index of the request whose margin a reply gets under the fault, shape ``(n_requests, n_rounds)``.  In each
+            round, the indices are a permutation of the requests of the second half.
         metrics: Metrics of every round, by name.
     """
 

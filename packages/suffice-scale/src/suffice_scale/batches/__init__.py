@@ -1,4 +1,4 @@
-"""The batch interfaces of providers: requests in files, which are answered within a day at a lower price."""
+"""The batch interfaces of providers, which answer files of requests within a day at a lower price."""
 
 from suffice_scale.batches.queue import BatchQueue
 

@@ -37,7 +37,7 @@ class BatchRow:
     """A line of an output or error file.
 
     Attributes:
-        custom_id: The id of the request that it answers.
+        custom_id: The id of the request that this line answers.
         body: The body of the reply, as JSON; None for an error.
         retryable: True if the same request may succeed later.
     """
@@ -49,10 +49,10 @@ class BatchRow:
 
 
 def rows_of_output(path: Path, where: str) -> Iterator[BatchRow]:
-    """Yield the rows of an output or error file, in its order.
+    """Yield the rows of an output or error file, in the order of the file.
 
     Raises:
-        DataError: A line is not JSON with a custom_id: the file is incomplete, or another kind of file.
+        DataError: A line is not JSON with a `custom_id`, because the file is incomplete or of another kind.
     """
     for place, line in json_lines(path):
         if not isinstance(line.get("custom_id"), str):

@@ -1,8 +1,8 @@
-"""Recording in batches: the recorder runs as it does live, but takes replies from batches.
+"""Record in batches: the recorder runs as it does live, but takes replies from batches.
 
-A run of the recorder uses the replies that have arrived and writes every other request into files. These are submitted,
-and once their batches have ended the recorder runs again, until no request is open.  Submissions and replies are on
-disk before and after each step, so a killed process submits nothing twice.
+A run of the recorder uses the replies that have arrived and writes every other request into files.  The files are submitted
+as batches.  Once the batches have ended, the recorder runs again, until no request is open.  Submissions and replies are
+saved on disk before and after each step, so a killed process submits nothing twice.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class BatchQueue:
     Args:
         wait: Whether to wait for the batches.  If not, `record` returns once they are submitted, and the same call
             later collects the replies.
-        file: Write the requests to this `.jsonl` file instead, for an engine without the interface (`vllm run-batch`). Its
-            output is expected beside it, as `.output.jsonl`.
+        file: Write the requests to this `.jsonl` file instead, for an engine without the interface (`vllm run-batch`). The
+            engine's output is expected beside the file, as `.output.jsonl`.
         on_progress: Called while batches are awaited.
         most_requests: The largest number of requests in a batch.
         most_bytes: The largest size of an input file, bytes.
         attempts: Number of batches in which a request is tried before its question fails.
-        first_poll_s: The first interval between polls of the batches, seconds; it grows.
-        longest_poll_s: The longest interval, seconds.
+        first_poll_s: The first interval between polls of the batches, seconds; the intervals grow.
+        longest_poll_s: The longest interval between polls, seconds.
 
     Raises:
         DataError: `file` has another ending.
@@ -84,7 +84,7 @@ class BatchQueue:
         self._numbers = 0
 
     async def run(self, plan: RecordingPlan) -> RecordSummary:
-        """Run a plan until all replies have arrived, or, without waiting, until the batches are submitted.
+        """Run a plan until all replies have arrived; without `wait`, only until the batches are submitted.
 
         Raises:
             DataError: The loop of the plan makes requests that no batch can contain.
@@ -110,7 +110,10 @@ class BatchQueue:
             raise
 
     async def _run(self, plan: RecordingPlan) -> RecordSummary:
-        """Alternate between running a plan and waiting for its batches; return the outcome with the costs of all runs."""
+        """Run a plan, wait for its batches, and repeat this until no reply is pending.
+
+        Return the last outcome with the costs of all runs.  Without `wait`, return once the batches are submitted.
+        """
         spent: dict[str, Cost] = {}
         try:
             while True:
@@ -133,7 +136,7 @@ class BatchQueue:
             self.close()
 
     def open(self, folder: Path) -> None:
-        """Use the batches in a folder, which is created if it is missing, and lock it."""
+        """Lock a folder of batches and use its batches; create the folder if it is missing."""
         file = None if self.file is None else Path(self.file)
         pauses = (self.first_poll_s, self.longest_poll_s)
         self._sender = BatchSender(BatchState(folder / _STATE_FILE), folder, file, pauses)
@@ -250,7 +253,10 @@ class BatchQueue:
         return all(batch.step == "written" for batch in self.state.batches())
 
     def delete(self) -> None:
-        """Remove the folder, once every reply is in the recording or its journal, or nothing was submitted."""
+        """Remove the folder.
+
+        Call this only if every reply is in the recording or its journal, or if nothing was submitted.
+        """
         folder = self.sender.folder
         self.close()
         shutil.rmtree(folder)

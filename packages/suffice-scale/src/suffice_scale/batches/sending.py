@@ -48,7 +48,7 @@ class BatchSender:
         return [batch for batch in self.state.batches() if batch.step != "ended"]
 
     def input_path(self, batch: SentBatch) -> Path:
-        """Return the file of a batch's requests, which exists until they are submitted."""
+        """Return the file of a batch's requests; the file exists until the batch is submitted."""
         return self.folder / f"input-{batch.number:04}.jsonl"
 
     def submit(self) -> None:
@@ -65,7 +65,10 @@ class BatchSender:
                 self._create(api, batch)
 
     def _create(self, api: BatchApi, batch: SentBatch) -> None:
-        """Create a batch, unless an earlier attempt created it and only the endpoint's reply was lost."""
+        """Create a batch at the endpoint.
+
+        If an earlier attempt created the batch and only the endpoint's reply was lost, use that batch.
+        """
         file_id = str(batch.file_id)
         failure: ModelError | None = None
         for attempt in range(_CREATIONS):
@@ -103,7 +106,10 @@ class BatchSender:
             self.input_path(batch).unlink(missing_ok=True)
 
     def handed(self, batch: SentBatch) -> Path:
-        """Return the path of a batch's requests for an engine: the given path, with a number from the second batch on."""
+        """Return the path of a batch's requests for an engine.
+
+        It is the path given by the user; from the second batch on, a number is added to the name.
+        """
         assert self.file is not None
         first = min(other.number for other in self.state.batches())
         nth = batch.number - first + 1
@@ -113,12 +119,12 @@ class BatchSender:
         )  # the user gave another path at that time
 
     def output(self, batch: SentBatch) -> Path:
-        """Return the path at which the engine's output for a file of requests is expected."""
+        """Return the path at which the engine's output for a batch is expected."""
         path = self.handed(batch)
         return path.with_name(f"{path.stem}.output{path.suffix}")
 
     def collect(self) -> bool:
-        """Poll the batches, store the replies of ended ones, and return whether all have ended."""
+        """Poll the batches, store the replies of ended batches, and return whether all batches have ended."""
         for batch in self.waiting:
             if batch.step != "created":
                 continue

@@ -1,4 +1,4 @@
-"""State of a recording's batches on disk: their requests and replies, saved before and after each step."""
+"""The requests and replies of a recording's batches, which are saved on disk before and after each step."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _COLUMNS_OF_BATCHES = "number, endpoint, url, model, requests, step, file_id, ba
 
 @dataclass(frozen=True, slots=True)
 class SentBatch:
-    """A batch that was written, submitted or has ended.
+    """A batch in one of the steps from the written input file to the end.
 
     Attributes:
-        number: Its number in this recording, from 1, which names its files.
+        number: The number of the batch in this recording, from 1; names of files contain it.
         step: `written`, `uploaded`, `creating`, `created` or `ended`.
-        file_id: The endpoint's id of the input file once it is uploaded, or the name of the file for an engine.
-        batch_id: The endpoint's id of the batch, once it is created.
+        file_id: The endpoint's id of the uploaded input file, or the path of the file for an engine.
+        batch_id: The endpoint's id of the created batch.
         done: Number of requests that the endpoint has answered.
     """
 
@@ -59,9 +59,9 @@ class KnownRequest:
     """A request that has no reply yet.
 
     Attributes:
-        is_sent: True if a batch that has not ended contains it.
-        error: The reason why the last batch did not answer it.
-        is_final: True if it would fail again.
+        is_sent: True if a batch that has not ended contains the request.
+        error: The reason why the last batch did not answer the request.
+        is_final: True if the request would fail again.
     """
 
     is_sent: bool
@@ -71,7 +71,7 @@ class KnownRequest:
 
 
 class BatchState:
-    """The state of batches in a sqlite file, locked while it is open so that only one process submits.
+    """The state of batches in a sqlite file; an open file is locked, so that only one process submits.
 
     Changes between `begin` and `commit` are stored together, or not at all.
 
@@ -147,12 +147,14 @@ class BatchState:
 
     @contextmanager
     def ending(self, batch: SentBatch, error: str, *, counts: bool) -> Iterator[BatchState]:
-        """Store the replies of a batch and end it, in one transaction.
+        """Store the replies and errors of a batch within this block; after the block, mark the batch as ended.
+
+        Everything is one transaction.
 
         Args:
-            batch: The batch as it ended.
-            error: The reason noted for requests that have neither a reply nor an error of their own.
-            counts: Whether the batch counts as an attempt of these requests.
+            batch: The batch in its final state.
+            error: The reason to note for requests that have neither a reply nor an error of their own.
+            counts: Whether the batch counts as an attempt for requests without a reply or error of their own.
         """
         with self._lock:
             self._run("BEGIN")

@@ -1,4 +1,4 @@
-"""Run the current command on a Ray cluster, shard by shard, or let a cluster read the parts of a recording."""
+"""Run the current command on a Ray cluster, shard by shard, or process the parts of a recording on a cluster."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run_on_cluster(
 
 @contextmanager
 def parts_on_cluster(options: ClusterOptions) -> Iterator[int]:
-    """Let the cluster process a recording's parts within this block; yield the number processed at a time."""
+    """Let the cluster process a recording's parts within this block; yield the number of parts processed at once."""
     cluster = _cluster(options, sends_much=True)
     with cluster.connected() as ray:
         n = max(cluster.n_workers(ray), 2)  # one alone would be this process
@@ -114,7 +114,10 @@ def _cluster(options: ClusterOptions, *, sends_much: bool = False) -> Cluster:
 
 @contextmanager
 def _marker_file(marker: Path) -> Iterator[str]:
-    """Write a file beside the parts, so that workers can check that they see the same folder; yield its content."""
+    """Write a file beside the parts, and yield the file's content.
+
+    By this file, workers check that they see the same folder as the driver.
+    """
     token = uuid4().hex
     make_folder(marker.parent)
     write_file(marker, token)

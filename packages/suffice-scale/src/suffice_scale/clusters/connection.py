@@ -1,4 +1,4 @@
-"""A Ray cluster: a running one, or one that is started on this machine for the duration of a command."""
+"""Connect to a running Ray cluster, or start one on this machine for the duration of a command."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ class Cluster:
     """The cluster on which workers run, and the resources of each worker.
 
     Attributes:
-        on: ``ray``: the cluster that RAY_ADDRESS names, or a new one on this machine; ``ray://auto``: the one that runs on
-            this machine; ``ray://HOST:PORT``: the one behind Ray's client server.
+        on: The cluster.  ``ray`` is the cluster in the variable RAY_ADDRESS or, if this is unset, a new cluster on this
+            machine; ``ray://auto`` is the cluster that runs on this machine; ``ray://HOST:PORT`` is the cluster behind a
+            client server of Ray.
         workers: Number of workers; None = as many as fit on the cluster.
         cpus: Processors of each worker; fractions are allowed.
         gpus: GPUs of each worker; fractions are allowed.
@@ -184,7 +185,7 @@ class RayPool(Executor):
 
 
 def _call(folder: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a function in the driver's working directory, if this node can access it."""
+    """Run a function, in the driver's working directory if this node can access that directory."""
     keep_folder_out()
     with suppress(OSError):
         os.chdir(folder)  # not changed back: the process runs only such tasks, and its own folder may be gone

@@ -1,4 +1,4 @@
-"""The driver, which assigns shards to workers, replaces lost workers, and adds up their reports."""
+"""The driver, which assigns shards to workers, replaces lost workers, and adds up all reports."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Job:
     Attributes:
         entry: The function that takes command-line arguments, as ``module:function``.
         words: The arguments, to which ``--shard i/n`` is added.
-        last_words: A command that one worker runs once all shards have ended; None for none.
+        last_words: The arguments of a command that one worker runs after all shards; None for no such command.
         needs: The versions and files that every worker must share.
         n_shards: Number of shards; None = `SHARDS_PER_WORKER` for each worker, or 1 for each worker with a GPU.
-        requests_per_minute: The limit of all workers together; None = no limit.
-        tokens_per_minute: The limit of all workers together; None = no limit.
+        requests_per_minute: The largest number of requests per minute of all workers together; None = no limit.
+        tokens_per_minute: The largest number of tokens per minute of all workers together; None = no limit.
     """
 
     entry: str
@@ -57,7 +57,7 @@ class _Member:
 
     Attributes:
         call: The pending call to the worker: its check, or a shard.
-        shard: The shard that it works on; None before the first.
+        shard: The shard that the worker works on; None before its first shard.
     """
 
     place: int
@@ -78,8 +78,8 @@ def run_shards(
 
     The outcome of `last_words`, if given, comes last.
 
-    A worker that is lost, with its process or its node, is replaced, and its shard is started again, which resumes it
-    from its journal.  A command that fails without a result stops all workers.
+    If a worker is lost with its process or its node, another worker replaces it and resumes the shard from the shard's
+    journal.  A command that fails without a result stops all workers.
 
     Raises:
         DataError: There is no such cluster, a worker lacks files or versions of the driver, or the command failed.
@@ -138,7 +138,7 @@ class _Driver:
         self.began = time.monotonic()
 
     def run(self, shards: Iterable[int]) -> None:
-        """Work on shards until all have ended; the number after the last shard stands for `last_words`."""
+        """Work on shards until all have ended; the number `n_shards + 1` stands for `last_words`."""
         self.waiting.extend(shards)
         while self.waiting or any(member.shard is not None for member in self.members):
             self._hire()
@@ -213,7 +213,7 @@ class _Driver:
         self.on_progress(self.total)
 
     def _lost(self, member: _Member, error: Exception) -> None:
-        """Return the shard of a lost worker to the queue; raise if it is lost repeatedly."""
+        """Put the shard of a lost worker back into the queue; raise if the shard loses its worker repeatedly."""
         self.members.remove(member)
         self._end(member)  # it may still be running, only disconnected from Ray
         shard = member.shard

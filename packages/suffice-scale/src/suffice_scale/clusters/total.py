@@ -1,4 +1,4 @@
-"""The sum of the shards' reports of a command."""
+"""The sum of the reports of a command's shards."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from suffice.policy.rounds import Cost, added_costs
 class Total:
     """The progress and the cost of all shards.
 
-    Costs of a lost worker since its last report, up to half a second, are missing; the recording contains the costs of
-    every round.
+    The costs of a lost worker after its last report (up to half a second) are missing here, but the recording contains the
+    costs of every round.
 
     Attributes:
         lost: Number of workers that were lost while they had a shard.
@@ -37,7 +37,7 @@ class Total:
             self._resumed.setdefault(shard, report.progress.resumed)
 
     def give_up(self, shard: int) -> bool:
-        """Add a lost worker's costs; return whether it had finished further questions of the shard."""
+        """Add the costs of a lost worker; return whether this worker had finished any question of the shard."""
         self.lost += 1
         last = self._latest.pop(shard, None)
         if last is None:
@@ -50,7 +50,7 @@ class Total:
 
     @property
     def progress(self) -> Progress:
-        """The sum of progress; shards that have not begun are assumed to have the mean size of the others."""
+        """The progress of all shards together; a shard that has not begun is assumed to have the mean size of the others."""
         every = [report.progress for report in self._latest.values()]
         return Progress(
             total=round(sum(progress.total for progress in every) / max(len(every), 1) * self._n_shards),

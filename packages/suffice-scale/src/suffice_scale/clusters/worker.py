@@ -36,7 +36,7 @@ class Needs:
         folder: The working directory, to which the other paths are relative.
         marker: A file that the driver wrote into the output folder.
         files: The size of each file named in the command, by path.
-        variables: The environment variables with keys or addresses of stores; their values stay on each node.
+        variables: The names of environment variables with keys or addresses of stores; the values stay on each node.
     """
 
     version: str = __version__
@@ -121,8 +121,8 @@ class Worker:
 
     Args:
         entry: The function that takes command-line arguments and exits, as ``module:function``.
-        place: The worker's number, from 1, and the number of workers; it gets this share of a limit on concurrent
-            requests.
+        place: The worker's number, from 1, and the number of workers; limits on concurrent requests are shared among the
+            workers.
         pace: The actor of a `suffice.loops.models.limits.EvenPace`, which times requests if there are rate limits.
         busy_s: Seconds to wait for another process that still holds a shard's files.
     """
@@ -138,7 +138,7 @@ class Worker:
         self._sink: Sink | None = None
 
     def check(self, needs: Needs) -> str | None:
-        """Return the result of `Needs.lacking` with the name of this machine; None if nothing is missing."""
+        """Return a text that names this machine and the result of `Needs.lacking`; None if nothing is missing."""
         lacking = needs.lacking()
         return None if lacking is None else f"a worker on {socket.gethostname()} cannot begin: {lacking}"
 
@@ -151,7 +151,7 @@ class Worker:
         return os.getpid()
 
     def run(self, words: Sequence[str], folder: str | None = None) -> ShardOutcome:
-        """Run the command, in the driver's `folder` if accessible, once the shard's files are free."""
+        """Run the command as soon as the shard's files are free, in the driver's `folder` if it is accessible."""
         if folder is not None and Path(folder).is_dir():
             os.chdir(folder)  # not changed back: only a `WorkerProcess` gets a folder, and its own may be gone
         deadline = time.monotonic() + self._busy_s

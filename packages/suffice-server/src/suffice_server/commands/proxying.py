@@ -19,7 +19,7 @@ _KEYS = ("authorization", "x-api-key", "api-key", "cookie")
 
 @dataclass(frozen=True, kw_only=True)
 class ProxyLimits:
-    """Options that limit what is forwarded and kept; see `Forwarding` and `Bounds`."""
+    """Options that limit requests, replies and open conversations; see `Forwarding` and `Bounds`."""
 
     panel: ClassVar[str] = "Limits"
 

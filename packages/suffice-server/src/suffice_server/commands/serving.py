@@ -145,7 +145,10 @@ def _log_to_stderr() -> None:
 
 
 def _token_for(access: Access) -> str | None:
-    """Return the token that requests need; None if none is needed, which is allowed only for an address of this machine."""
+    """Return the token that requests need; None if no token is needed.
+
+    A server without a token is allowed only at an address of this machine.
+    """
     from suffice_server.serve.guard import read_token
 
     if access.no_token and access.token_file is not None:

@@ -1,1 +1,1 @@
-"""A proxy in front of OpenAI's and Anthropic's interfaces, which records each reply as a round of its conversation."""
+"""A proxy that forwards requests to OpenAI's and Anthropic's interfaces, and records each reply as a round."""

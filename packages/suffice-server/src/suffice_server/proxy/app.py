@@ -206,7 +206,7 @@ class Proxy:
         return Response(body, 200, {**about, "x-suffice-conversation": exchange.conversation.id})
 
     async def _relay(self, request: Request, raw: bytes, exchange: _Exchange | None, send: Send) -> None:
-        """Forward a request and stream its reply to the client; if the endpoint's reply breaks off, so does the client's."""
+        """Forward a request and stream the reply to the client; if the endpoint's reply breaks off, break off the client's."""
         counts = self.recorder.counts
         async with self._client() as client:
             try:
@@ -264,7 +264,7 @@ class Proxy:
         await send({"type": "http.response.body", "body": b"".join(held)})
 
     def _finishing(self, exchange: _Exchange, *, is_read: bool = True) -> asyncio.Task[None]:
-        """Return the task that stores a reply, started at the first call; it continues if the client disconnects."""
+        """Return the task that stores a reply; the first call starts the task, which continues if the client disconnects."""
         if exchange.finishing is None:
             if not is_read:
                 exchange.parts.clear()
@@ -295,13 +295,13 @@ class Proxy:
         return self.recorder.store(exchange.conversation, called=called, seconds=seconds, **facts)
 
     def _unrecorded(self, error: SufficeError) -> None:
-        """Count and log a failure to record; the client gets its reply all the same, since recording must not break its loop."""
+        """Count and log a failure to record a reply; the client still gets the reply."""
         self.recorder.counts["unrecorded replies"] += 1
         self.fault = str(error)
         _LOG.warning("a reply cannot be recorded: %s", error)
 
     def _forwarded(self, request: Request, raw: bytes) -> httpx.Request:
-        """Return the request for the endpoint: the same body, path and headers, without headers of the connection or the proxy."""
+        """Return the request for the endpoint, with body, path and headers, except headers for the connection or the proxy."""
         is_anthropic = "anthropic-version" in request.headers or request.url.path.startswith("/v1/messages")
         upstream = self.forwarding.upstream or (ANTHROPIC if is_anthropic else OPENAI)
         path = request.scope["raw_path"] + (b"?" + query if (query := request.scope["query_string"]) else b"")
@@ -364,7 +364,7 @@ class Proxy:
         return json_response({"conversation": done[0], "rounds": done[1]})
 
     async def _calm(self, name: str) -> Conversation | None:
-        """Wait until the open conversation with an id or key has no request in flight, and return it; None if none is open."""
+        """Return the open conversation with this id or key, once it has no request in flight; None if there is none."""
         open_ = self.recorder.conversations
         while (found := open_.open.get(name) or open_.keyed(name)) is not None and found.is_busy:
             found.calm.clear()
@@ -372,7 +372,10 @@ class Proxy:
         return found
 
     async def _end(self, conversation: Conversation) -> None:
-        """Record an open conversation unless a request is in flight; after a failure it stays in the journal for the next start."""
+        """Record an open conversation that has no request in flight.
+
+        If recording fails, the conversation stays in the journal and is loaded at the next start.
+        """
         try:
             if conversation.id in self.recorder.conversations.open and not conversation.is_busy:
                 await self._ended(conversation)
@@ -394,7 +397,7 @@ class Proxy:
             self._ending.discard(conversation)
 
     async def _sweep(self, ending: asyncio.Event) -> None:
-        """Record idle conversations, and those above the largest number, at intervals until the proxy ends."""
+        """Record idle conversations, and further ones if too many are open, at intervals until the proxy ends."""
         bounds, conversations = self.recorder.bounds, self.recorder.conversations
         while not ending.is_set():
             with suppress(TimeoutError):
@@ -420,7 +423,7 @@ def _asked(protocol: Protocol, raw: bytes, **more: Any) -> Asked | None:
 
 
 def _called(exchange: _Exchange) -> Called | None:
-    """Parse the bytes of a reply; return None if it is incomplete."""
+    """Parse the bytes of a reply; return None if the reply is incomplete."""
     headers = {"content-encoding": exchange.encoding} if exchange.encoding else {}
     protocol = exchange.asked.protocol
     try:

@@ -29,17 +29,17 @@ class Asked:
     """A parsed request to a model, with everything that shows the conversation that it belongs to.
 
     Attributes:
-        protocol: Its interface.
-        body: Its JSON.
-        messages: Its messages.
-        chain: For each message, a hash of all messages up to it.
+        protocol: The interface of the request.
+        body: The JSON of the request.
+        messages: The messages of the request.
+        chain: For each message, a hash of this message and all messages before it.
         digest: A hash of the whole request.
-        task: The first text of its messages, without secrets; it serves as the question.
-        texts: The texts of its messages.
+        task: The first text in the messages, without secrets; it serves as the question of the recording.
+        texts: The texts of the messages.
         spoken: The positions of the assistant's messages.
-        results: For each tool call that it answers, by id, True if the tool failed; None if unknown.
-        tools: A hash of the names of the tools that it offers; "" without tools.
-        way: Its model, tools and system prompt, which all calls of one agent share.
+        results: The tool calls that the request answers, by id: True if the tool failed, else False; None if unknown.
+        tools: A hash of the names of the tools that the request offers; "" without tools.
+        way: The model, tools and system prompt of the request; all calls of one agent share them.
         key: The client's name for the conversation, from a header or the body; "" without one.
         is_retry: True if the client marks the request as a retry.
         redact: Removes the secrets of the request from texts.
@@ -62,7 +62,7 @@ class Asked:
 
     @property
     def form(self) -> str:
-        """The field that demands a form which plain text lacks, see `demanded`; "" if there is none."""
+        """The field by which the request demands more than plain text, see `demanded`; "" if there is none."""
         return demanded(self.body)
 
     @classmethod

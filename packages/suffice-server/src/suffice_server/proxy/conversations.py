@@ -1,9 +1,10 @@
-"""Find the conversation that a request belongs to: by a header, by ids of tool calls, or by the messages that it repeats.
+"""Find the conversation that a request belongs to: by a header, by ids of tool calls, or by the repeated messages.
 
-A client sends all messages so far with each request, unless it names the reply that it continues from.  A request therefore
-continues the conversation whose last request and reply it begins with, or, if it has the same task, the one whose tool calls it
-answers.  Ids of tool calls alone are used only if they were drawn at random, since many servers count them from 0.  If none of
-this decides, as for a history that the proxy has not seen, a new conversation begins and is marked as unsure.
+A client sends all messages so far with each request, unless it names the reply that it continues from.  A request that
+begins with the last request and reply of a conversation therefore continues this conversation.  So does a request that has
+the same task and answers the conversation's tool calls.  Ids of tool calls are used without the task only if they were drawn
+at random, since many servers count them from 0.  If no rule applies, for example because the proxy has not seen the earlier
+messages, a new conversation begins and is marked as unsure.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ class Replied:
 
     Attributes:
         branch: The kind of the reply: a round, or a side call, such as a subagent's.
-        number: The number of its round; a round that was requested again has several replies.
+        number: The number of the round; a round that was requested again has several replies.
         chain: The hash of all messages of the request.
         digest: The hash of the request.
         called: The reply.
-        dollars: Its price, USD; NaN if unknown.
+        dollars: The cost of the reply, USD; NaN if unknown.
         seconds: Duration of the call, seconds.
     """
 
@@ -61,27 +62,27 @@ class Conversation:
     """An open conversation.
 
     Attributes:
-        id: Its id, with which clients report its outcome.
-        task: Its question.
+        id: The id of the conversation, by which clients report the outcome.
+        task: The question.
         name: The question's id: the client's key, or a hash of the task.
         key: The client's key; "" without one.
-        why: The reason why it may lack rounds, or contain rounds of another conversation; "" if it is sure.
-        replies: The replies of its rounds and side calls, in order.
-        results: For each answered tool call, by id: True if the tool failed, False if not, None if unknown.
-        last: The time of its last reply, seconds since 1970.
-        waiting: The ids of the tool calls of its last round.
-        tip: The request and reply of its last round.
-        asking: The hash of the last request for a round, which may be in flight.
-        tools: A hash of the tools that its requests offer.
-        ways: The model, tools and system prompt of its requests.
-        repeats: True if its requests repeat the earlier messages.
+        why: The reason why rounds may be missing or belong to another conversation; "" if there is no doubt.
+        replies: The replies of rounds and side calls, in order.
+        results: The answered tool calls, by id: True if the tool failed, False if not, None if unknown.
+        last: The time of the last reply, seconds since 1970.
+        waiting: The ids of the tool calls of the last round.
+        tip: The request and reply of the last round.
+        asking: The hash of the last request for a round; this request may be in flight.
+        tools: A hash of the tools that the requests offer.
+        ways: The model, tools and system prompt of each kind of request.
+        repeats: True if requests repeat the earlier messages.
         busy: Number of requests in flight, for rounds and for side calls.
         calm: Event that is set when a request ends.
-        size: The size of its stored replies, bytes.
+        size: The size of the stored replies, bytes.
         begun: Number of requests that asked for a round.
-        stored: Number of its rows in the journal.
-        stopped: True if the policy has ended it.
-        full: True if it is too large to store further replies.
+        stored: Number of rows in the journal.
+        stopped: True if the policy has ended the conversation.
+        full: True if the conversation is too large to store further replies.
         storing: Lock that is held while a reply is stored.
         live: The recorder's rounds and session for decisions; None until needed.
     """
@@ -112,7 +113,10 @@ class Conversation:
 
     @property
     def is_over(self) -> bool:
-        """True if no further reply is expected: the last round called no tool, the policy ended it, or it is full."""
+        """True if no further reply is expected.
+
+        This is so if the last round called no tool, if the policy has ended the conversation, or if it is full.
+        """
         return bool(self.replies) and (not self.waiting or self.stopped or self.full)
 
     @property
@@ -121,7 +125,7 @@ class Conversation:
         return any(self.busy.values())
 
     def doubt(self, why: str) -> None:
-        """Note a reason why the conversation may lack rounds, or contain rounds of another one; the first reason stays."""
+        """Note a reason for doubt, see `why`; only the first reason is kept."""
         self.why = self.why or why
 
     def unanswered(self) -> None:
@@ -135,7 +139,7 @@ class Seen:
     """A request that was answered.
 
     Attributes:
-        conversation: Its conversation.
+        conversation: The conversation that the request belongs to.
         branch: The kind of the reply: a round, or a side call, such as a subagent's.
         digest: The hash of the request.
         called: The reply.
@@ -148,7 +152,7 @@ class Seen:
 
     @property
     def is_last(self) -> bool:
-        """True for the latest request for a round, and for every side call (such as a subagent's)."""
+        """True if this is the latest request for a round, or a side call (such as a subagent's)."""
         return self.branch == "side" or self.digest == self.conversation.asking
 
 
@@ -162,7 +166,7 @@ class Conversations:
         self._chains: dict[str, list[Seen]] = {}
 
     def find(self, asked: Asked) -> tuple[Conversation, Branch]:
-        """Return the conversation of a request, perhaps a new one, and the kind of the reply: a round, or a side call."""
+        """Return the conversation of a request, perhaps a new one, and whether the reply is a round or a side call."""
         known = self._keys.get(asked.key) if asked.key else None
         some, doubt = self._seen(asked, known)
         for one in some if doubt == "several" else ():
@@ -197,7 +201,7 @@ class Conversations:
         return found, branch
 
     def _seen(self, asked: Asked, known: Conversation | None) -> tuple[Sequence[Seen], str]:
-        """Return the answered requests that this one may continue or repeat, and a reason for doubt; "" without doubt."""
+        """Return the answered requests that a request may continue or repeat, and a reason for doubt; "" without doubt."""
         before = asked.protocol.before(asked.body)
         if before:
             named = self._named.get(before)
@@ -225,14 +229,20 @@ class Conversations:
 
     @staticmethod
     def _answers(asked: Asked, one: Conversation, known: Conversation | None) -> bool:
-        """Return whether a request answers the last tool calls of a conversation, rather than calls of another one with equal ids."""
+        """Return whether a request answers the last tool calls of a conversation.
+
+        Equal ids are not enough, since another conversation may use the same ids.
+        """
         ids = one.waiting & asked.results.keys()
         is_own = one is known if asked.key else one.task == asked.task or any(map(_DRAWN.search, ids))
         return bool(ids) and is_own
 
     @staticmethod
     def _is_fork(asked: Asked, seen: Seen) -> bool:
-        """Return whether a new request leaves the last tool calls unanswered or, without a key, continues from an earlier round."""
+        """Return whether a new request branches off instead of continuing the conversation.
+
+        It does if it leaves the last tool calls unanswered or, without a key, continues from an earlier round.
+        """
         waiting = seen.conversation.waiting
         if asked.digest == seen.digest or (asked.is_retry and asked.digest == seen.conversation.asking):
             return False
@@ -240,16 +250,16 @@ class Conversations:
 
     @staticmethod
     def _branch(asked: Asked, known: Conversation) -> Branch:
-        """Classify a request that has a known key and repeats no messages: a side call, such as a subagent's, or a new round."""
+        """Return whether a request is a new round or a side call, if it has a known key and repeats no messages."""
         beside = known.busy["main"] or (known.waiting and not known.waiting & set(asked.results))
         return "side" if beside or (known.tools and asked.tools != known.tools) else "main"
 
     def _quoted(self, asked: Asked) -> tuple[Conversation | None, str]:
         """Return the conversation that a request continues after a compaction, or None; also return a reason for doubt, or "".
 
-        After a compaction, the first message quotes the last reply, but so does that of a critic, or of a pipeline's next step.  A
-        compaction keeps the model, the tools and the system prompt, and follows several rounds.  A request without tools, or with
-        another system prompt, may be either.
+        After a compaction of the history, the first message quotes the last reply.  A request to a critic or to the next step
+        of a pipeline quotes it too.  But a compaction keeps model, tools and system prompt, and follows several rounds.  The
+        case is unclear for a request without tools or with another system prompt.
         """
         unclear = None
         for conversation in reversed(self.open.values()):
@@ -280,7 +290,7 @@ class Conversations:
         return self._keys.get(key)
 
     def note(self, conversation: Conversation, replied: Replied) -> None:
-        """Add a reply to its conversation, and index it, so that later requests can be matched to it."""
+        """Add a reply to a conversation, and index the reply, so that later requests can be matched to it."""
         conversation.replies.append(replied)
         conversation.last = time.time()
         called = replied.called
@@ -308,14 +318,18 @@ class Conversations:
                 del self._named[name]
 
     def idle(self, before: float) -> Iterator[Conversation]:
-        """Yield the conversations that have had no reply since a time and have no request in flight."""
+        """Yield the conversations whose last reply came before a time and that have no request in flight."""
         for conversation in [*self.open.values()]:
             if conversation.last < before and not conversation.is_busy:
                 yield conversation
 
 
 def _followed(asked: Asked, place: int, some: Sequence[Seen]) -> list[Seen]:
-    """Return the answered requests whose reply is repeated after a place: exact repetitions, else those with the same call ids or text."""
+    """Return the answered requests in `some` whose reply is repeated in the messages after a place.
+
+    If a reply is repeated exactly, only exact repetitions count; otherwise the same call ids, or the same text without
+    calls, are enough.
+    """
     after = asked.messages[place + 1 :]
     own = [*itertools.takewhile(is_spoken, after)]
     if not own:
@@ -334,10 +348,11 @@ def _quotes(asked: Asked, conversation: Conversation) -> bool:
 
 
 def _is_related(asked: Asked, known: Conversation) -> bool:
-    """Return whether a request that continues no reply may be a round of the run with its key, rather than another task.
+    """Return whether a request may be a round of the conversation with the same key, although it continues no reply.
 
-    It may if its first message equals the run's or quotes the last reply, or if the endpoint stores earlier messages.  In a run
-    whose requests do not repeat earlier messages, it also may if it has half of the task's words, as the prompts of a loop have.
+    It may if its first text is the task of the conversation or quotes the last reply, or if the endpoint stores earlier
+    messages.  In a conversation whose requests do not repeat earlier messages, half of the task's words are enough, because
+    the prompts of a loop are alike.
     """
     words = set(known.task.split())
     has_words = len(words & set(asked.task.split())) >= _RELATED * len(words)

@@ -32,7 +32,7 @@ class Chat(Protocol):
         return [message for message in objects_in(body.get("messages")) if message.get("role") not in SYSTEM]
 
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Build a completion that contains the first message."""
+        """Build a completion that contains the first of the given messages."""
         return {"choices": [{"message": spoken[0]}]}
 
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ class Responses(Protocol):
     ending = re.compile(rb'"response\.(?:completed|incomplete)"')
 
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the items of the input, without system messages and without reasoning, which only its own server can read."""
+        """Return the input items without system messages and without reasoning, which only the endpoint can read."""
         given = body.get("input")
         items = [{"role": "user", "content": given}] if isinstance(given, str) else objects_in(given)
         return [item for item in items if item.get("role") not in SYSTEM and item.get("type") != "reasoning"]

@@ -23,10 +23,10 @@ class Called:
     """The parts of a reply that a round needs.
 
     Attributes:
-        body: The reply in the form of its interface without streaming.
-        text: Its text; "" if it only calls tools.
-        uses: The tools that it calls.
-        ids: The ids of these calls, in the same order, as the next request repeats them.
+        body: The reply in the form that the interface uses without streaming.
+        text: The text of the reply; "" if the reply only calls tools.
+        uses: The tools that the reply calls.
+        ids: The ids of these tool calls, in the same order; the next request repeats the ids.
         usage: The tokens of the call.
         reasoning: The part of the output tokens that was spent on reasoning; NaN if unknown.
         model: The model named in the reply; None if there is none.
@@ -64,13 +64,13 @@ _THOUGHTS = frozenset({"thinking", "redacted_thinking", "reasoning", "reasoning_
 
 
 class Protocol(ABC):
-    """An interface of models: it reads messages from requests and replies from streams, and builds replies that end a loop.
+    """An interface of models, which reads messages from requests and replies from streams, and builds replies that end loops.
 
     Attributes:
-        name: Its name.
-        path: The end of the paths of its requests.
+        name: The interface's name.
+        path: The end of the request paths, such as `/responses`.
         ending: Matches the last event of a stream; nothing after it is recorded.
-        apart: True if its count of input tokens excludes those read from a cache.
+        apart: True if the interface's count of input tokens excludes tokens read from a cache.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def messages(self, body: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the messages of a request without system messages, which may differ from call to call."""
+        """Return the messages of a request; system messages are left out, since they may differ from call to call."""
 
     def system(self, body: Mapping[str, Any]) -> str:
         """Return the system prompt of a request; "" without one."""
@@ -90,7 +90,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def repeated(self, spoken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        """Build the reply that the given messages of the assistant repeat."""
+        """Rebuild an earlier reply from the assistant's messages that repeat the reply in a request."""
 
     @abstractmethod
     def call_ids(self, body: Mapping[str, Any]) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def results(self, body: Mapping[str, Any]) -> dict[str, bool | None]:
-        """Return the tool calls that a request answers, by id: True if the tool failed, else False; None if unknown."""
+        """Return the tool calls that a request answers, by id: True if the tool failed, False if not, None if unknown."""
 
     @abstractmethod
     def assembled(self, events: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -111,7 +111,7 @@ class Protocol(ABC):
 
     @abstractmethod
     def final(self, text: str, model: str) -> dict[str, Any]:
-        """Build a reply with text and without tool calls, which ends a loop."""
+        """Build a reply that ends a loop, with text and without tool calls."""
 
     @abstractmethod
     def final_events(self, text: str, model: str, *, usage: bool) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
@@ -128,7 +128,7 @@ class Protocol(ABC):
         return ""
 
     def reply(self, body: Mapping[str, Any]) -> Called | None:
-        """Parse a complete reply; return None if the body is not one, such as a gateway's error with status 200."""
+        """Parse a complete reply; return None if the body is no reply, such as a gateway's error with status 200."""
         read = logged_reply(body)
         uses = self.uses(body)
         if body.get("error") or body.get("status") in _UNDONE or not (read.text or uses or read.finish_reason):
@@ -160,7 +160,7 @@ class Protocol(ABC):
         return kept
 
     def stopped(self, text: str, request: Mapping[str, Any]) -> tuple[bytes, str]:
-        """Return the body of the reply that ends a loop, as a stream if the request wants one, and its content type."""
+        """Return the body and content type of the reply that ends a loop; the body is a stream if the request wants one."""
         model = str(request.get("model") or "")
         if not request.get("stream"):
             return json.dumps(self.final(text, model)).encode(), "application/json"
@@ -173,7 +173,7 @@ class Protocol(ABC):
 
 
 def demanded(request: Mapping[str, Any]) -> str:
-    """Return the field of a request that demands a form which plain text lacks, such as a schema or a tool call; "" if none.
+    """Return the field by which a request demands more than plain text, such as a schema or a tool call; "" if none.
 
     >>> demanded({"tool_choice": "required"}), demanded({"tool_choice": {"type": "auto"}})
     ('tool_choice', '')

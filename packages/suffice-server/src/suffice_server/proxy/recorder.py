@@ -62,7 +62,7 @@ class Bounds:
 
     Attributes:
         idle: Seconds without a reply after which a conversation is recorded.
-        conversations: Largest number of open conversations; above it, the one that has been idle for longest is recorded.
+        conversations: Largest number of open conversations; if there are more, those idle for longest are recorded.
         size: Largest size of a conversation's rounds, bytes; later replies are forwarded but not recorded.
     """
 
@@ -82,7 +82,7 @@ class _Live:
         self._steps, self._taken, self._calls_tools = StepRounds(VisibleFiles(stays=True)), set[int](), False
 
     def take(self, conversation: Conversation) -> None:
-        """Add the rounds that were not added before; their tools must have run.
+        """Add the conversation's new rounds; call this only after the tools of these rounds have run.
 
         A round also gets the costs of its side calls (such as a subagent's), and of replies that were lost and requested again.
         """
@@ -126,7 +126,7 @@ class ProxyRecorder:
 
     Raises:
         DataError: Another proxy records to the folder, the folder cannot be written, or the policy begins with round 0.
-        ConfigMismatchError: The policy compares `spend` in another currency than that of the prices.
+        ConfigMismatchError: The policy compares `spend` in another currency than the prices have.
         ConfigMismatchError: The folder was recorded with other settings.
 
     Attributes:
@@ -163,7 +163,7 @@ class ProxyRecorder:
         self._resume(folder)
 
     def _resume(self, folder: Path) -> None:
-        """Load the conversations that were open when the proxy ended, except those already recorded just before a kill."""
+        """Load the conversations that were open when the proxy ended, except those that are already in the recording."""
         content = self._journal.content()
         questions = [question for question in content.questions if question.ending is None] if content else []
         known = _recorded(folder) if questions else set[str]()
@@ -190,7 +190,8 @@ class ProxyRecorder:
     def decide(self, conversation: Conversation, asked: Asked) -> Decision | None:
         """Return the policy's decision to end a conversation before its next call; None while it continues.
 
-        The stop is stored first, with the tool results on which it is based, unless the call is passed on because it demands a form.
+        Before the decision is returned, the stop is stored with the tool results on which it is based.  If the call demands
+        more than plain text, it is passed on instead, and no stop is stored.
 
         Raises:
             DataError: The journal cannot be written.
@@ -212,11 +213,11 @@ class ProxyRecorder:
         return decision
 
     def unknown(self, conversation: Conversation) -> Sequence[str]:
-        """Return the signals that the policy reads but the last round lacks."""
+        """Return the signals that the policy reads and that the last round does not have."""
         return [] if conversation.live is None else conversation.live.unknown
 
     def text_of(self, conversation: Conversation, decision: Decision) -> str:
-        """Return the text of the round whose answer a decision returns; if it is blank, a sentence on why the loop ends."""
+        """Return the text of the decision's answer round; if it is blank, return a sentence on why the loop ends."""
         said = [observed for observed in self._taken(conversation).rounds if observed.index == decision.answer_round]
         if said and said[0].text.strip():
             return said[0].text
@@ -285,7 +286,7 @@ class ProxyRecorder:
 
         Args:
             conversation: The conversation, which must not be used any more.
-            grade: Its success, in [0, 1]; None = unknown.
+            grade: The success of the conversation, in [0, 1]; None = unknown.
 
         Raises:
             DataError: The recording cannot be written.
@@ -321,11 +322,12 @@ class ProxyRecorder:
         """Add an outcome to a conversation that was recorded without one.
 
         Args:
-            name: Its id, or the client's key.
-            grade: Its success, in [0, 1].
+            name: The conversation's id, or the client's key.
+            grade: The success of the conversation, in [0, 1].
 
         Returns:
-            Its id, the number of its rounds, and its outcome; an earlier outcome stays and is returned instead.
+            The conversation's id, its number of rounds, and its outcome.  If it already had an outcome, that one stays
+            and is returned.
 
         Raises:
             NotFoundError: No recorded conversation has this name, or several have it.
@@ -394,7 +396,7 @@ def _replied(row: Mapping[str, Any], called: Called | None = None) -> Replied:
 
 
 def _known_price(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return the price of a model; None if it has no price, or several different ones, which is logged."""
+    """Return the price of a model; None if it has no price, or, with a logged warning, several different prices."""
     try:
         return price_in(prices, model)
     except DataError as error:

@@ -93,7 +93,9 @@ def bearer_token(request: Request) -> str | None:
 
 
 class Guard:
-    """ASGI middleware that lets through requests with the token, an allowed host and no foreign origin, up to a number at a time.
+    """ASGI middleware that limits access and the number of concurrent requests.
+
+    A request passes if it has the token, an allowed host and no foreign origin.
 
     A foreign `Origin` is always rejected: pages of other sites have no access, and no header grants it.
 

@@ -26,7 +26,10 @@ _PROBE_BYTES = 1 << 14
 
 
 def question_names(body: Mapping[str, Any]) -> dict[str, str]:
-    """Return the text and id of a request's question; a missing id becomes a hash of the text, or is random if there is no text."""
+    """Return the text and id of a request's question.
+
+    A missing id becomes a hash of the text; without a text, it is random and also serves as the text.
+    """
     text = (body.get("question") or "").strip()
     name = body.get("question_id") or (hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12] if text else "")
     name = name or secrets.token_hex(12)
@@ -62,7 +65,7 @@ class DecisionLog:
         audit: The share of questions that continue after the stop; None = no audit.
 
     Attributes:
-        fault: Why the log could not be written at the last `check`, without its path; None if it could.
+        fault: The reason why `check` could not write the log, without the path; None if it could.
     """
 
     def __init__(self, folder: Path, audit: Audit | None = None) -> None:
@@ -77,7 +80,7 @@ class DecisionLog:
         return self.folder / f"{named.name}-{named.digest}"
 
     def check(self) -> None:
-        """Write a small file, and set `fault` to the error, or to None after success."""
+        """Write a small file into the log's folder; set `fault` to the reason if this fails, else to None."""
         path = self.folder / f".ready.{os.getpid()}"
         try:
             self.refuse_removed()
@@ -111,7 +114,7 @@ class DecisionLog:
         return run
 
     def resume(self, named: NamedPolicy, state: Mapping[str, Any], session: Session) -> OpenQuestion | None:
-        """Restore an audited question from `OpenQuestion.to_state`; None if its last round is already recorded.
+        """Restore an audited question from `OpenQuestion.to_state`; return None if its last round is already recorded.
 
         Raises:
             RefusedError: The log cannot be written.
@@ -135,7 +138,7 @@ class DecisionLog:
             change(run)
 
     def close(self) -> None:
-        """Compact finished recordings; open questions stay in the journals, which belong to their recordings."""
+        """Compact finished recordings; open questions stay in the journals, which are part of the recordings."""
         with self._lock:
             for recorder in self._recorders.values():
                 try:
@@ -153,7 +156,7 @@ class DecisionLog:
             return self._recorders[path.name]
 
     def refuse_removed(self) -> None:
-        """Raise if a folder of the log was removed or replaced; writing on would start a new log unnoticed.
+        """Raise if a folder of the log was removed or replaced, since further writes would silently start a new log.
 
         Raises:
             RefusedError: A folder is not the one that was written before.
@@ -166,7 +169,7 @@ class DecisionLog:
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """Return the device and inode of a folder, which identify it beyond its name; None if it is missing."""
+    """Return the device and inode of a folder, which differ for a folder that replaced it; None if it is missing."""
     try:
         status = folder.stat()
     except OSError:

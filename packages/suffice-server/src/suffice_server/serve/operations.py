@@ -13,14 +13,14 @@ class Operation:
     """One operation of the service.
 
     Attributes:
-        name: Its name, also that of its handler, a method of `Service`.
+        name: The operation's name; its handler, a method of `Service`, has the same name.
         method: The HTTP method.
-        path: Its path; parameters are in braces.
+        path: The path; parameters are in braces.
         summary: One sentence for the OpenAPI document.
         status: The HTTP status of a success.
-        body: The schema of the request, by name; None if it has no body.
-        result: The schema of the response, by name, or the media type of a text; None if it has no body.
-        refusals: HTTP statuses of its errors, in addition to those that every operation has.
+        body: The name of the request's schema; None if the request has no body.
+        result: The name of the response's schema, or the media type of a text; None if the response has no body.
+        refusals: HTTP statuses of errors, in addition to those of every operation.
     """
 
     name: str

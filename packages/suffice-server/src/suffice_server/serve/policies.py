@@ -1,4 +1,4 @@
-"""The policies of a folder; each file is loaded completely or not at all, and again after a change."""
+"""The policies of a folder; each file is loaded completely or not at all, and a changed file is loaded again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class NamedPolicy:
     Attributes:
         name: The name of the file without ``.json``.
         policy: The policy.
-        digest: Its digest.
-        note: The warning raised when it was loaded; None if there was none.
+        digest: The policy's digest.
+        note: The warning raised when the policy was loaded; None if there was no warning.
     """
 
     name: str
@@ -67,7 +67,7 @@ class PolicyFolder:
         """Load the files that changed since the last call.
 
         Raises:
-            DataError: The folder cannot be read; the policies stay.
+            DataError: The folder cannot be read; the loaded policies stay in use.
         """
         with self._lock:
             try:

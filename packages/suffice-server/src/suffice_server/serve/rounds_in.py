@@ -27,13 +27,14 @@ def round_of(given: Mapping[str, Any], session: Session, prices: Path | None = N
 
     Args:
         given: A value of the schema `Round`; without an index it is the next round.
-        session: The session of the question; its policy says where a response contains the answer, see `read_reply`.
-        prices: A file of prices by model, from which `spend` is computed if the policy reads it and the client does not send it;
-            None = no prices.
+        session: The session of the question; its policy has the position of the answer in a response, see `read_reply`.
+        prices: A file of prices by model; None = no prices.  If the policy reads `spend` and the client does not send
+            `spend`, it is computed from these prices.
 
     Raises:
-        DataError: The response cannot be read, a field contradicts another, the round has no price, or a log cannot store a signal of this name.
-        ConfigMismatchError: The policy compares `spend` in another currency than that of the prices.
+        DataError: The response cannot be read, a field contradicts another, the round has no price, or a log cannot store a
+            signal because of its name.
+        ConfigMismatchError: The policy compares `spend` in another currency than the prices have.
     """
     check_signal_names(given.get("signals", ()))
     values = {name: value for name, value in given.items() if name in _FIELDS}

@@ -39,8 +39,8 @@ _WANTED = 65_536
 class PatientProtocol(H11Protocol):
     """Closes a connection whose request head takes too long, such as one with a byte per minute.
 
-    If there are more than `most` connections, the one that has been idle or without a complete head for longest is closed at
-    once, so that half-open connections cannot block others.
+    Connections that are idle or have no complete request head are waiting.  If there are more than `most` connections, the
+    one that has waited longest is closed at once, so that half-open connections cannot block others.
     """
 
     head_s = _HEAD_S
@@ -89,7 +89,7 @@ class PatientProtocol(H11Protocol):
 
 
 def allowed_connections() -> int:
-    """Raise this process's soft limit of open files as far as allowed, and return the number of connections that it permits."""
+    """Raise this process's soft limit of open files as far as allowed; return the number of connections that fit in it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -36,10 +36,10 @@ _WATCH_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Live:
-    """A session in memory, as of one stored version.
+    """A session in memory, equal to one version in the store.
 
     Attributes:
-        expires: Time of its removal, seconds since 1970.
+        expires: Time at which the session is removed, seconds since 1970.
         names: The question, its id and the name of the policy, for the log.
         logged: State of the logged question, from which an audit resumes; None until the stop is logged.
         run: The open question in the log; None before the stop, and when it must be restored from `logged`.
@@ -260,7 +260,7 @@ class Service:
         return self._put(name, replace(live, logged=state, run=run))
 
     def _write(self, log: DecisionLog, named: NamedPolicy, session: Session, names: Mapping[str, str]) -> OpenQuestion:
-        """Write a stopped question to the log, within the work limit because the log compares the answers again."""
+        """Write a stopped question to the log; the work limit applies, because the log compares the answers again."""
         with self._limit.work(named.policy, len(session.rounds)):
             return log.write(named, session, names)
 
@@ -327,7 +327,7 @@ class Service:
         return live
 
     def _policy(self, digest: str) -> NamedPolicy:
-        """Return the policy of a session, from the store if its file is gone."""
+        """Return the policy with a digest; if the folder has it no longer, load it from the store of sessions."""
         try:
             return self.policies.named(digest)
         except NotFoundError:

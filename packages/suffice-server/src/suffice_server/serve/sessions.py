@@ -44,8 +44,8 @@ class StoredSession:
 
     Attributes:
         version: Number of writes; a write based on an older version is rejected.
-        expires: Time of its removal, seconds since 1970.
-        digest: Digest of its policy.
+        expires: Time at which the session is removed, seconds since 1970.
+        digest: Digest of the session's policy.
         state: JSON-ready values.
     """
 
@@ -56,12 +56,13 @@ class StoredSession:
 
 
 class SessionStore:
-    """A store of sessions; in a file, what `add` or `put` stored survives even ``kill -9``.
+    """A store of sessions, in a file or in memory.
 
-    Several processes may share a file.  Adding a session removes expired ones, and finished ones if the limit is reached.
+    In a file, sessions survive even ``kill -9`` once `add` or `put` has returned.  Several processes may share a file.
+    Adding a session removes expired sessions and, if the limit is reached, finished ones.
 
     Args:
-        path: The file; None for memory, which ends with the process.
+        path: The file; None keeps the sessions in memory, until the process ends.
         limits: The largest number of sessions and their time to live.
 
     Raises:
@@ -102,7 +103,7 @@ class SessionStore:
             return int(self._database.execute(query, (time.time(),)).fetchone()[0])
 
     def policy(self, digest: str) -> tuple[str, Any]:
-        """Return the name and the values of the policy of a session.
+        """Return the name and the values of the stored policy with this digest.
 
         Raises:
             RefusedError: No session has this policy.
@@ -130,7 +131,7 @@ class SessionStore:
             state: JSON-ready values.
             digest: Digest of the policy.
             policy: Name and JSON-ready values of the policy.
-            pending: True if it has stopped and is not logged yet.
+            pending: True if the session has stopped and is not logged yet.
 
         Raises:
             RefusedError: Too many sessions are open.
@@ -161,7 +162,7 @@ class SessionStore:
         """Return a session.
 
         Raises:
-            RefusedError: The session does not exist, has expired, or was changed since it was stored, as its checksum shows.
+            RefusedError: The session does not exist, has expired, or does not match its checksum.
         """
         with self._lock, self._faults():
             query = "SELECT version, expires, digest, state FROM sessions WHERE id = ? AND (expires > ? OR pending)"
@@ -187,11 +188,11 @@ class SessionStore:
             name: The name of the session.
             version: The version that was read.
             state: JSON-ready values.
-            pending: True if it has stopped and is not logged yet.
-            over: True if it is finished, so that it may be deleted to make room for a new one.
+            pending: True if the session has stopped and is not logged yet.
+            over: True if the session is finished, so that it may be deleted to make room for a new one.
 
         Raises:
-            RefusedError: Another request stored it first.
+            RefusedError: Another request has stored a newer version.
         """
         query = """UPDATE sessions SET version = ?, expires = ?, pending = ?, over = ?, state = ?
             WHERE id = ? AND version = ?"""

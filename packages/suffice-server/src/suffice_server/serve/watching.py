@@ -40,7 +40,8 @@ class LogWatch:
     Args:
         log: The log.
         seconds: Age of a result after which the log is read again.
-        deadline: Longest duration of an audit, seconds; requests after an unfinished audit are judged only once it is over.
+        deadline: Longest duration of an audit, seconds.  Requests that follow an unfinished audit are judged only when
+            this audit has ended or its time is over.
     """
 
     def __init__(self, log: DecisionLog, seconds: float, *, deadline: float) -> None:
@@ -150,7 +151,7 @@ class _Look:
         name: The name under which the policy is served.
         policy: The policy.
         deadline: Longest duration of an audit, seconds.
-        number: The number of the policy among all policies served under its name so far; None if it is not known yet.
+        number: The policy's number, from 1, among all policies served under this name so far; None if not known yet.
     """
 
     path: Path
@@ -160,7 +161,7 @@ class _Look:
     number: int | None
 
     def result(self) -> tuple[WatchResult, int]:
-        """Read the rows that are new since the last time, and judge the log; return the result and the policy's number."""
+        """Read the log's new parts, judge the whole log, and return the result and the policy's number."""
         recording, notes = read_log(self.path, self.policy)
         for note in notes:
             _LOG.warning("the log %s: %s", self.path, note)
@@ -168,7 +169,7 @@ class _Look:
         return watch(recording, self.policy, deadline=self.deadline, number=number), number
 
     def _counted(self, recording: Recording) -> int:
-        """Number the policies served under the same name by the start of their recordings; return this policy's number."""
+        """Return the policy's number; the policies served under one name are numbered by the start of their recordings."""
         begins = {self.policy.digest: _begin(recording)}
         for path in self.path.parent.iterdir():
             name, _, digest = path.name.rpartition("-")
@@ -179,7 +180,10 @@ class _Look:
 
 
 def answer_look() -> None:
-    """Run in the separate process: read a pickled `_Look` from standard input, write its result or error to standard output."""
+    """Read a pickled `_Look` from standard input, and write its result or error to standard output.
+
+    This function runs in the separate process.
+    """
     if hasattr(os, "nice"):
         os.nice(19)  # decisions come first
     look = pickle.load(sys.stdin.buffer)  # noqa: S301 - the server wrote it

@@ -23,13 +23,13 @@ _PLACES = 16
 class WorkLimit:
     """Runs requests with long comparisons one at a time, each for a limited time.
 
-    The time is checked between rounds.  This is enough, without a process that can be killed, since one round takes a bounded
-    time: `answer_similarity_previous` compares 1,000 characters, an expression is parsed by a process that is killed after five
+    The time is checked between rounds, and no process is killed.  This is enough, since one round takes a bounded time:
+    `answer_similarity_previous` compares 1,000 characters, an expression is parsed by a process that is killed after five
     seconds, and each vote is counted once.  Running one request at a time costs nothing, since the interpreter runs one thread
     at a time anyway; and all other requests then compete with one such request, not with sixteen.
 
     Args:
-        seconds: Longest time for the comparisons of one request, and longest wait for its turn.
+        seconds: Longest time for the comparisons of one request; also the longest wait for the request's turn.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -38,10 +38,13 @@ class WorkLimit:
 
     @contextmanager
     def work(self, policy: Policy, n_rounds: int) -> Iterator[Callable[[], None]]:
-        """Yield a function to call before each round; once the work has taken long, this function waits for its turn.
+        """Yield a function to call before each round.
 
-        Work that is expected to take long waits at the start.  Within this block a thread must not begin further work or wait
-        for the lock of a session: another thread may hold that lock and wait for its turn, which would be a deadlock.
+        If the request has taken long so far, this function waits for the request's turn.
+
+        Work that is expected to take long waits already at the start.  To avoid a deadlock, a thread must neither begin
+        further work nor wait for the lock of a session within this block: another thread may hold that lock while it waits
+        for its turn.
 
         Args:
             policy: The policy that compares.

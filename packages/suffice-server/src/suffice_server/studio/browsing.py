@@ -1,4 +1,4 @@
-"""Browse the questions of a recording: filters by the outcome of a policy, search, pages."""
+"""Browse the questions of a recording page by page, with a search and with filters by the outcome of a policy."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class Fates:
         stop: The stop round; -1 without a stop.
         answer: The round of the returned answer; -1 without one.
         last: The last recorded round.
-        reasons: The reason of the stop; `failed` if the recording failed, `unrun` if the recording ends before the policy stops.
+        reasons: The reason for the stop; `failed` if the question failed while it was recorded, `unrun` if its recorded
+            rounds end before the policy stops.
         score: The metric of the returned answer; NaN if unknown.
         whole: The metric of the answer after the full budget; NaN if unknown.
         filters: A mask of questions for each filter in `FILTERS`.
@@ -119,7 +120,7 @@ class Browsed:
 
     @cached_property
     def _texts(self) -> list[str]:
-        """The text of each question that a search reads, in lower case."""
+        """The searched text of each question in lower case: id, question, gold answers and answers."""
         n, nothing = len(self.recording.question_ids), [None] * len(self.recording.question_ids)
         parts: list[list[str]] = [[name] for name in self.recording.question_ids]
         for q, (question, golds) in enumerate(

@@ -60,7 +60,7 @@ class Offer:
         first: Index of the first replaced character.
         last: Index after the last replaced character.
         kind: The kind of the completion.
-        about: Its meaning, in one line.
+        about: The meaning of the completion, in one line.
     """
 
     label: str
@@ -94,7 +94,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """Completions at the cursor, and the problem of the text; the problem is None if the text can be tried."""
+    """Completions at the cursor, and the reason why the text cannot be tried (None if it can)."""
 
     candidates: tuple[Offer, ...] = ()
     problem: Problem | None = None
@@ -119,7 +119,7 @@ class Vocabulary:
 
 
 def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
-    """Return completions at the cursor of a rule's text, and the problem of the text.
+    """Return completions at the cursor of a rule's text, and the reason why the text cannot be tried, if any.
 
     After each completion the text up to the cursor is the beginning of a valid rule, as checked with the parser.
 
@@ -140,7 +140,7 @@ def complete_rule(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
 
 
 def complete_selector(text: str, cursor: int, vocabulary: Vocabulary) -> Offers:
-    """Return completions of a selector's text, and the problem of the text.
+    """Return completions of a selector's text, and the reason why the text cannot be tried, if any.
 
     Args:
         text: The text so far.
@@ -297,7 +297,7 @@ def _begins(head: str) -> bool:
 
 
 def ends_of(head: str) -> Iterator[str]:
-    """Yield valid rules that begin with a text, as checked with the parser; none if no short ending completes it.
+    """Yield valid rules that consist of a text and a short ending, as checked with the parser.
 
     >>> next(ends_of("patience((answer_stable >= 1) & (p_corr"))
     'patience((answer_stable >= 1) & (p_corr > 0))'
@@ -318,7 +318,7 @@ def ends_of(head: str) -> Iterator[str]:
 
 
 def _open_levels(head: str) -> list[tuple[str, str]]:
-    """Return, for each open parenthesis from the outermost, the name before it and the arguments that are still missing."""
+    """Return the name before each open parenthesis, and its missing arguments as text, from the outermost inwards."""
     levels: list[list[str]] = []
     name = ""
     for token in _LEXEME.finditer(head):
@@ -355,7 +355,7 @@ def _rule_problem(text: str, vocabulary: Vocabulary) -> Problem | None:
 
 
 def _syntax_problem(text: str, error: RuleSyntaxError, vocabulary: Vocabulary) -> Problem:
-    """Explain why a text does not parse: unfinished, an unknown word, or the parser's own reason."""
+    """Explain why a text does not parse: it is unfinished, has an unknown word, or the parser gives another reason."""
     known = {*vocabulary.names, *NAMED_RULES, *OWN_RULES, *_CALLABLES}
     first, last = error.span or (0, len(text))
     message = str(error).replace(" (<unknown>, line 1)", "")
@@ -371,7 +371,7 @@ def _syntax_problem(text: str, error: RuleSyntaxError, vocabulary: Vocabulary) -
 
 
 def _some_whole(text: str, vocabulary: Vocabulary) -> str:
-    """Return a valid rule that begins with a text or with a completion of it; empty if there is none."""
+    """Return an example of a valid rule that continues a text; empty if there is none."""
     if len(text) > LONGEST:
         return ""
     whole = next(ends_of(text), "")

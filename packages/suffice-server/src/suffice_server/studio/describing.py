@@ -82,11 +82,11 @@ class Description:
 
     Attributes:
         kind: One of `ITEM_KINDS`.
-        line: Its contents, in one line.
+        line: The contents of the file, in one line.
         state: State of a policy's certificate: valid, void or suspended; else empty.
-        error: Reason why it cannot be read; else empty.
+        error: Reason why the file cannot be read; else empty.
         next: The command to type next; empty if there is none.
-        page: The kind of page that opens it; empty if there is none.
+        page: The kind of page that shows the file; empty if there is none.
         digest: Digest of a policy; else empty.
         deciders: Digests of the policies that decided a log, the latest first; else empty.
     """
@@ -102,7 +102,7 @@ class Description:
 
 
 def is_part(name: str) -> bool:
-    """Return whether a file has the name of a part of a recording in parts, or of its journal."""
+    """Return whether a file is, by its name (`part-*.parquet*`), a part of a recording or the journal of a part."""
     return name.startswith("part-") and ".parquet" in name
 
 
@@ -130,7 +130,7 @@ def describe(path: Path) -> Description | None:
 
 
 def _reader_of(path: Path) -> Callable[[Path], Description | None]:
-    """Choose the function that describes a path: a folder, or a file by its ending."""
+    """Return the function that describes a folder, or a file with this ending."""
     if path.is_dir() or not path.exists():  # a recording that has just begun consists of a journal only
         return _recording
     readers = {
@@ -185,7 +185,7 @@ def _labelling_sheet(path: Path) -> Description:
 
 
 def _damaged_text(path: Path) -> Description | None:
-    """Describe a JSON file that does not parse as damaged; None for other texts."""
+    """Return None for a text; raise if it is a JSON file that does not parse."""
     if path.suffix == ".json":
         json_document(path)  # raises
     return None
@@ -228,14 +228,18 @@ def _rounds_text(recording: Recording) -> str:
 
 
 def headline_metric(recording: Recording) -> str:
-    """Return the metric for lists: quality by gold answers if known, else agreement with the full run."""
+    """Return the name of the metric that lists show.
+
+    It is a quality by gold answers if known, else a recorded metric in [0, 1], else agreement with the full run if
+    possible.  The name is empty if there is none of these.
+    """
     names = [name for name in default_metrics(recording) if _is_known(recording, name)]
     names += [name for name in recording.names("metric") if _is_share(recording.column(name))]
     return names[0] if names else "agreement" if has_outcome(recording, "agreement") else ""
 
 
 def _is_known(recording: Recording, name: str) -> bool:
-    """Return whether a metric by gold answers has any value; it has none in a log without gold answers."""
+    """Return whether a metric by gold answers has any value; for example, a log without gold answers has none."""
     if name in recording.table.column_names:
         return not bool(np.isnan(recording.column(name)).all())
     return has_outcome(recording, name) and any(map(bool, recording.per_question("golds", []).tolist()))
@@ -247,7 +251,10 @@ def _is_share(values: Floats) -> bool:
 
 
 def _headline_figures(recording: Recording, *, is_log: bool) -> str:
-    """Format the metric and the calls of the last recorded round, or of a log's returned answers, as the end of a line."""
+    """Format the mean metric and the mean number of calls of a question, to be appended to a line.
+
+    The metric is that of the last recorded round, or of the returned answers in a log.
+    """
     metric, text = headline_metric(recording), ""
     last = recording.seen.sum(axis=1) - 1
     where = " at the last recorded round" if recording.cut.any() else " at full width"

@@ -1,4 +1,4 @@
-"""Access to the studio: only for browsers that were given the key in the printed address."""
+"""Limit access to the studio to browsers that were given the key in the printed address."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _SHUT = "Open the address that `suffice studio` printed: it contains the key to 
 
 
 class Door:
-    """ASGI middleware that lets through requests with the key in a cookie; no other site can make a browser send it.
+    """ASGI middleware that lets through requests with the key in a cookie; other sites cannot make a browser send it.
 
     Args:
-        app: The application behind it.
+        app: The application that answers these requests.
         token: The key.
         once: A key that works only once; None for no such key.
     """

@@ -31,10 +31,10 @@ class Item(Description):
     """One item in the folder.
 
     Attributes:
-        id: Its id in addresses, a hash of its path in the folder.
-        name: Its path in the folder, with slashes.
-        path: Its path on disk.
-        changed: Names, sizes and times of its files; they differ after a change on disk.
+        id: The item's id in addresses, a hash of its path in the folder.
+        name: The item's path in the folder, with slashes.
+        path: The item's path on disk.
+        changed: Names, sizes and times of the item's files, which show a change on disk.
     """
 
     id: str
@@ -59,7 +59,7 @@ class Folder:
         root: The folder.
 
     Attributes:
-        name: Its name, or its path if it has none.
+        name: The folder's name, or its path if it has no name (`/`).
         skipped: Sentences about files that the last scan left out, with reasons.
         others: Names of files that Suffice neither wrote nor can import.
 
@@ -113,7 +113,7 @@ class Folder:
         return self.once(lambda: Browsed.read(item.path), item)
 
     def policy(self, item: Item) -> Policy:
-        """Return a policy without a warning about a suspended certificate, which pages show themselves.
+        """Return a policy; no warning is raised about a suspended certificate, since pages show it.
 
         Raises:
             SufficeError: The policy is damaged.

@@ -63,7 +63,7 @@ def render_page(template: str, **values: Any) -> str:
 
 @cache
 def assets() -> dict[str, tuple[str, str]]:
-    """Return the files that pages load, by name, each with its media type: style, scripts, and those of the report."""
+    """Return the styles and scripts that pages and reports load, by name, each with its media type."""
     own = {
         entry.name: entry.read_text("utf-8")
         for entry in files("suffice_server.studio").joinpath("static").iterdir()

@@ -59,7 +59,7 @@ class View:
 
         Args:
             kinds: Allowed kinds.
-            key: Its id; empty for the id in the address.
+            key: The item's id; empty for the id in the address.
 
         Raises:
             NotFoundError: The item is no longer in the folder, of another kind, or damaged.
@@ -71,14 +71,14 @@ class View:
         return item
 
     def next_of(self, item: Item) -> str:
-        """Return the suggested command for an item; for a log it names the policy in this folder that decided it."""
+        """Return the suggested command for an item; a log's command names the policy of this folder that decided the log."""
         policies = sorted(self.of_kind("policy"), key=lambda one: not one.state)  # those with a certificate first
         policy = next((one for one in policies if one.digest in item.deciders), None)
         return item.next if policy is None else item.next.replace(DECIDER, quoted(policy.path))
 
     @cached_property
     def passages(self) -> Passages:
-        """The passages of the folder's question sets, and of those in the package, by question and passage."""
+        """The passages of the folder's and the bundled question sets, by question and passage."""
         known: dict[str, Any] = dict(_bundled_passages())
         for item in self.of_kind("questions"):
             known |= self.folder.passages(item)
@@ -89,7 +89,7 @@ class View:
         return self.request.query_params.get(name, default)
 
     def number(self, name: str, default: int) -> int:
-        """Return a parameter of the address's query as a whole number; the default if it is not one."""
+        """Return a parameter of the address's query as a whole number; the default if it is no such number."""
         text = self.value(name)
         return int(text) if text.isdecimal() and len(text) < 10 else default  # noqa: PLR2004
 
@@ -109,7 +109,7 @@ class View:
 
         Args:
             template: The file in `templates`, which extends `base.html`.
-            title: Its title.
+            title: The title of the page.
             status: The HTTP status.
             values: Values for the template, in addition to `view` and `title`.
         """
@@ -153,9 +153,9 @@ class Tab:
 
     Attributes:
         title: The text of the tab.
-        path: Its address, with ``{id}``.
-        kinds: The kinds of items that have it.
-        place: Sort key; tabs with smaller ones come first.
+        path: The address of the tab's page, with ``{id}`` for the item.
+        kinds: The kinds of items that have this tab.
+        place: Sort key; tabs with a smaller key come first.
     """
 
     title: str
@@ -170,7 +170,7 @@ class ViewModule:
 
     Attributes:
         pages: Method, path and function of each page.
-        tabs: Its tabs.
+        tabs: The tabs of the module.
     """
 
     pages: Sequence[tuple[str, str, Page]]

@@ -88,7 +88,8 @@ class RuleDraft:
         max_rounds: Last round of the policy; None for the recording's own.
         metric: Metric of quality; empty for the recording's own.
         cost: The cost by which "cheapest" and "dominated" compare.
-        model: Model whose list price applies to all tokens; empty for the recorded models, where they are listed.
+        model: Model whose list price applies to all tokens.  Empty: the list prices of the recorded models apply, if all
+            are listed.
         baseline: Baseline of the differences, see `replay`.
         baseline_file: File of a policy that is the baseline.
         fitted: Policy whose fitted state the rule reads; None if nothing is fitted.
@@ -120,7 +121,7 @@ class Tryout:
         policy: The policy of the rule.
         result: The replay.
         highest: The highest recorded round.
-        final: True if it has intervals and averages all orders of samples.
+        final: True if the results have intervals.  Results of samples are then means over all orders, otherwise over a few.
         deployable: Reason why the policy cannot run live as it is; empty if it can.
     """
 
@@ -132,7 +133,7 @@ class Tryout:
 
     @property
     def row(self) -> Row:
-        """The row of the policy."""
+        """The policy's row in the table of the replay."""
         return self.result.rows[0]
 
 
@@ -180,7 +181,7 @@ class Workbench:
         return policy
 
     def stages(self, draft: RuleDraft, check: Callable[[], None]) -> Iterator[Tryout]:
-        """Yield the results of a draft: first figures without intervals, then all.
+        """Yield the results of a draft twice: first without and then with intervals.
 
         Args:
             draft: The rule and its settings.
@@ -222,7 +223,9 @@ class Workbench:
         return self._replayers[key]
 
     def prices(self, model: str = "") -> Price | Mapping[str, Price] | None:
-        """Return the list price of a model; without a model, those of the recorded models, or None if one is not listed.
+        """Return the list price of a model.
+
+        Without a model, return the list prices of the recorded models, or None if one of them is not listed.
 
         Raises:
             NotFoundError: The model is not listed.
@@ -235,7 +238,7 @@ class Workbench:
             return None
 
     def vocabulary(self, fitted: Policy | None = None) -> Vocabulary:
-        """Return the signals that rules can read on this recording, given the fitted state of a policy, if any."""
+        """Return the signals that rules can read on this recording, also with the fitted state of a policy if it is given."""
         key = "" if fitted is None else fitted.digest
         if key not in self._vocabularies:
             names = [*self.recording.names("signal"), *SIGNALS]
@@ -283,7 +286,7 @@ class Workbench:
         return default_metrics(self.recording)[0]
 
     def file(self, draft: RuleDraft) -> str:
-        """Return the text of the draft's policy file; its provenance says that it was chosen on these questions.
+        """Return the text of the draft's policy file, in which the provenance says that the rule was chosen on these questions.
 
         Raises:
             SufficeError: The policy cannot run live as it is, because something must be fitted first.

@@ -1,4 +1,4 @@
-"""Downloads of the studio: a recording's report and a policy; also shows the reports in the folder."""
+"""Downloads of a recording's report and of a policy, and a page that shows a report of the folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The page of a labelling sheet: one question at a time, with its answers but not their rounds, and a form for the label."""
+"""The page of a labelling sheet, which shows one question with its answers and a form for the label.
+
+The page does not show which round gave an answer.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _WRITING = threading.Lock()
 
 
 def labelling_page(view: View) -> Response:
-    """Return the page of one row: the one in the address, or else the first without a label."""
+    """Return the page of the row in the address or, without such a row, of the first row without a label."""
     item = view.item("labels")
     rows = Labels.read(item.path).sheet
     open_rows = [at for at, row in enumerate(rows) if not is_labelled(row)]
@@ -45,7 +48,7 @@ def labelling_page(view: View) -> Response:
 
 
 def save_label(view: View) -> Response:
-    """Write a label into the sheet, and show the next row without one.
+    """Write a label into the sheet, and show the next row without a label.
 
     Raises:
         DataError: The row has moved, because another program changed the sheet, or the row does not allow the label.
@@ -65,7 +68,7 @@ def save_label(view: View) -> Response:
 
 
 def _label_of(view: View, row: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the cells of a row that the form fills."""
+    """Return the cells that the submitted form fills in a row."""
     mark, letters, gold = _one(view, "mark"), list(view.form.get("right", ())), _one(view, "gold").strip()
     answers = answers_in(row)
     allowed = {*answers, EQUAL, CANNOT_TELL} if "better" in row else {*answers, NONE_RIGHT, CANNOT_TELL, ""}
@@ -85,7 +88,10 @@ def _letters_of(row: Mapping[str, Any]) -> list[str]:
 
 
 def _fingerprint(row: Mapping[str, Any]) -> str:
-    """Return a hash of a row's displayed content, which identifies it: a sheet of pairs has several rows for one question."""
+    """Return a hash of a row's displayed content.
+
+    The hash identifies the row; the question would not, since a sheet of pairs has several rows for one question.
+    """
     return hashlib.sha256(json.dumps([row["id"], answers_in(row)]).encode()).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""The list of a recording's questions, and a page of each with every round and a policy's decision."""
+"""The list of a recording's questions, and for each question a page with all rounds and a policy's decision."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Walk:
         rule: Text of the rule, if the policy is given as one.
         settings: Other values of the address: those of the rule, and the policy to compare with.
         choices: Policies in the folder.
-        problem: The reason if a different policy than the requested one is shown; else empty.
+        problem: The reason why the requested policy is replaced by another one; empty if it is shown.
     """
 
     item: Item
@@ -100,7 +100,7 @@ class _Walk:
         return f"/recording/{self.item.id}/questions/{place}{self.query()}"
 
     def after(self, chosen: str, place: int) -> str:
-        """Return the address of the next question that a filter shows; empty if there is none."""
+        """Return the address of the next question after `place` that passes a filter; empty if there is none."""
         later = np.flatnonzero(self.fates.filters[chosen][place + 1 :])
         return self.place_address(place + 1 + int(later[0])) if len(later) else ""
 

@@ -122,7 +122,7 @@ def try_page(view: View) -> Response:
 
 
 def completion_answer(view: View) -> Response:
-    """Return completions at the cursor, and the problem of the text, as JSON."""
+    """Return completions at the cursor, and the reason why the text cannot be tried (null if it can), as JSON."""
     bench = view.folder.recording(view.item(*RECORDINGS)).workbench
     fitted = view.value("fitted")
     policy = view.folder.policy(view.item("policy", key=fitted)) if fitted else None
@@ -132,7 +132,10 @@ def completion_answer(view: View) -> Response:
 
 
 def figures_answer(view: View) -> Response:
-    """Stream the rule's results: first figures, then intervals; or a problem; or nothing after a newer edit."""
+    """Stream the rule's results, first figures and then intervals.
+
+    If the rule cannot be tried, stream the problem; after a newer edit, stop with a note.
+    """
     item = view.item(*RECORDINGS)
     bench = view.folder.recording(item).workbench
     check = bench.turns.begin(view.value("tab"))

@@ -96,7 +96,10 @@ class OrderedPanel(Displayed):
 
 
 def panel_members(recording: Recording) -> Names | None:
-    """Return the model of each answer, from the column `member` or `model`, which may be nested; None if no question has several models."""
+    """Return the model of each answer, from the column `member` or `model`; None if no question has several models.
+
+    The column may be nested in another column of the log.
+    """
     if not recording.independent:
         return None
     return _members_of({name: recording.objects(name) for name in member_columns(recording.table.column_names)})
@@ -110,7 +113,10 @@ def _members_of(columns: Mapping[str, Names]) -> Names | None:
 
 
 def panel_columns(recording: Recording, metrics: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns that `best_single_note_of` reads, each answer's model and metrics; empty without samples."""
+    """Return the columns that `best_single_note_of` reads: the model and the metrics of each answer.
+
+    Return no columns if the rounds are not independent samples.
+    """
     listed = member_columns(recording.table.column_names)
     if not recording.independent or not listed:
         return {}
@@ -185,7 +191,7 @@ def order_panel(
 
 
 def _scores(names: Names, metric: Floats) -> dict[str, float]:
-    """Return each model's metric, averaged over its answers to a question, then over questions.
+    """Return each model's metric, averaged first over the model's answers to a question, then over questions.
 
     A missing answer counts as 0.
     """
@@ -267,7 +273,7 @@ def best_single_note_of(
 ) -> list[str]:
     """Return a note with the score of the best single model.
 
-    It is chosen on one half of the questions and judged on the other half.
+    If the recording does not name the best model, it is chosen on one half of the questions and scored on the other.
 
     Args:
         columns: Result of `panel_columns`.
@@ -307,7 +313,10 @@ class BestSingle:
 
 
 def best_single(recording: Recording, metric: str) -> BestSingle | None:
-    """Return the best single model of a panel; None if there is no panel, or one half of its questions has no model."""
+    """Return the best single model of a panel.
+
+    Return None if the recording has no panel, or if one half of the questions has no answer with a model's name.
+    """
     names = panel_members(recording)
     return None if names is None else _best_single_of(names, outcome(recording, metric), dividing_names(recording))
 

@@ -294,7 +294,10 @@ def _in_processes(
 
 
 def _sent(function: Callable[[Any], Any], *, is_shared: bool) -> Path | Callable[[Any], Any] | None:
-    """Return the function to send with each part; None if the processes received it at their start."""
+    """Return the function, or the file that holds it, to send with each part.
+
+    Return None if the processes received the function at their start.
+    """
     if _START_POOL.get() is not None:  # other machines cannot read our files
         return function
     return _written(function) if is_shared else None

@@ -22,7 +22,10 @@ _IN_JSON: Mapping[Any, type] = {tuple: list, set: list, Mapping: dict}
 
 @lru_cache(maxsize=64)
 def _checked_types(cls: type) -> dict[str, tuple[tuple[type, ...], tuple[Any, ...]]]:
-    """Return the allowed types and literals of each field; leave out fields with an annotation of any other kind."""
+    """Return the allowed types and literals of each field.
+
+    Fields whose annotation contains anything else, such as another dataclass, are left out.
+    """
     checked = {}
     for name, hint in get_type_hints(cls).items():
         parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

@@ -34,8 +34,8 @@ class TuneShare:
     Attributes:
         share: Share of the tune questions, in (0, 1).
         seed: Another seed gives another division.
-        linked: For units that share a text with another one: maps the unit's name to the common name that is hashed
-            instead.
+        linked: For units that share a text with another unit, the common name that is hashed instead of the unit's
+            name.
     """
 
     share: float
@@ -66,7 +66,7 @@ class Facts:
     Attributes:
         units: Keys of the names of the questions' units, see `unit_names`.
         texts: Keys of the questions' normalised texts, 0 where one is missing.
-        choice: Evidence on whether the questions are multiple choice.
+        choice: Counts that show whether the questions are multiple choice.
         digest: Hash of identities, answers and metrics; independent of the order of the questions.
         failed: Keys of the questions that failed while recording; prompts, choice and digest leave them out.
     """
@@ -120,7 +120,9 @@ class Facts:
         return _repeated(self.texts[self.texts != 0])
 
     def together(self, *, is_clustered: bool) -> Keys:
-        """Return the sorted keys of complete questions that share their unit with others, to be read together.
+        """Return the sorted keys of the questions that share their unit with others and must be read together.
+
+        Questions that failed while recording are left out.
 
         Args:
             is_clustered: Whether a column names the units; otherwise questions with the same text form one unit.

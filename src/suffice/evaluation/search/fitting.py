@@ -25,7 +25,7 @@ _UNREAD = frozenset({"calls", "tokens", "seconds"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defined:
-    """The signals that a search can read for some questions; `|` joins those of several parts.
+    """The signals that a search can read for some questions; the signals of several parts can be joined with `|`.
 
     Attributes:
         scores: The smallest and the largest `top_score` of any question; infinite without one.

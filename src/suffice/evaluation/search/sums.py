@@ -34,7 +34,7 @@ _COMBINATIONS = 1024
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class UnitCounts:
-    """Counts of units and rows; counts of other parts can be added.
+    """Counts of units and rows; the counts of several parts can be added.
 
     Attributes:
         units: Number of units: questions, or clusters of rows that repeat a question.
@@ -77,7 +77,7 @@ class UnitCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitSums:
-    """Sums of several paired differences over units, in total and in every draw; sums of other units can be added.
+    """Sums of several paired differences over units, in total and in every draw; the sums of two parts can be added.
 
     Attributes:
         drawn: Sums over each unit's rows, in total and in every draw.
@@ -245,7 +245,7 @@ class RuleSums:
                 self._add_units(space, questions.rows(rows), number)
 
     def _add_units(self, space: Space, questions: Questions, fold: int) -> None:
-        """Add units of several rows, which must be adjacent, because each unit's sum is squared."""
+        """Add units that may have several rows; the rows of a unit must be adjacent, since its sum is squared."""
         explorer = Explorer(space, questions)
         begin = np.flatnonzero(np.concatenate([[True], questions.units[1:] != questions.units[:-1]]))
         sizes = np.diff(begin, append=len(questions))
@@ -311,13 +311,17 @@ def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Places]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StopTables:
-    """Look-up tables of a side's outcomes, summed over groups of questions for each combination of their stops.
+    """Look-up tables to sum outcomes over questions quickly.
+
+    A few questions form a group.  For each combination of their stops, a table holds the sum of their outcomes, so one
+    look-up replaces one for each question.
 
     Attributes:
         width: Number of possible stops of one question.
-        groups: Slices of the questions: the first questions of all groups, then the second ones, and so on.
+        groups: Slices of the questions with their sizes.  The first slice has the first question of every group, the
+            second slice the second question, and so on.
         values: Flat tables, one for each outcome.
-        hashes: Flat table of the random numbers.
+        hashes: Flat table of the random numbers, whose sum identifies the stops.
     """
 
     width: int
@@ -355,7 +359,7 @@ class _StopTables:
 
 
 def _combined(table: npt.NDArray[Any], groups: Sequence[tuple[slice, int]]) -> npt.NDArray[Any]:
-    """Return the sums over each group's rows for every combination of their columns, as a flat array."""
+    """Return, for each group and each combination of its rows' columns, the sum of the values, as a flat array."""
     (first, count), *others = groups
     sums = table[first]
     for group, n in others:

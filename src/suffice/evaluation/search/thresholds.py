@@ -75,7 +75,8 @@ def threshold_trials(
     Args:
         space: The space.
         prompts: The prompts of the recording.
-        column: Returns the values that a literal reads on tune for a prompt; the smallest and the largest are enough.
+        column: A function that returns the values that a literal reads on tune questions for a prompt; the smallest
+            and the largest value are enough.
     """
     tried = {}
     for prompt, literal in open_literals(space, prompts):

@@ -48,7 +48,7 @@ class TrialCosts:
 
         Args:
             prepared: The recording.
-            view: Its rounds from the first one of the policy on.
+            view: The recorded rounds from the policy's first round on.
             policy: A policy with the fitted state, whose rule reads every signal of the search.
         """
         costs = prepared.costs

@@ -53,7 +53,7 @@ class Resampled:
 
     @property
     def away(self) -> Floats:
-        """Difference of each draw from the estimate; exactly 0 where they differ only by rounding."""
+        """Resampled mean minus the mean of the data, for each rule and draw; exactly 0 if it is only rounding."""
         away: Floats = self.means - self.deltas.mean(axis=-1, keepdims=True)
         away[np.abs(away) <= ROUNDING * np.abs(self.deltas).mean(axis=-1, keepdims=True)] = 0.0
         return away
@@ -154,7 +154,10 @@ def _studentised(block: Resampled, tail: float) -> tuple[Floats, Floats]:
 
 
 def _resampled_errors(block: Resampled, away: Floats) -> Floats:
-    """Return the standard error of each draw, 0 without variance, from products of the weights with squares."""
+    """Return the standard error of the mean in each draw; 0 without variance.
+
+    It is computed for all draws at once, by products of the weights with squared sums of units.
+    """
     units, weights = block.units, block.weights
     centred = units.sums(block.deltas) - units.sizes * block.deltas.mean(axis=-1, keepdims=True)
     rows, moments = products(units.sizes, weights), products(centred**2, weights)

@@ -72,15 +72,15 @@ class UnsettledError(DataError):
 
     Args:
         message: The ambiguity, in words.
-        parameter: The parameter of the reader that settles it.
+        parameter: The parameter of the reader that settles the ambiguity.
         choices: For each option of the command line, the parameter's value and its meaning.
         confirmed: The option that the data themselves confirm; "" if only their owner knows.
 
     Attributes:
-        then: The next ambiguity, if it remains whatever is chosen here, so that both can be settled together; None if there is none
-            or it is unknown.
-        earlier: The file that stores the options of an earlier reading of the same data, and these options as typed; "" for both if
-            there was none, or the data have changed since.
+        then: Another ambiguity that remains whatever is chosen here, so that both can be settled together; None if there is no
+            other, or if it is unknown.
+        earlier: A file from an earlier reading of the same data that stores the options of that reading, and these options as
+            typed; ("", "") if there was no earlier reading or the data have changed since.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class AuthenticationFailedError(ModelError):
 
 
 class PendingReplyError(ModelError):
-    """The reply will come with a batch, into which the request was written."""
+    """The request was written into a batch, and the reply will arrive with the results of the batch."""
 
 
 class ModelTimeoutError(ModelError, TimeoutError):

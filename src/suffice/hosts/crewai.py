@@ -23,7 +23,7 @@ class StopTask:
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
-        retries: Largest number of retries of the task; the last draft is then judged with the others.
+        retries: Largest number of retries of the task.  After them, the best of all drafts is returned.
         revise: The request for the next draft.
         measure: Measures signals of a draft, given the question and the draft.
         recorder: Records the rounds of each question, see `QuestionRun`.
@@ -61,7 +61,7 @@ class StopTask:
         Args:
             crew: The crew, with a task that has the `arguments`.
             question: The question, for `measure` and a recorder.
-            inputs: The inputs of `crew.kickoff`; None = the question as `question`.
+            inputs: The inputs of `crew.kickoff`; None = one input named `question`, which is the question.
 
         Raises:
             DataError: No task of the crew has the `arguments`.

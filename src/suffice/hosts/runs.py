@@ -166,10 +166,10 @@ class QuestionRun:
 
     @contextmanager
     def last_call(self) -> Iterator[Callable[..., Decision]]:
-        """Open the context of the last call: it yields the function that observes the reply, and ends the run.
+        """Yield the function that observes the reply of the last call, and end the run after the `with` block.
 
-        An exception in the context is logged and goes no further: the run then ends with the best earlier answer, or without
-        one.
+        An exception in the block is logged and not raised; the run then ends with the best earlier answer, or without an
+        answer.
 
         >>> run = QuestionRun("round >= 2", final_call=True)
         >>> run.observe("").stop, run.final_call_due

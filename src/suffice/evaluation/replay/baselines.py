@@ -188,9 +188,10 @@ def recorded_from(prepared: PreparedRecording) -> int:
 
 
 def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
-    """Return the recording itself as a run: each question up to its last round, or to the stop of its own rule.
+    """Return the recording itself as a run.
 
-    The rounds of an audit, which ran after the answer, are left out.  The run starts at round 0 only if the rule ended
+    A question stops at its last round, or earlier if the rule of the recorded loop stopped it and an audit went on.  The
+    rounds of an audit, which ran after the answer, are left out.  The run starts at round 0 only if the rule ended
     questions there, as a gate does; otherwise round 0 is only a closed-book answer, and the loop starts at round 1.
 
     Args:

@@ -428,7 +428,7 @@ _GUARDABLE = (tasr(), answer_stable())
 
 
 def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
-    """Add, after each `tasr` and `answer_stable`, a variant of it that never stops on a refusal."""
+    """Insert, after each policy with the rule `tasr` or `answer_stable`, a variant that never stops on a refusal."""
     reported: list[Policy] = []
     for policy in policies:
         reported.append(policy)

@@ -147,7 +147,7 @@ def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]
 
 
 def _varying(run: Run) -> dict[str, Floats]:
-    """Return `_figures`; for a random twin, add each question's influence on the twin's estimated shares of stops."""
+    """Return `_figures`; for a random twin, add each question's `EstimatedShares.influence`."""
     figures = _figures(run)
     if run.estimated is None:
         return figures
@@ -161,7 +161,7 @@ def _figures(run: Run) -> dict[str, Floats]:
 
 
 def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the metrics; add EM and F1 if containment is one of them, since it favours long answers (SEMANTICS)."""
+    """Return the metrics; if containment is one, add EM and F1, since containment favours long answers (SEMANTICS)."""
     if len(set(metrics)) != len(metrics):
         raise DataError(f"a metric is named twice: {list(metrics)!r}")
     beside = ("em", "f1") if "contains" in metrics else ()

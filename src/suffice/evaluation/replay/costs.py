@@ -110,12 +110,12 @@ class CostTable:
         recording: Recorded rounds.
         prices: One price for all language models, or prices by component.  None = the log's money (`spend`), else NaN.
         wave: Number of samples requested at once; None = as recorded.
-        models: The models of a panel, if `recording` has only some of the questions; None = those in `recording`.
+        models: The models of a panel on all questions, if `recording` has only some questions; None = as in `recording`.
 
     Attributes:
         components: Components in the recording, sorted.
         loop: Components that every visited round calls; other components are called when a rule reads their signals.
-        columns: Costs by component and kind, shape ``(n_questions, n_rounds)``; 0 past the end, NaN where unknown.
+        columns: Costs by component and kind, shape ``(n_questions, n_rounds)``; 0 after a last round, NaN where unknown.
         measured_by: The component that produces a signal, for signals that are not in `SIGNALS`.
         gated: Whether a gate decides at round 0, as a recorded cost or signal of a gate shows.  The closed-book answer
             is then paid only where the policy uses it.
@@ -394,7 +394,7 @@ class CostTable:
         return self._unknown[component, kind]
 
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
-        """Return the money for a component's tokens, in the currency of `currency_of`, same shape; NaN where it is unknown."""
+        """Return the money for a component's tokens, in the currency of `currency_of`, shape of the costs; NaN if unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
         if self._prices is None:
             return costs.get(DOLLARS, np.full(uncached.shape, 0.0 if component in NOT_LANGUAGE_MODELS else np.nan))

@@ -54,7 +54,7 @@ def abandoned(metric: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementBasis:
-    """Counts that explain the reference answers of agreement; the counts of further questions can be added.
+    """Counts for the note on agreement with the full budget's answers; the counts of several parts can be added.
 
     Attributes:
         cut: Number of questions that a rule ended.  Their last answer need not be the answer at the full budget.

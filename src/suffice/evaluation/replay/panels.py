@@ -47,7 +47,7 @@ class PanelMember:
 
     Attributes:
         name: Name of the model.
-        score: Its mean metric; a missing answer counts as 0.
+        score: The model's mean metric; a missing answer counts as 0.
         price: Price of 1,000 answers, or of a million generated tokens if tokens were not recorded; NaN if
             unknown.
     """
@@ -206,7 +206,7 @@ def _prices_of(
 ) -> tuple[dict[str, float], str]:
     """Return the price of each model's answers on tune questions, and the unit of the prices.
 
-    Without recorded tokens, it is the price of a million generated tokens.
+    Without recorded tokens, the price is that of a million generated tokens.
     """
     tokens = {kind: _all_tokens(recording, kind) for kind in PRICED_KINDS}
     unknown = all(np.isnan(column[tune]).all() for column in tokens.values())
@@ -303,7 +303,7 @@ class BestSingle:
     """The model of a panel that was best on one half of the questions, with its score on the other half.
 
     Attributes:
-        score: Its mean metric on the other half; a missing answer counts as 0.
+        score: The model's mean metric on the other half; a missing answer counts as 0.
         half: Mask of the other half, shape ``(n_questions,)``.
     """
 

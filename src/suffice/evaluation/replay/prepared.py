@@ -347,9 +347,9 @@ def looked_up(table: Floats, position: Positions) -> Floats:
 
 
 def answering_like(policy: Policy) -> Policy:
-    """Return a policy with another policy's selector and the fitted state that the selector reads.
+    """Return a policy with the selector of `policy` and the fitted state that this selector reads.
 
-    The name of the returned policy is a suffix for the labels of baselines with this selector; it is empty for `last`.
+    The returned policy's name is a suffix for the labels of baselines with this selector; it is empty for `last`.
     """
     names = policy.selector.signals
     text = str(policy.selector)

@@ -389,7 +389,10 @@ def currency_note(recording: Recording, prices: Price | Mapping[str, Price] | No
 
 
 def spend_currency(policy: Policy) -> str:
-    """Return the currency in which a policy compares `spend`: that of the log it was made for, by default dollars."""
+    """Return the currency in which a policy compares `spend`.
+
+    This is the currency of the log that the policy was made for, by default US dollars.
+    """
     return str(policy.depends.get(CURRENCY, DOLLAR)) if SPEND in policy.raw_signals else DOLLAR
 
 

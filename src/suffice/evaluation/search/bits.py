@@ -27,7 +27,7 @@ _TABLE_ROWS = 4096
 
 
 def pack_bits(fires: Mask) -> Bits:
-    """Pack rounds into bits, the first round lowest: shape ``(..., n_rounds)`` to ``(...)``.
+    """Pack the rounds of a mask into integers, shape ``(..., n_rounds)`` to ``(...)``; the first round is the lowest bit.
 
     >>> pack_bits(np.array([[False, True, True], [False, False, False]])).tolist()
     [6, 0]

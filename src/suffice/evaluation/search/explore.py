@@ -73,8 +73,7 @@ class Section:
 
     Attributes:
         prompt: The prompt whose rounds the rules read.
-        start: The number of the first rule in the space; rules are numbered variant
-            by variant.
+        start: The number of the section's first rule in the space; rules are numbered variant by variant.
         variants: Pairs of patience and the last position at which a rule stops.
         bits: A function that maps rules to the rounds where they fire, see `evaluator`.
         answered: A function that maps rules to a mask of the questions whose closed-book answer they read, and so pay
@@ -116,7 +115,7 @@ class Section:
         return self.family.sizes(codes) + (len("patience((), 9)") if patience > 1 else 0)
 
     def number(self, variant: int) -> int:
-        """Return the number that the first rule of a variant has in the space."""
+        """Return the number of a variant's first rule, counted over the whole space."""
         return self.start + variant * self.family.count
 
 

@@ -64,7 +64,7 @@ class UnitCounts:
         Args:
             sums: Sums over all rows.
             squares: Sums over units of the squared sum of each unit.
-            products: Sums over units of each unit's sum times its number of rows.
+            products: Sums over units of (the unit's sum * its number of rows).
         """
         if self.units < 2:  # noqa: PLR2004
             return np.full(len(sums), np.nan)
@@ -81,7 +81,7 @@ class UnitSums:
 
     Attributes:
         drawn: Sums over each unit's rows, in total and in every draw.
-        products: Sums over units of each unit's sum times its number of rows, shape ``(n_differences,)``.
+        products: Sums over units of (the unit's sum * its number of rows), shape ``(n_differences,)``.
     """
 
     drawn: DrawnSums
@@ -131,14 +131,15 @@ class UnitSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RuleSums:
-    """Sums of metric and costs for all rules of a space over some questions; sums of other units can be added.
+    """Sums of metric and costs for all rules of a space over some questions; the sums of several parts can be added.
 
     Attributes:
-        hashes: A hash of each rule's stops, shape ``(n_rules,)``: a sum of random numbers modulo 2**64.
+        hashes: A hash of each rule's stops, shape ``(n_rules,)``.  Each stop of a question has a random number, and the
+            hash is the sum of these numbers modulo 2**64.
         folds: Sums over the questions of each fold, by name in `FOLDED`, shape ``(n_folds, n_rules)``.
         more: Further sums by name, shape ``(n_rules,)``; empty if the sums only serve to choose a rule.
-        repeats: Sums over units of each unit's difference times its number of rows beyond the first, by name in
-            `FOLDED`; empty if no unit has several rows.
+        repeats: By name in `FOLDED`, sums over units of (the unit's summed difference * (its number of rows - 1));
+            empty if no unit has several rows.
         sizes: Number of questions in each fold, shape ``(n_folds,)``.
         baseline: The sums of the baseline over all questions, by prompt and name in `FOLDED`.
     """

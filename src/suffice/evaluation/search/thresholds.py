@@ -104,7 +104,8 @@ def with_thresholds(
         space: The space.
         prompts: The prompts of the recording.
         tried: See `threshold_trials`.
-        means: For each literal to be locked, in order: mean outcomes on tune of each of its thresholds by itself.
+        means: For each literal to be locked, in order, the mean outcomes on tune questions of the rules that consist of
+            this literal alone, one for each threshold.
         budget: The largest mean number of calls.
     """
     outcomes = iter(means)

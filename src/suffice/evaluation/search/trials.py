@@ -26,7 +26,7 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCosts:
-    """The trial answers of some chains, by the convention of `suffice.evaluation.replay.charging.LIVE`.
+    """The trial answers of some chains of thought, charged as in `suffice.evaluation.replay.charging.LIVE`.
 
     Attributes:
         costs: Calls and tokens of each trial, by name, shape ``(n_questions, n_rounds)``.

@@ -66,8 +66,8 @@ class Area:
         low: Lower end of the interval; NaN if the spread is unknown.
         high: Upper end.
         level: Nominal coverage.
-        n: Rows with a defined score.
-        n_positive: Positives among them.
+        n: Number of rows with a defined score.
+        n_positive: Number of these rows that are positive.
     """
 
     value: float

@@ -93,8 +93,8 @@ def both_margin_tests(
 ) -> tuple[tuple[MarginTest, MarginTest], ...]:
     """Test non-inferiority and equivalence at each margin, by paired t, bootstrap and betting.
 
-    Non-inferiority compares one lower bound with ``-margin``; by paired t, it is the test that TASR publishes as
-    "TOST".  Equivalence is the two one-sided tests of Schuirmann (1987).
+    Non-inferiority compares one lower bound with ``-margin``.  With paired t, this is the test that TASR publishes as
+    "TOST".  Equivalence consists of the two one-sided tests of Schuirmann (1987).
 
     >>> from suffice.evaluation.statistics import Resampling
     >>> [(test, _)] = both_margin_tests([0.0, 0.0, 0.0], [0.02], weights=Resampling().draws("abc").weights)

@@ -22,7 +22,7 @@ _PREFIXES = frozenset(
         *("npx", "bunx", "then", "do", "else", "elif", "if", "while", "until", "!", "{"),
     )
 )
-"""Words before a program, with options and durations of their own."""
+"""Words that may stand before a program; some have options or a duration, as in `timeout 60`."""
 _RUNNERS = frozenset({"uv run", "poetry run", "pdm run", "pipenv run", "hatch run", "rye run", "bundle exec"})
 _ASSIGNMENT = re.compile(r"\w+\+?=.*", re.DOTALL)
 _DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?|-n\d*|-k|-oL|-eL")

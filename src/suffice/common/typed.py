@@ -13,11 +13,11 @@ _ACCEPTED: dict[type, type] = {
     int: Integral,
     float: Real,
 }
-"""The values that each type accepts: numbers of numpy, too, which a state has before it is JSON."""
+"""The class of the values that each type accepts; `int` and `float` also accept numbers of numpy."""
 
 _PLAIN = (str, int, float, bool, type(None))
 _IN_JSON: Mapping[Any, type] = {tuple: list, set: list, Mapping: dict}
-"""The types of containers in JSON, by what the annotation says."""
+"""The type that a container has in JSON, by the type in the annotation."""
 
 
 @lru_cache(maxsize=64)

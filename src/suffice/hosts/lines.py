@@ -13,7 +13,7 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import EMBEDDER, PROBER, SIGNALS, STEPS
 
 _OF_STATES = frozenset({"since_change", "checks_green_since_change"})
-"""Signals of the answers of steps, which stand for states of files."""
+"""Signals that compare the states of files; in recordings of an agent's steps, answers are such states."""
 
 _PLACEHOLDER = '"policy.json"'
 

@@ -60,7 +60,7 @@ class Charging:
     def demanded(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
         """Return the masks of the components whose paid rounds depend on more than the stop round.
 
-        Such a component is the judge of a signal: it is paid only where a rule reads the signal.
+        For example, the judge of a signal is paid only where a rule reads the signal.
 
         A component without a mask is paid in every visited round if it belongs to the loop, otherwise never.
         """

@@ -33,7 +33,7 @@ from suffice.recordings.runs import member_columns
 from suffice.recordings.schema import SPEND
 
 BLOCK_ROWS = 1 << 16
-"""Number of rows of a file that are decided at once; memory is proportional to it."""
+"""Number of rows of a file that are replayed at once; memory is proportional to it."""
 
 PIECE_ROWS = 1 << 22
 """Approximate number of rows that one process reads; a smaller file is read by one process."""

@@ -121,9 +121,9 @@ def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> P
 def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dealt: Dealt | None = None) -> Run:
     """Return the exact expectation of `policy` if its stop rounds were assigned to questions at random.
 
-    Stop rounds are permuted only among questions with the same number of rounds, since a question with two rounds
-    cannot stop at round five.  In a random permutation, the probability that a question stops at round k is the share
-    of these questions that the policy stops at round k.  So the expectation is a mean weighted by these shares.  A
+    Stop rounds are exchanged only within a group of questions with equally many rounds, since a question with two rounds
+    cannot stop at round five.  If the policy stops 30 % of a group at round 2, each question of the group stops there
+    with probability 30 %.  So a question's expected metric is the mean over rounds, weighted by these shares.  A
     question that a rule cut takes part as if it had all rounds; it is `unrun` with the probability of a stop at a round
     that never ran.
 

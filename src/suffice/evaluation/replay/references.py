@@ -32,7 +32,7 @@ from suffice.recordings.runs import ALONE, attempts_of
 _DEFAULT = "fixed_k(3)"
 
 RunOf = Callable[[Policy, str], Run]
-"""Function that replays a policy without a run yet, or raises; the text is the kind of the run."""
+"""A function that replays a policy, given the kind of the run as text; it raises if the policy cannot be replayed."""
 
 
 class Questions(Protocol):

@@ -163,7 +163,10 @@ def tuned_on(policy: Policy, recording: Recording) -> int:
 
 
 def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, Seen | None]:
-    """Return the questions on which a policy's signal was fitted, by part; empty for a signal without fitted state."""
+    """Return the questions on which a signal of a policy was fitted; empty for a signal without fitted state.
+
+    The key is the name of the fitted part, such as `the gate`; the value is None if its questions are not on record.
+    """
     state = policy.state.get(name)
     stored = (recording.metadata.get("state") or {}).get(name)
     if state is None and stored is not None:

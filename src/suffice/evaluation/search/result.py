@@ -51,7 +51,7 @@ _RULE_MARKS = {
 """Colour and shape of each kind of point; later ones are drawn over earlier ones."""
 
 _MOST_POINTS = 1_000
-"""Most points drawn besides the front; of more rules, an even selection is drawn."""
+"""Largest number of points besides the front; if there are more, an evenly spaced selection is drawn."""
 
 _MOST_SHOWN = 12
 """Most rules of the front that a table shows."""

@@ -311,7 +311,7 @@ PRESETS: Mapping[str, Space] = {
 
 
 def available(columns: Collection[str]) -> Space:
-    """Return a space of the form of `tasr-dnf-876` on the available signals of TASR, including the global z-score.
+    """Return a space like the preset `tasr-dnf-876`, with those of TASR's signals (and the global z-score) in `columns`.
 
     >>> available(["answer_stable", "overlap", "answer_margin"]).count
     4

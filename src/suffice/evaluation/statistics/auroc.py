@@ -83,8 +83,8 @@ def area_under_roc(
 ) -> Area:
     """Return the area under the ROC curve, with an interval on the logit scale, which stays in (0, 1).
 
-    Rows of one question depend on each other, so the variance is the clustered one of Obuchowski (Biometrics 53, 1997),
-    which is DeLong's (Biometrics 44, 1988) where each question has one row.
+    Rows of one question depend on each other, so the variance is Obuchowski's for clustered data (Biometrics 53, 1997).
+    If each question has one row, this is DeLong's variance (Biometrics 44, 1988).
 
     >>> area_under_roc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).value
     0.75

@@ -190,9 +190,9 @@ def recorded_from(prepared: PreparedRecording) -> int:
 def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
     """Return the recording itself as a run.
 
-    A question stops at its last round, or earlier if the rule of the recorded loop stopped it and an audit went on.  The
-    rounds of an audit, which ran after the answer, are left out.  The run starts at round 0 only if the rule ended
-    questions there, as a gate does; otherwise round 0 is only a closed-book answer, and the loop starts at round 1.
+    A question stops at its last round.  If an audit ran further rounds after the recorded loop had stopped, these rounds
+    are left out.  The run starts at round 0 only if a rule (such as a gate) ended questions there; otherwise round 0 is
+    only a closed-book answer, and the loop starts at round 1.
 
     Args:
         prepared: The recording.

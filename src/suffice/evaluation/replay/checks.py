@@ -301,7 +301,7 @@ class Definedness:
             self._defined[name] += int(np.count_nonzero(possible & ~np.isnan(view[name])))
 
     def checked(self, recording: Recording | None = None) -> tuple[str, ...]:
-        """Return a note for each signal that is undefined in some rounds, with their share.
+        """Return a note for each signal that is undefined in some rounds, with the share of these rounds.
 
         Args:
             recording: The recording, to check for values before the policy's first round; None = not checked.

@@ -20,7 +20,7 @@ class CostGaps:
 
     Attributes:
         unknown: Number of rounds in which a cost is unknown, by component and kind; None = the column is missing.
-        uncounted: Rounds whose number of calls is unknown; each counts as one call.
+        uncounted: Number of rounds in which the number of calls is unknown; each such round counts as one call.
     """
 
     n_rounds: int = 0

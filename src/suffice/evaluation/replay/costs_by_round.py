@@ -39,7 +39,7 @@ class RoundCost:
         retrievals: Requests to the retriever; NaN where they were not recorded.
         retrieval_seconds: The part of the seconds spent on embedding questions, and on finding and ordering passages;
             NaN where not recorded.
-        money: In the currency of `RoundCosts`; NaN if neither prices nor the log say what was spent.
+        money: Money spent, in the currency of `RoundCosts`; NaN if it is known neither from prices nor from the log.
     """
 
     round_index: int

@@ -12,7 +12,7 @@ from suffice.policy.rounds import Floats, Positions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedShares:
-    """The data for one part of a random twin's uncertainty: its shares of stops are estimated.
+    """The data for the uncertainty that arises because a random twin's shares of stops are estimated.
 
     The rule stops at round k with the share ``p[k]``.  If a question has the metric ``m[k]`` at round k, its twin scores
     ``sum(p * m)``.  The shares are estimated from the same questions, so a question changes the twin's mean in two ways:

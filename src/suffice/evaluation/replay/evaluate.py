@@ -109,7 +109,8 @@ def replay(
 def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return outcomes of many rules that share a view, each of shape ``(n_rules, n_questions)``.
 
-    A search uses it because it is fast: one decision for each rule and question, then one look-up for each outcome.
+    Searches use this function because it is fast: it makes one decision for each rule and question, and then needs only
+    one look-up for each outcome.
 
     Args:
         view: The columns that the rules read, shape ``(n_questions, n_rounds)``.

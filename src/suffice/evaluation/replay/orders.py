@@ -193,7 +193,7 @@ def in_blocks(prepared: PreparedRecording, n: int, seed: int) -> Iterator[Prepar
 
 
 def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> list[Run]:
-    """Average the runs of `runs_of` over random orders; the question remains the unit.
+    """Average the runs of `runs_of` over random orders; the question remains the unit of resampling.
 
     Args:
         prepared: The recording.

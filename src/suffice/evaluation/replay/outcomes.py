@@ -245,7 +245,7 @@ def measured_qualities(recording: Recording) -> list[str]:
 
 
 def own_judges(metrics: Iterable[str]) -> list[str]:
-    """Return the log's own metrics that may judge answers: none computed from gold answers, no parts of others."""
+    """Return the log's own metrics that may judge answers; leave out parts of metrics, and metrics of gold answers."""
     return without_parts(name for name in metrics if name not in (*METRICS, MATCH))
 
 
@@ -373,7 +373,7 @@ def _majority_agreement(recording: Recording) -> Floats:
 
 
 def _samples_alike(recording: Recording) -> Positions:
-    """Count, for each sample, the samples of its question with the same answer (itself included); 0 if unreadable."""
+    """Count, for each sample, the samples of its question with the same answer, itself included; 0 if not readable."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
     return alike

@@ -37,7 +37,8 @@ class OutcomesByStop:
     """Metrics of a stop at each round, by name, of shape ``(n_questions, n_rounds)``, from the start round on.
 
     Attributes:
-        values: Metrics of the answer that the selector returns; the expected value if it draws among several answers.
+        values: Metrics of the answer that the selector returns; if the selector draws among several answers, the
+            expected metrics.
         best: Metrics of the best round so far, which a perfect selector would return.
     """
 
@@ -66,8 +67,8 @@ class CostsByStop:
         """Return the ledger of a policy.
 
         Args:
-            of: Maps costs up to a stop at each round, ``(n_questions, n_rounds)``, to the paid costs,
-                ``(n_questions,)``.
+            of: A function from the costs up to each round, shape ``(n_questions, n_rounds)``, to the costs that the
+                policy pays, shape ``(n_questions,)``.
             masks: The paid rounds of the components that are not called in every visited round, see `CostTable.charge`.
         """
         table = self._table
@@ -131,7 +132,7 @@ class PreparedRecording:
 
     Attributes:
         recording: Recorded rounds without failed questions.
-        n_failed: Questions left out because their recording failed.
+        n_failed: Number of questions left out because their recording failed.
         metric_names: The metrics of answers, see `outcome`.
         prices: One price for all language models, or prices by component.  None = take money from the log; NaN where the
             log has none.
@@ -331,7 +332,7 @@ class PreparedRecording:
         return self._costs[key]
 
     def values(self, view: Rounds, stop: Positions, answer: Positions) -> dict[str, Floats]:
-        """Return the metrics of the answers returned by stops at `stop`; see `values_by_stop`."""
+        """Return the metrics of stops at the positions `stop` with answers from the positions `answer`, by name."""
         position = np.where(answer >= 0, answer, stop)
         rows = np.arange(len(position))
         return {

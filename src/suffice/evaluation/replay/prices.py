@@ -56,7 +56,8 @@ class Price:
         uncached: Input tokens that are processed, USD per million.
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
-        written: Input tokens that are written to a cache, USD per million; None = unknown, and they are charged as uncached.
+        written: Input tokens that are written to a cache, USD per million.  None = unknown; such tokens are then charged as
+            uncached input.
         written_1h: Input tokens that are written to a cache for an hour, USD per million; None as for `written`.
         as_of: The date of a bundled list price; empty for the user's own.
         batch: Price of batched requests, as a share of these prices.
@@ -124,10 +125,7 @@ class Price:
         return float(self.of(*(np.array(getattr(cost, kind)) for kind in PRICED_KINDS)))
 
     def unpriced(self, cost: Cost) -> float:
-        """Count the tokens in a cost that were written to a cache but have no price for that.
-
-        Such tokens are charged as uncached input.
-        """
+        """Count the tokens that were written to a cache and are charged as uncached input, for lack of a price."""
         prices = zip((self.written, self.written_1h), WRITTEN_KINDS, strict=True)
         return sum(float(getattr(cost, kind)) for price, kind in prices if price is None)
 
@@ -291,7 +289,7 @@ class PriceFile:
         return self.price.of_cost(cost)
 
     def unpriced(self, cost: Cost) -> float:
-        """Count the tokens in a cost that were written to a cache but have no price for that; see `Price.unpriced`."""
+        """Count the tokens that were written to a cache and have no price of their own; see `Price.unpriced`."""
         return self.price.unpriced(cost)
 
     def _read(self) -> Price:

@@ -26,7 +26,7 @@ class ReplayResult(Evaluation):
         baseline: The label of the first row's baseline.  Policies with other selectors may have another baseline, see
             `Row.baseline`.
         n_clusters: Number of units that were resampled.
-        n_failed: Questions left out because their recording failed.
+        n_failed: Number of questions left out because their recording failed.
         cost: The cost that "cheapest" and "dominated" compare: one of `COSTS`.
         ledger: The convention of charging: `live` or `published`.
         currency: The currency of money.  JSON omits US dollars, the default.

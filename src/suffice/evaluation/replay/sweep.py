@@ -88,7 +88,7 @@ class Regions:
 
 
 def region_of(values: Floats, threshold: float, *, closed: bool) -> npt.NDArray[np.int64]:
-    """Return each question's region that contains a threshold, shape ``(n_questions,)``; see `Regions`."""
+    """Return, for each question, the region that contains a threshold, shape ``(n_questions,)``; see `Regions`."""
     below = values <= threshold if closed else values < threshold
     return np.asarray(below.sum(axis=1), dtype=np.int64)
 

@@ -40,7 +40,7 @@ class Distinct:
     On chains of thought, rules with the same stops are distinct if they pay for different trial answers.
 
     Attributes:
-        number: The rule with the shortest text, by its number in the space; rows are in this order.
+        number: The number, in the space, of the rule with the shortest text; rows are sorted by this number.
         members: Number of rules with these stops.
         hash: A hash of the stops: equal for equal stops; in a search of `MOST_RULES` rules the chance of any collision
             is 1e-5.

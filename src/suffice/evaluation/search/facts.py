@@ -61,11 +61,13 @@ class TuneShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
-    """Facts about questions (failed ones included) that a search needs before fitting; parts can be added.
+    """Facts about questions that a search needs before fitting; the facts of several parts can be added.
+
+    Questions that failed while recording are included, unless stated otherwise.
 
     Attributes:
         units: Keys of the names of the questions' units, see `unit_names`.
-        texts: Keys of the questions' normalised texts, 0 where one is missing.
+        texts: Keys of the questions' normalised texts, 0 for a question without a text.
         choice: Counts that show whether the questions are multiple choice.
         digest: Hash of identities, answers and metrics; independent of the order of the questions.
         failed: Keys of the questions that failed while recording; prompts, choice and digest leave them out.

@@ -42,7 +42,8 @@ class FormFamily:
 
     Args:
         block: A block whose literals have their thresholds.
-        gates: Number of its first literals that are gates; every rule then has at least one gate.  0 = all rules.
+        gates: Number of the block's first literals that are gates, for the family of all rules with at least one gate;
+            0 = the family of all rules.
     """
 
     def __init__(self, block: Block, gates: int = 0) -> None:

@@ -90,8 +90,7 @@ def fit(
         defined: The available signals, if `tune` has only the columns needed for fitting.
 
     Raises:
-        UnknownSignalError: Signals were neither recorded with a value somewhere nor can be fitted; the message names
-            all of them.
+        UnknownSignalError: Some signals have no recorded value and cannot be fitted; the message names all of them.
     """
     of = Defined.of(tune) if defined is None else defined
     computed = {name: name for name in signals if name not in tune.table.column_names and is_computed(name)}

@@ -88,7 +88,7 @@ class SearchReading:
 
     Attributes:
         recordings: The searched recording, then the tune recording if there is one.
-        share: The choice of tune questions; None if they have a recording of their own.
+        share: The choice of tune questions; None if the tune questions have a recording of their own.
         folds: Number of folds of the cross-fitted estimate.
         orders: Number of random orders of each question's independent samples; 1 = rounds follow one another.
         several: For each recording, whether its rounds have several prompts.

@@ -314,8 +314,8 @@ def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Places]]:
 class _StopTables:
     """Look-up tables to sum outcomes over questions quickly.
 
-    A few questions form a group.  For each combination of their stops, a table holds the sum of their outcomes, so one
-    look-up replaces one for each question.
+    A few questions form a group.  For each combination of their stops, a table holds the sum of their outcomes, so that
+    one look-up serves the whole group.
 
     Attributes:
         width: Number of possible stops of one question.

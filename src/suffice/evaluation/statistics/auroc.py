@@ -19,7 +19,7 @@ _FEWEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column as sorted distinct values and the position of each row's value, for fast ranks and counts.
+    """A column stored as its sorted distinct values, and the position of each row's value, for fast ranks and counts.
 
     Attributes:
         values: The different values, ascending, shape ``(n_values,)``.
@@ -92,7 +92,7 @@ def area_under_roc(
     Args:
         scores: Scores of shape ``(n,)``, or a coded column; rows with a NaN score are left out.
         labels: 0 or 1, same shape; rows with a NaN label are left out.
-        unit: The question of each row, 0..n_units - 1; None = each row is its own.
+        unit: The question of each row, 0..n_units - 1; None = each row is a question of its own.
         level: Nominal coverage.
 
     Returns:

@@ -48,8 +48,8 @@ def permutation_tests(
     """Return the paired permutation test of each rule: exact where possible, otherwise with random signs.
 
     Under the hypothesis, each unit's difference could equally have the opposite sign (McNemar's hypothesis for binary
-    outcomes; in general, symmetry).  Random signs are shared by all rules; their p-value counts the observed pattern
-    too, ``(1 + as extreme) / (1 + n_resamples)``, so that it is never zero (Phipson and Smyth 2010).
+    outcomes; in general, symmetry).  Random signs are shared by all rules.  A p-value from random signs also counts the
+    observed pattern, ``(1 + as extreme) / (1 + n_resamples)``, so that it is never zero (Phipson and Smyth 2010).
 
     >>> [result] = permutation_tests([[1.0, 1.0, 0.0, 1.0]], rng=0)
     >>> result.p, result.test

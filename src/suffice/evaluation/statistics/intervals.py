@@ -121,7 +121,7 @@ def _accelerated(score: Floats, acceleration: Floats) -> Floats:
 
 
 def _quantile_of_each(ordered: Floats, levels: Floats) -> Floats:
-    """Return one quantile of each ordered row, each at its own level; linear, as in `quantiles`."""
+    """Return one quantile of each sorted row, at a level of its own, interpolated linearly as in `quantiles`."""
     exact = levels * (ordered.shape[-1] - 1)
     place = np.minimum(np.floor(exact).astype(np.int64), max(ordered.shape[-1] - 2, 0))
     following = np.minimum(place + 1, ordered.shape[-1] - 1)
@@ -211,7 +211,7 @@ def paired_bootstrap(
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
         weights: Weights from `Resampling.draws`, shape ``(n_resamples, n_units)``.
-        clusters: The unit of each row; None if each row is its own.
+        clusters: The unit of each row; None if each row is its own unit.
         level: Nominal coverage, in (0, 1).
         method: `expanded` (percentile, widened for small samples), `percentile`, `bca`, or `t` (studentised).  Without
             variance, all methods give ``[delta, delta]``; with a single unit, `t` is unbounded and the others are NaN;

@@ -24,9 +24,10 @@ _PRECISION = 1e-12
 class ConfidenceSequence:
     """A confidence sequence for the running mean of expectations, from observations in a known range.
 
-    Observation i has an expectation given all earlier ones, which may change from one to the next; after n observations
-    the interval is about the mean of the first n expectations.  With probability at least 1 - alpha it contains this
-    running mean after *every* observation: one may look at any time, as often as one likes, and stop for any reason.
+    Given all earlier observations, observation i has an expectation, which may differ between observations.  After n
+    observations, the interval is about the mean of the first n expectations.  With probability at least 1 - alpha, it
+    contains this running mean after *every* observation: one may look at any time, as often as one likes, and stop for any
+    reason.
     Observations need not be independent or identically distributed.  Earlier intervals concern other means, so do not
     intersect them.
 

@@ -169,7 +169,8 @@ def paired_rows(deltas: npt.ArrayLike, clusters: Clusters) -> tuple[Floats, Unit
 def standard_errors(deltas: Floats, units: Units) -> Floats:
     """Return the standard error of each rule's mean difference, shape ``(n_rules,)``.
 
-    With clusters it is the linearised error of a ratio of sums (Cochran 1977, section 6.3); without, the usual one.
+    With clusters, this is the linearised error of a ratio of sums (Cochran 1977, section 6.3); without clusters, it is
+    the usual standard error of a mean.
 
     >>> standard_errors(np.array([[1.0, 0.0, -1.0], [0.1, 0.1, 0.1]]), Units.of(3)).round(4).tolist()
     [0.5774, 0.0]

@@ -32,7 +32,7 @@ from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known name closest to an unknown one, to end a message with; empty if none is close.
+    """Return a hint for the end of a message, with the known name that is closest to `name`; empty if none is close.
 
     >>> did_you_mean("answer_stabel", ["overlap", "answer_stable"])
     " Did you mean 'answer_stable'?"
@@ -56,7 +56,7 @@ class BusyError(DataError):
 
 
 class NotFoundError(DataError):
-    """No file has this name, and no known or recorded object does."""
+    """No file, and no known or recorded object, has this name."""
 
 
 class SchemaError(DataError):

@@ -221,7 +221,7 @@ _START_POOL: ContextVar[Callable[[], Executor] | None] = ContextVar("suffice_sta
 
 @contextmanager
 def pools_from(start: Callable[[], Executor]) -> Iterator[None]:
-    """Make `over_parts` use other processes within this block, such as a cluster's."""
+    """Make `over_parts` use other processes within this block, such as those of a cluster."""
     token = _START_POOL.set(start)
     try:
         yield

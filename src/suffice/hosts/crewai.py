@@ -59,12 +59,12 @@ class StopTask:
         """Start the crew on a question; return the best draft of the task and the decision.
 
         Args:
-            crew: The crew, with a task that has the `arguments`.
+            crew: The crew; one of its tasks was created with `**stop.arguments`.
             question: The question, for `measure` and a recorder.
             inputs: The inputs of `crew.kickoff`; None = one input named `question`, which is the question.
 
         Raises:
-            DataError: No task of the crew has the `arguments`.
+            DataError: No task of the crew was created with `**stop.arguments`.
         """
         if all(task.guardrail is not self.arguments["guardrail"] for task in crew.tasks):
             raise DataError("no task of the crew asks the policy: make it with Task(..., **stop.arguments)")

@@ -28,7 +28,8 @@ def stop_continue(
     """Return a function for `react(on_continue=...)`: each turn is a round, and the policy ends the agent.
 
     The completion of the sample is then the best reply, with the decision in ``output.metadata["suffice"]`` and in the sample's
-    store, also if the sample's limit of messages, turns, tokens or costs would otherwise end it without a decision.
+    store.  The policy also ends the agent just before a limit of the sample (messages, turns, tokens or costs) would end it
+    without a decision.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.

@@ -168,7 +168,7 @@ class _StopHooks:
             observe({"output": _of_type(output, agent)}, cost=_cost_of(response.usage))
 
     async def run(self, agent: Any, question: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Run an agent with these hooks in all their places, instead of `Runner.run`; return what `ended` returns.
+        """Run an agent instead of `Runner.run`, with these hooks set in all three places; return the result of `ended`.
 
         If the agent hands off to other agents, set their `tool_use_behavior=` yourself.
 

@@ -28,8 +28,8 @@ def stop_continue(
     """Return a function for `react(on_continue=...)`: each turn is a round, and the policy ends the agent.
 
     The completion of the sample is then the best reply, with the decision in ``output.metadata["suffice"]`` and in the sample's
-    store.  The policy also ends the agent just before a limit of the sample (messages, turns, tokens or costs) would end it
-    without a decision.
+    store.  The agent also ends, with a decision, just before a limit of the sample (messages, turns, tokens or costs) would
+    end it without one.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.

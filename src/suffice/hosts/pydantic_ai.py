@@ -173,10 +173,11 @@ class _StopCapability:
 
 
 def _typed(run: QuestionRun, tool: Any, wanted: Any, error: BaseException) -> Any:
-    """Convert the best reply to a typed output, with its output tool if it used one, else with the agent's output types.
+    """Convert the best reply to the agent's typed output.
 
-    Raise an error that contains all replies if the reply cannot be converted.  If the agent has output functions, the
-    tool is not used, since it might call one of them.
+    A reply that used an output tool is converted by this tool, another reply by the agent's output types.  If the agent
+    has output functions, the tool is not used, since it might call one of them.  If the reply cannot be converted, raise
+    an error that contains all replies.
     """
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 

@@ -135,7 +135,7 @@ def default_metrics(recording: Recording, choice: MultipleChoice | None = None) 
 
 
 def choice_note(recording: Recording) -> str | None:
-    """Return why F1 cannot score these answers (single-letter golds, labels, or equal answers with F1 below 1), or None."""
+    """Return why F1 cannot score these answers (for example because all gold answers are single letters), or None."""
     return MultipleChoice.of(recording).note
 
 

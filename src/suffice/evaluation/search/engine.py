@@ -409,7 +409,7 @@ def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSu
 
 
 def _explorer(passes: Passes, space: Space) -> Explorer:
-    """Return an explorer on the first searched questions, for results that are the same on any questions."""
+    """Return an explorer on some searched questions, to look up the rules themselves, for example their texts."""
     reading = passes.reading
     for place in reading.pieces(reading.columns, tune=False):
         for questions in reading.questions(place, tune=False):

@@ -165,7 +165,7 @@ class Table:
         return cls(title=title, columns=tuple(columns), rows=rows, notes=tuple(notes))
 
     def with_columns(self, places: Sequence[int]) -> Table:
-        """Return the table with the columns at these places only, in their order."""
+        """Return the table with only the columns at these places, in the order of the places."""
         columns = tuple(self.columns[place] for place in places)
         return replace(self, columns=columns, rows=tuple(tuple(row[place] for place in places) for row in self.rows))
 

@@ -292,7 +292,10 @@ def _thoughts(policy: Policy) -> str:
 
 
 def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
-    """Return imports and the argument `enrichers` for signals of the chain itself; both empty if the policy reads none."""
+    """Return the imports and the argument `enrichers` that measure signals of the chain of thought itself.
+
+    Both are empty if the policy reads no such signal.
+    """
     components = {SIGNALS[name].component for name in policy.raw_signals if name in SIGNALS}
     imports, measures = "", []
     if EMBEDDER in components:

@@ -83,7 +83,7 @@ def selector_names(policies: Sequence[Policy]) -> list[str]:
 
 
 def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Policy:
-    """Return a rule as the baseline of a policy, with that policy's selector.
+    """Return a policy with this rule and the selector of `like`, as the baseline of policies with that selector.
 
     With another selector, the difference would partly be due to the selectors.
     """

@@ -83,7 +83,7 @@ class Facts:
 
     @classmethod
     def none(cls) -> Facts:
-        """Return facts about no questions, to add others to."""
+        """Return facts about no questions, to which the facts of parts can be added."""
         no = np.empty(0, dtype=np.uint64)
         failed, choice = np.empty(0, dtype=np.bool_), MultipleChoice()
         return cls(keys=no, units=no, texts=no, failed=failed, prompts=frozenset(), choice=choice, digest=0)

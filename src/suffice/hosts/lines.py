@@ -292,10 +292,7 @@ def _thoughts(policy: Policy) -> str:
 
 
 def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
-    """Return the imports and the argument `enrichers` that measure signals of the chain of thought itself.
-
-    Both are empty if the policy reads no such signal.
-    """
+    """Return the imports and the argument `enrichers` for the signals of the chain itself that the policy reads."""
     components = {SIGNALS[name].component for name in policy.raw_signals if name in SIGNALS}
     imports, measures = "", []
     if EMBEDDER in components:
@@ -310,7 +307,7 @@ def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
 
 
 def _settled_probe(pin: dict[str, Any], prompt: str) -> str:
-    """Return the code of an enricher for the pinned probe, or for several probes that vote, each from its own folder."""
+    """Return the code of an enricher that loads the policy's probe from a folder, or several probes that vote."""
     pins = [dict(each) for each in pin.get("probes", [pin])]
     layers = tuple(dict.fromkeys(each.get("layer") for each in pins))
     model = f"TransformersModel({pins[0].get('model')!r}, layers={layers!r})"

@@ -50,8 +50,8 @@ class Run:
         answer_rounds: The round of each returned answer, -1 without an answer.  None for a run such as `random`, which
             does not return one certain answer for each question.
         n_selected: Number of questions that the policy was fitted or selected on; 0 if this was not checked.
-        estimated: For `random`, the stops of the rule, from which the shares of `random` were estimated; intervals
-            include the error of this estimate.  None for other kinds.
+        estimated: Only for `random`: counts of the rule's stops, from which its shares of stops are estimated, so that
+            intervals can include the error of this estimate.  None for other kinds.
     """
 
     label: str

@@ -1,6 +1,7 @@
 """The questions of a replay in blocks: one block for a recording in memory, many for a large file.
 
-Work on a block is a function of its prepared questions; results are joined in the order of the blocks.
+The work on a block is a function that is called with the block's prepared questions.  Results are joined in the order
+of the blocks.
 """
 
 from __future__ import annotations
@@ -77,10 +78,10 @@ class Parts(ABC):
     def over(
         self, work: Work[Result], policies: Sequence[Policy], *, more: Sequence[str] = (), part: int = 0
     ) -> list[Blocked[Result]]:
-        """Return the results of work on each block.
+        """Call `work` on each block and return the results.
 
         Args:
-            work: The work.
+            work: A function of a block's prepared questions.
             policies: The policies whose columns the work reads.
             more: Further columns that the work reads.
             part: Number of earlier passes, for the report of progress.
@@ -167,7 +168,7 @@ class FileParts(Parts):
     def over(
         self, work: Work[Result], policies: Sequence[Policy], *, more: Sequence[str] = (), part: int = 0
     ) -> list[Blocked[Result]]:
-        """Run work on each block and return the results; check the data against the checksums in the files."""
+        """Call `work` on each block and return the results; check the data against the checksums in the files."""
         columns = self._columns(policies, more)
         pieces, progress = self.source.pieces(columns, PIECE_ROWS), self.on_progress
 

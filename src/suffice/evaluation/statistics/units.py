@@ -115,7 +115,7 @@ def hash_folds(names: Sequence[object], n_folds: int, *, width: int = 16) -> npt
     Args:
         names: Names of questions or clusters.
         n_folds: Number of folds; a fold may be empty.
-        width: Number of the hash's last hexadecimal digits that are used.
+        width: The last `width` hexadecimal digits of the hash determine the fold.
 
     Raises:
         DataError: Fewer than two folds.

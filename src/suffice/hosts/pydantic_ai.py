@@ -175,7 +175,7 @@ class _StopCapability:
 def _typed(run: QuestionRun, tool: Any, wanted: Any, error: BaseException) -> Any:
     """Convert the best reply to the agent's typed output.
 
-    A reply that used an output tool is converted by this tool, another reply by the agent's output types.  If the agent
+    A reply that used an output tool is converted by this tool, any other reply by the agent's output types.  If the agent
     has output functions, the tool is not used, since it might call one of them.  If the reply cannot be converted, raise
     an error that contains all replies.
     """

@@ -226,7 +226,7 @@ class Whole:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes on these questions, which every replay of them shows."""
+        """Notes on the recorded questions, which appear in every replay of the recording."""
         gaps = reduce(add, (part.gaps for part in self.facts if part.n))
         notes = [*self.recording.reading_notes, *gaps.notes, *filter(None, [self.charging.note])]
         if any(map(is_agreement, self.metrics)):

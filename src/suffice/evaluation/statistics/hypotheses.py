@@ -165,7 +165,7 @@ def _binomial(wins: int, n: int) -> float:
 
 
 def cohens_d_z(differences: npt.ArrayLike, *, clusters: Clusters = None) -> float:
-    """Return the mean difference over the pairs' standard deviation (Cohen 1988); NaN if that is zero.
+    """Return the mean difference divided by the standard deviation of the pairs (Cohen 1988); NaN if that is zero.
 
     >>> round(cohens_d_z([1.0, 0.0, 2.0]), 3)
     1.0

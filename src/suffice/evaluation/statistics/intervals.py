@@ -1,4 +1,4 @@
-"""Intervals of mean paired differences for many rules at once: three bootstrap methods and the paired t."""
+"""Intervals of mean paired differences for many rules at once: bootstrap methods and the paired t."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class MarginTest:
         kind: `non_inferiority` or `equivalence`.
         margin: The largest loss (for equivalence also gain) that does not matter, in the unit of the metric.
         delta: Mean difference.
-        d_z: Mean difference over the standard deviation of the pairs (Cohen); NaN where that is zero.
+        d_z: Mean difference divided by the standard deviation of the pairs (Cohen); NaN where that is zero.
         level: One-sided confidence of each bound.
         low: Lower bound of the paired t method; equals `delta` where the pairs do not vary.
         high: Upper bound of the paired t method; +inf for non-inferiority, which has none.

@@ -218,7 +218,7 @@ def window_sequences(
 
 
 def rho_of(squares: float, alpha: float) -> float:
-    """Return the parameter rho that makes the ends (alpha / 2 each) narrowest at a sum of squares.
+    """Return the parameter rho that makes the interval (alpha / 2 for each end) narrowest for a given sum of squares.
 
     Source: Howard et al., section 3.5.
     """

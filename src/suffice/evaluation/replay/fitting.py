@@ -94,12 +94,12 @@ class FitComparison:
 
     @property
     def text(self) -> str:
-        """The form in words."""
+        """The form of calibrators, in words."""
         return f"{'per-round' if self.per_round else 'global'} {self.method}{' (chosen)' if self.chosen else ''}"
 
     @property
     def brier_text(self) -> str:
-        """The Brier score of each calibrated signal."""
+        """The Brier score of each calibrated signal, as one text."""
         return ", ".join(f"{name} {figure(value, '.3f')}" for name, value in self.brier.items())
 
 

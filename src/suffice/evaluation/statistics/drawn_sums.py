@@ -79,7 +79,7 @@ class DrawnSums:
 
     @classmethod
     def of(cls, deltas: Floats, weights: Floats) -> Self:
-        """Return the sums of the differences of one part, shape ``(n_differences, n_questions)``, no NaN."""
+        """Return the sums of one part, given its differences: shape ``(n_differences, n_questions)``, no NaN."""
         return cls(
             n=deltas.shape[1],
             sums=deltas.sum(axis=1),

@@ -57,7 +57,7 @@ class Units:
 
     @property
     def n_rows(self) -> int:
-        """Rows in all units."""
+        """Number of rows in all units."""
         return int(self.sizes.sum())
 
     @property

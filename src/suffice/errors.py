@@ -3,24 +3,24 @@
 ::
 
     SufficeError
-    ├── DataError (ValueError)               what was given cannot be read or used
-    │   ├── BusyError                        another process is writing it
-    │   ├── NotFoundError                    no file, and nothing known, has this name
-    │   ├── SchemaError                      a file of another kind or version
+    ├── DataError (ValueError)               the data cannot be read or used
+    │   ├── BusyError                        another process is writing the file
+    │   ├── NotFoundError                    no file or known object has this name
+    │   ├── SchemaError                      the file has another kind or version
     │   ├── ConfigMismatchError              two configurations would be mixed
-    │   ├── UnsettledError                   readable in several ways: say which
-    │   └── CensoredError                    asked about rounds that a rule prevented
-    ├── UnknownSignalError (LookupError)     no such column or signal
+    │   ├── UnsettledError                   the data can be read in several ways
+    │   └── CensoredError                    the rounds never ran, because a rule stopped earlier
+    ├── UnknownSignalError (LookupError)     there is no such column or signal
     ├── RuleSyntaxError (ValueError)         the text is not a rule
     ├── NotFittedError (ValueError)          fitted state is missing
     ├── MissingExtraError (ImportError)      an optional dependency is missing
     ├── UnansweredError (RuntimeError)       a run ended without an output of its type
     ├── WorkerDiedError (RuntimeError)       a process that worked on a part was killed
     └── ModelError (RuntimeError)            a model or its endpoint failed
-        ├── LogprobsUnavailableError         it gives no log-probabilities
-        ├── AuthenticationFailedError        it refused the credentials: nothing will work
-        ├── PendingReplyError                its reply comes with a batch, later
-        └── ModelTimeoutError (TimeoutError) it did not answer in time
+        ├── LogprobsUnavailableError         the endpoint gives no log-probabilities
+        ├── AuthenticationFailedError        the endpoint refused the credentials
+        ├── PendingReplyError                the reply will arrive later, with a batch
+        └── ModelTimeoutError (TimeoutError) the endpoint did not answer in time
 
 A message says what happened, the value, what is allowed, and what to do.
 """

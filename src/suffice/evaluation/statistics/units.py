@@ -18,7 +18,7 @@ from suffice.policy.rounds import Floats
 from suffice.policy.seen import id_hash
 
 Clusters = Sequence[Any] | npt.NDArray[Any] | None
-"""The unit of each row, by any name; None if each row is its own."""
+"""The unit of each row, by any name; None if each row is its own unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

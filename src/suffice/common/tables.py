@@ -174,10 +174,7 @@ class Table:
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def flat(self) -> tuple[list[str], list[list[Any]]]:
-        """Return column names and rows of raw, unscaled values.
-
-        NaN becomes None.  An interval or a range becomes three columns.
-        """
+        """Return column names and rows of raw values; NaN becomes None, an interval or range becomes three columns."""
         wide = [
             column.interval or any(isinstance(row[place], tuple) for row in self.rows)
             for place, column in enumerate(self.columns)

@@ -314,7 +314,7 @@ def chart_of(
 
 
 def point_layer(encoding: Mapping[str, Any], large: str, sizes: tuple[int, int]) -> dict[str, Any]:
-    """Return a layer of filled points; points where the expression `large` holds have the first of two sizes."""
+    """Return a layer of filled points, with `sizes[0]` where the expression `large` holds, else with `sizes[1]`."""
     size = {"condition": {"test": large, "value": sizes[0]}, "value": sizes[1]}
     return {"mark": {"type": "point", "filled": True, "opacity": 1}, "encoding": {**encoding, "size": size}}
 

@@ -61,14 +61,12 @@ def replay(
         baseline: The baseline of differences: the label of a row (`closed_book`, `oracle_best`, `recorded`), `full`, a rule or
             a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended some questions.
         resampling: Settings of the intervals.
-        prices: One price for all language models, or prices by component.  None = take money from the log (`spend`);
-            NaN where the log has none.
+        prices: One price for all language models, or prices by component; None = the money in the log (`spend`), or NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
         cost: The cost that "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
         ledger: The convention of charging: `live` charges the calls that a live policy would pay for, `published` those
             that the paper on Semantic Early-Stopping counted.  See `suffice.evaluation.replay.charging`.
-        orders: Number of random orders of independent samples to average over.  None = 100 for samples, 1 for rounds
-            that follow one another.
+        orders: Number of random orders of independent samples to average over; None = 100, or 1 for other rounds.
         wave: Number of samples requested at once, which decides costs and seconds, see `SamplingLoop`.  The last wave
             ends with the recording, even if a policy has a lower cap.  None = as recorded.
         block_rows: For a file, the number of rows that are replayed at once.

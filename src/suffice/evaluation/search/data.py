@@ -370,7 +370,7 @@ def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
 
 
 def _due(component: str, column: Floats) -> Floats:
-    """Shift a cost to the round that incurs it: a critic's reply is paid with the next draft, so a stop saves it."""
+    """Shift the cost of a critic's reply to the next draft, which needs it: a stop before that draft does not pay it."""
     return np.pad(column, ((0, 0), (1, 0)))[:, :-1] if component == CRITIC else column
 
 

@@ -96,10 +96,8 @@ def search(
     """Try every rule of a space on recorded rounds: choose on tune questions, and report on the others.
 
     Calibrators and thresholds are fitted on tune questions.  A rule returns the answer of its stop round; for independent
-    samples, it returns the majority answer.  Only calls and tokens of the loop are counted.
-
-    If a path is given, the file is read part by part in `jobs` processes.  Figures are the same as in memory, and memory
-    holds only the sums for the rules and the questions of one part at a time.
+    samples, it returns the majority answer.  Only calls and tokens of the loop are counted.  A file is read part by part
+    in `jobs` processes, with the same figures; memory holds the sums for the rules, and the questions of one part.
 
     >>> from suffice import Resampling, search
     >>> from suffice.evaluation.search import Block, Literal, Space
@@ -126,13 +124,11 @@ def search(
             seed also determines the folds and the tune questions.
         folds: Number of folds of the cross-fitted estimate.
         progress: Called with the number of finished parts and the number of all parts, in each pass over the parts.
-        orders: Number of random orders of each question's independent samples; None = 10.  The orders of a question
-            form one cluster.
+        orders: Number of random orders of each question's samples, which form one cluster; None = 10.
         jobs: Number of processes that read the parts of a path.
 
     Raises:
-        DataError: The space has no rules or too many, the metric is missing, or the rows of a question in a file are
-            not adjacent.
+        DataError: The space has no rules or too many, the metric is missing, or a question's rows are not adjacent.
         CensoredError: A rule ended questions before the recording's highest round.
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.

@@ -106,7 +106,7 @@ class _Spawning(SpawnContext):
 
 
 def spawning_pool(jobs: int, **settings: Any) -> ProcessPoolExecutor:
-    """Return a process pool that imports nothing from the current folder, unless this process does."""
+    """Return a process pool; it imports modules from the current folder only if this process does."""
     with _folder_kept_out():  # creating its queues may start a process, too
         return ProcessPoolExecutor(jobs, mp_context=_Spawning(), **settings)
 

@@ -56,7 +56,7 @@ class FormFamily:
 
     @classmethod
     def of(cls, block: Block) -> list[FormFamily]:
-        """Return the rules of a block in families by start round: from round 1, and those with a gate from round 0.
+        """Divide the rules of a block by start round: those with a gate start at round 0, all others at round 1.
 
         Gates come first in their rules, so that a lazy evaluation reads them before it needs an answer.
         """

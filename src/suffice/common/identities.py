@@ -32,8 +32,8 @@ def model_content(folder: Path) -> str:
     """Return 16 hexadecimal digits of a hash over the weights, settings and tokenizer in a folder.
 
     Only files that a loader reads count.  If the weights exist in several forms, only the safetensors count; if the
-    tokenizer does, only ``tokenizer.json`` counts.  So a copy in another folder, with other notes beside the files, has
-    the same hash.  Every byte of the counted files matters: a model with one fine-tuned layer has another hash.
+    tokenizer does, only ``tokenizer.json`` counts.  So a copy in another folder or in the hub's cache has the same hash,
+    even with notes beside it.  Every byte of the counted files matters: one fine-tuned layer gives another hash.
     """
     weights = next((files for pattern in _WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
     words = [file for pattern in _TOKENIZERS for file in folder.glob(pattern)]

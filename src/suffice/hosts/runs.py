@@ -60,7 +60,7 @@ class QuestionRun:
             None = the policy in `state`.  A rule must contain its own cap, such as ``| (round >= 20)``; a policy has `max_rounds`.
         question: The question, for `measure`.
         measure: Measures, for each reply, the signals that the policy reads and that are not computed from the rounds.
-        recorder: Records each round when it is observed.  Create it with the same policy, or without a policy and a cap.
+        recorder: Records each round when it is observed.  Create it with the same policy, or with neither policy nor cap.
             An end for the reason `cancelled` is recorded as `max_rounds`, an end at the loop's cap.
         state: The values of `to_state`, to continue that run; None begins a new one.
         price: The price of the model's tokens, such as `list_price("gpt-4o").price`, for the signal `spend`: the dollars of

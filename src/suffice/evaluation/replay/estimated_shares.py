@@ -26,7 +26,7 @@ class EstimatedShares:
         stops: Number of orders in which each question stops at each round, shape ``(n_questions, n_rounds + 1)``; the
             last column counts stops at rounds that never ran.
         sums: For each figure and group, the figure of a stop at each round, summed over the group's questions and
-            orders, shape ``(n_rounds + 1,)``.  The last entry is for rounds that never ran: there a metric counts as 1.
+            orders, shape ``(n_rounds + 1,)``.  The last entry is for rounds that never ran.  Unknown metrics count as 1.
     """
 
     group: Positions

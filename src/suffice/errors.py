@@ -3,24 +3,24 @@
 ::
 
     SufficeError
-    ├── DataError (ValueError)               what was given cannot be read or used
-    │   ├── BusyError                        another process is writing it
-    │   ├── NotFoundError                    no file, and nothing known, has this name
-    │   ├── SchemaError                      a file of another kind or version
+    ├── DataError (ValueError)               the data cannot be read or used
+    │   ├── BusyError                        another process is writing the file
+    │   ├── NotFoundError                    no file or known object has this name
+    │   ├── SchemaError                      the file has another kind or version
     │   ├── ConfigMismatchError              two configurations would be mixed
-    │   ├── UnsettledError                   readable in several ways: say which
-    │   └── CensoredError                    asked about rounds that a rule prevented
-    ├── UnknownSignalError (LookupError)     no such column or signal
+    │   ├── UnsettledError                   the data can be read in several ways
+    │   └── CensoredError                    the rounds never ran, because a rule stopped earlier
+    ├── UnknownSignalError (LookupError)     there is no such column or signal
     ├── RuleSyntaxError (ValueError)         the text is not a rule
     ├── NotFittedError (ValueError)          fitted state is missing
     ├── MissingExtraError (ImportError)      an optional dependency is missing
     ├── UnansweredError (RuntimeError)       a run ended without an output of its type
     ├── WorkerDiedError (RuntimeError)       a process that worked on a part was killed
     └── ModelError (RuntimeError)            a model or its endpoint failed
-        ├── LogprobsUnavailableError         it gives no log-probabilities
-        ├── AuthenticationFailedError        it refused the credentials: nothing will work
-        ├── PendingReplyError                its reply comes with a batch, later
-        └── ModelTimeoutError (TimeoutError) it did not answer in time
+        ├── LogprobsUnavailableError         the endpoint gives no log-probabilities
+        ├── AuthenticationFailedError        the endpoint refused the credentials
+        ├── PendingReplyError                the reply will arrive later, with a batch
+        └── ModelTimeoutError (TimeoutError) the endpoint did not answer in time
 
 A message says what happened, the value, what is allowed, and what to do.
 """
@@ -32,7 +32,7 @@ from typing import Any
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known name closest to an unknown one, to end a message with; empty if none is close.
+    """Return a hint for the end of a message, with the known name that is closest to `name`; empty if none is close.
 
     >>> did_you_mean("answer_stabel", ["overlap", "answer_stable"])
     " Did you mean 'answer_stable'?"
@@ -56,7 +56,7 @@ class BusyError(DataError):
 
 
 class NotFoundError(DataError):
-    """No file has this name, and no known or recorded object does."""
+    """No file, and no known or recorded object, has this name."""
 
 
 class SchemaError(DataError):
@@ -72,15 +72,15 @@ class UnsettledError(DataError):
 
     Args:
         message: The ambiguity, in words.
-        parameter: The parameter of the reader that settles it.
+        parameter: The parameter of the reader that settles the ambiguity.
         choices: For each option of the command line, the parameter's value and its meaning.
         confirmed: The option that the data themselves confirm; "" if only their owner knows.
 
     Attributes:
-        then: The next ambiguity, if it remains whatever is chosen here, so that both can be settled together; None if there is none
-            or it is unknown.
-        earlier: The file that stores the options of an earlier reading of the same data, and these options as typed; "" for both if
-            there was none, or the data have changed since.
+        then: Another ambiguity that remains whatever is chosen here, so that both can be settled together; None if there is no
+            other, or if it is unknown.
+        earlier: A file from an earlier reading of the same data that stores the options of that reading, and these options as
+            typed; ("", "") if there was no earlier reading or the data have changed since.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class AuthenticationFailedError(ModelError):
 
 
 class PendingReplyError(ModelError):
-    """The reply will come with a batch, into which the request was written."""
+    """The request was written into a batch, and the reply will arrive with the results of the batch."""
 
 
 class ModelTimeoutError(ModelError, TimeoutError):

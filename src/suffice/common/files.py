@@ -240,8 +240,8 @@ def make_folder(path: str | Path) -> None:
 def locking(folder: Path, what: str) -> Iterator[None]:
     """Let only one process at a time run the block for a folder; others wait, and log `what` they wait for.
 
-    The lock is a file `.lock`, which stays; a process releases it however it ends.  If the file system has no locks, no
-    process waits, and this is logged.
+    The lock is on the file `.lock`, which is not removed.  It is released after the block, or by the system if the process
+    is killed.  If the file system has no locks, no process waits, and this is logged.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

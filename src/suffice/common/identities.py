@@ -31,9 +31,9 @@ _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "merges.txt", "added_toke
 def model_content(folder: Path) -> str:
     """Return 16 hexadecimal digits of a hash over the weights, settings and tokenizer in a folder.
 
-    Only files that a loader reads count: the safetensors if the weights also exist in another form, ``tokenizer.json`` if
-    the tokenizer does. So a copy, the hub's cache and a folder with notes in it are the same model. Every byte of
-    these files counts: a fine-tuned layer makes another model.
+    Only files that a loader reads count.  If the weights exist in several forms, only the safetensors count; if the
+    tokenizer does, only ``tokenizer.json`` counts.  So a copy in another folder or in the hub's cache has the same hash,
+    even with notes beside it.  Every byte of the counted files matters: one fine-tuned layer gives another hash.
     """
     weights = next((files for pattern in _WEIGHTS if (files := sorted(folder.glob(pattern)))), [])
     words = [file for pattern in _TOKENIZERS for file in folder.glob(pattern)]
@@ -84,8 +84,9 @@ def same_model(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     >>> same_model(cluster, {"model": "org/llama", "revision": "main", "content": "0123456789abcdef"})
     True
 
-    Fingerprints of older releases lack the content: folders are then the same model if their revisions (hashes of their
-    files) are equal, other models if name and revision are equal.
+    Fingerprints of older releases have no `content`.  The revision of a folder is then a hash of its files, and two
+    folders are the same model if their revisions are equal.  Models of a hub are the same if both name and revision are
+    equal.
     """
     if one.get(_CONTENT) is not None and one.get(_CONTENT) == other.get(_CONTENT):
         return True

@@ -24,7 +24,8 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 def well_formed(value: Any) -> Any:
     r"""Replace each lone surrogate by U+FFFD in a text, or in a structure of lists and dicts.
 
-    JSON may escape half of a character (a text cut within an emoji); Python reads it, but UTF-8 cannot hold it.
+    JSON may contain the escape of half a character, for example if a text was cut within an emoji.  Python reads such a
+    half, but it cannot be encoded in UTF-8.
 
     >>> well_formed(["caf\u00e9", "cut \ud83d", 3])
     ['café', 'cut \ufffd', 3]

@@ -106,7 +106,7 @@ class _Spawning(SpawnContext):
 
 
 def spawning_pool(jobs: int, **settings: Any) -> ProcessPoolExecutor:
-    """Return a process pool that imports nothing from the current folder, unless this process does."""
+    """Return a process pool; it imports modules from the current folder only if this process does."""
     with _folder_kept_out():  # creating its queues may start a process, too
         return ProcessPoolExecutor(jobs, mp_context=_Spawning(), **settings)
 
@@ -221,7 +221,7 @@ _START_POOL: ContextVar[Callable[[], Executor] | None] = ContextVar("suffice_sta
 
 @contextmanager
 def pools_from(start: Callable[[], Executor]) -> Iterator[None]:
-    """Make `over_parts` use other processes within this block, such as a cluster's."""
+    """Make `over_parts` use other processes within this block, such as those of a cluster."""
     token = _START_POOL.set(start)
     try:
         yield
@@ -294,7 +294,10 @@ def _in_processes(
 
 
 def _sent(function: Callable[[Any], Any], *, is_shared: bool) -> Path | Callable[[Any], Any] | None:
-    """Return the function to send with each part; None if the processes received it at their start."""
+    """Return the function, or the file that holds it, to send with each part.
+
+    Return None if the processes received the function at their start.
+    """
     if _START_POOL.get() is not None:  # other machines cannot read our files
         return function
     return _written(function) if is_shared else None

@@ -50,7 +50,7 @@ def _read(folders: tuple[tuple[str, int], ...]) -> dict[str, EntryPoints]:  # no
 
 
 def by_name(group: str) -> dict[str, tuple[EntryPoint, ...]]:
-    """Return the entry points of a group by name; a name has several if several packages define it."""
+    """Return the entry points of a group by name; if several packages define a name, it has several entry points."""
     found: dict[str, tuple[EntryPoint, ...]] = {}
     for entry in sorted(installed(group), key=lambda entry: entry.name):
         found[entry.name] = (*found.get(entry.name, ()), entry)
@@ -66,8 +66,8 @@ def load_entry(entries: Iterable[EntryPoint], what: str, instead: str = "") -> A
         instead: What a user can do instead if it cannot be loaded, as the end of a sentence.
 
     Raises:
-        DataError: Several packages define it, its package belongs to this project but has another version, or it cannot
-            be imported.
+        DataError: Several packages define the entry point, the object cannot be imported, or its package belongs to this
+            project but has another version.
     """
     first, *others = entries
     if others:
@@ -128,8 +128,9 @@ def provided(name: str, feature: str = "") -> Any:
         feature: What a user asked for, for messages; default: the component's own name.
 
     Raises:
-        MissingExtraError: The distribution that provides it is not installed.
-        DataError: Several distributions provide it, or it has another version or cannot be imported.
+        MissingExtraError: The distribution that provides the component is not installed.
+        DataError: Several distributions provide the component, its distribution has another version, or it cannot be
+            imported.
     """
     entries = _provided().get(name)
     if entries is not None:

@@ -10,8 +10,8 @@ _REMEMBERED = 1 << 16
 class RecentTexts:
     """The most recently added texts, about 65,536 of them.
 
-    Several threads may add texts at once.  There is no lock, which a forked process could inherit while it is held:
-    single operations of a dictionary are thread-safe.
+    Several threads may add texts at once, because single operations of a dictionary are thread-safe.  A lock is not used,
+    since a forked process could inherit it while it is held.
 
     >>> recent = RecentTexts()
     >>> recent.add("chatcmpl-1"), recent.add("chatcmpl-2"), recent.add("chatcmpl-1")

@@ -14,7 +14,7 @@ _REDACTED = "[redacted]"
 
 
 class Redactor:
-    r"""A function that replaces secrets in text, also if JSON escapes some of their characters, or in base64.
+    r"""A function that replaces secrets in text, even if they are escaped in JSON or encoded in base64.
 
     >>> Redactor(["sk-0123456789"])(r"sk-0123456789, \u0073k-0123456789, eCBzay0wMTIzNDU2Nzg5IHg=")
     '[redacted], [redacted], eCB[redacted]IHg='
@@ -42,12 +42,12 @@ class Redactor:
 
 
 def _any_escape(character: str) -> str:
-    """Return a pattern for a character or its escape in JSON, which may itself be in a JSON text."""
+    """Return a pattern for a character or its `u` escape in JSON, even if the JSON is a text in another JSON text."""
     return rf"(?:{re.escape(character)}|\\{{1,4}}u(?i:{ord(character):04x}))"
 
 
 def _in_base64(secret: str) -> set[str]:
-    """Return the base64 spellings of a secret inside a longer text, which depend on its position in that text."""
+    """Return every form that a secret can have in the base64 encoding of a longer text; it depends on the position."""
     raw, texts = secret.encode(), set[str]()
     if len(raw) < _MIN_IN_BASE64:
         return texts

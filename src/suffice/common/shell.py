@@ -22,7 +22,7 @@ _PREFIXES = frozenset(
         *("npx", "bunx", "then", "do", "else", "elif", "if", "while", "until", "!", "{"),
     )
 )
-"""Words before a program, with options and durations of their own."""
+"""Words that may stand before a program; some have options or a duration, as in `timeout 60`."""
 _RUNNERS = frozenset({"uv run", "poetry run", "pdm run", "pipenv run", "hatch run", "rye run", "bundle exec"})
 _ASSIGNMENT = re.compile(r"\w+\+?=.*", re.DOTALL)
 _DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?|-n\d*|-k|-oL|-eL")
@@ -33,10 +33,11 @@ class ShellCommand:
     """A simple command.
 
     Attributes:
-        words: The program and its arguments without quotes, after assignments and words such as `sudo` or `timeout 60`.
-        writes: The files to which its output goes, each with True if the output is appended.
-        given: The here-document or here-string that it reads, also through a pipe; None if there is none.
-        after: The operator between it and the next command: `&&`, `||`, `;`, `|`, `&`, or "" at the end of the script.
+        words: The program and its arguments, without quotes.  Assignments and words before the program, such as `sudo`
+            or `timeout 60`, are left out.
+        writes: The files to which the command's output goes, each with True if the output is appended.
+        given: The here-document or here-string that the command reads, even through a pipe; None if there is none.
+        after: The operator before the next command: `&&`, `||`, `;`, `|` or `&`; "" at the end of the script.
     """
 
     words: list[str] = field(default_factory=list)
@@ -117,7 +118,7 @@ def _read_documents(script: str, place: int, awaited: list[tuple[ShellCommand, s
 
 
 def _without_prefixes(words: list[str]) -> list[str]:
-    """Return the words of a command from its program on."""
+    """Return the words of a command without those before the program, such as `sudo` or an assignment."""
     place = 0
     while place < len(words):
         is_runner = " ".join(words[place : place + 2]) in _RUNNERS

@@ -17,7 +17,8 @@ def parse_expression(text: str) -> ast.expr:
     """Return the syntax tree of an expression.
 
     Raises:
-        SyntaxError: The text is not an expression; ValueError, RecursionError and MemoryError as by `ast.parse`.
+        SyntaxError: The text is not an expression.
+        ValueError, RecursionError, MemoryError: See `ast.parse`.
     """
     with _READING:
         return ast.parse(text, mode="eval").body
@@ -27,8 +28,8 @@ def literal_of(text: str) -> Any:
     """Return the value of a Python literal.
 
     Raises:
-        ValueError: The text is not a literal; SyntaxError, TypeError, RecursionError and MemoryError as by
-            `ast.literal_eval`.
+        ValueError: The text is not a literal.
+        SyntaxError, TypeError, RecursionError, MemoryError: See `ast.literal_eval`.
     """
     with _READING:
         return ast.literal_eval(text)

@@ -153,7 +153,9 @@ class Table:
         columns: Mapping[Column, str | Callable[[Any], Any]],
         notes: Sequence[str] = (),
     ) -> Table:
-        """Build a table with one row for each item; a column shows an attribute, or a function's result for the item.
+        """Build a table with one row for each item.
+
+        Each column is given the name of an attribute of the items, or a function that is called with an item.
 
         >>> Table.of("T", [1 + 2j], {Column("real", ".0f"): "real", Column("size", ".2f"): abs}).texts()
         [['1', '2.24']]
@@ -163,7 +165,7 @@ class Table:
         return cls(title=title, columns=tuple(columns), rows=rows, notes=tuple(notes))
 
     def with_columns(self, places: Sequence[int]) -> Table:
-        """Return the table with the columns at these places only, in their order."""
+        """Return the table with only the columns at these places, in the order of the places."""
         columns = tuple(self.columns[place] for place in places)
         return replace(self, columns=columns, rows=tuple(tuple(row[place] for place in places) for row in self.rows))
 
@@ -172,7 +174,7 @@ class Table:
         return [[column.text(value) for column, value in zip(self.columns, row, strict=True)] for row in self.rows]
 
     def flat(self) -> tuple[list[str], list[list[Any]]]:
-        """Return column names and rows of raw, unscaled values; NaN becomes None, an interval or range three columns."""
+        """Return column names and rows of raw values; NaN becomes None, an interval or range becomes three columns."""
         wide = [
             column.interval or any(isinstance(row[place], tuple) for row in self.rows)
             for place, column in enumerate(self.columns)
@@ -188,7 +190,10 @@ class Table:
         return names, rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready raw values, unscaled; NaN becomes None, intervals and ranges objects of value, low and high."""
+        """Return JSON-ready raw values, unscaled.
+
+        NaN becomes None.  An interval or a range becomes an object with `value`, `low` and `high`.
+        """
         names = [column.name for column in self.columns]
         rows = [dict(zip(names, map(_plain_value, row), strict=True)) for row in self.rows]
         return {"title": self.title, "rows": rows, "notes": list(self.notes)}

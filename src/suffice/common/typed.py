@@ -13,16 +13,19 @@ _ACCEPTED: dict[type, type] = {
     int: Integral,
     float: Real,
 }
-"""The values that each type accepts: numbers of numpy, too, which a state has before it is JSON."""
+"""The class of the values that each type accepts; `int` and `float` also accept numbers of numpy."""
 
 _PLAIN = (str, int, float, bool, type(None))
 _IN_JSON: Mapping[Any, type] = {tuple: list, set: list, Mapping: dict}
-"""The types of containers in JSON, by what the annotation says."""
+"""The type that a container has in JSON, by the type in the annotation."""
 
 
 @lru_cache(maxsize=64)
 def _checked_types(cls: type) -> dict[str, tuple[tuple[type, ...], tuple[Any, ...]]]:
-    """Return the allowed types and literals of each field; leave out fields with an annotation of any other kind."""
+    """Return the allowed types and literals of each field.
+
+    Fields whose annotation contains anything else, such as another dataclass, are left out.
+    """
     checked = {}
     for name, hint in get_type_hints(cls).items():
         parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)

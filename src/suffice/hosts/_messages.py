@@ -32,8 +32,8 @@ def reply_of_message(message: Any) -> dict[str, Any]:
 def end_before_limit(run: QuestionRun, remaining: int, before: int | None, *, first_cycle: int, after: int = 0) -> int:
     """End a run if the recursion limit leaves no steps for one more round; return the number of the current step.
 
-    A round is assumed to take `first_cycle` steps until the first one has shown the actual number; the graph needs `after`
-    more steps to end.
+    The first round is assumed to take `first_cycle` steps; a later round, as many as the round before.  The graph needs
+    `after` more steps to end.
     """
     from langgraph.config import get_config
 
@@ -52,7 +52,7 @@ def newest_reply(messages: Sequence[Any]) -> Any:
 
 
 def closed_calls(messages: Sequence[Any], reason: str, **metadata: Any) -> list[Any]:
-    """Return an answer to each open tool call of the newest reply, which says why it was not run."""
+    """Return an answer to each open tool call of the newest reply, with the reason why the tool was not run."""
     from langchain_core.messages import ToolMessage
 
     answered = {message.tool_call_id for message in messages if message.type == "tool"}

@@ -29,7 +29,7 @@ def stop_loop_middleware(
 
     `AgentLoopMiddleware(stop.should_continue)` runs the agent until the policy stops it, and returns all drafts, or the last
     one.  This middleware, which must precede it in the list, returns only the best draft, with the decision in
-    `additional_properties["suffice"]`, also if the loop's own `max_iterations` ended it.  A run that waits for an approval
+    `additional_properties["suffice"]`, even if the loop ended at its own `max_iterations`.  A run that waits for an approval
     continues in its session.
 
     Args:

@@ -28,10 +28,10 @@ def stop_condition(
     """Return a termination condition for a team: each message of the writer is a round, and the policy decides.
 
     A team resets its conditions when it ends, and its result ends with the last message, not the best one.  So the condition
-    keeps the run, and `ended()` returns the best message and the decision, also if the team's `max_turns` or another
-    condition ended it.  Call it after each run: until then, a question that was not ended by the policy counts as
-    unfinished in a recording, since the condition cannot tell whether the team ended or failed.  One condition serves one
-    team, for any number of successive questions.
+    keeps the run, and `ended()` returns the best message and the decision, even if the team's `max_turns` or another
+    condition ended the team.  Call `ended()` after each run of the team: if the policy did not stop, the condition cannot
+    tell whether the team ended or failed, and a recording lists the question as unfinished until then.  Use one condition
+    for each team, for any number of successive questions.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.

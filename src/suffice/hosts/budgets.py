@@ -29,7 +29,7 @@ _INSTEAD = "leave out --to, for a loop that asks at checkpoints, or serve the po
 
 
 def budget_of(policy: Policy) -> int:
-    """Return the number of thinking tokens at which a policy for chains stops; raise if it decides by anything else.
+    """Return the number of thinking tokens at which a policy for chains of thought stops.
 
     A policy stops at the first checkpoint with enough tokens, so its budget is a multiple of `every`.
 
@@ -38,7 +38,8 @@ def budget_of(policy: Policy) -> int:
     1024
 
     Raises:
-        DataError: The policy is not a budget of tokens, or was evaluated on answers other than those after a server's cut.
+        DataError: The policy decides by more than a number of tokens.  Or it was evaluated on trial answers to a prompt,
+            while after a server's cut the model answers by itself.
     """
     from suffice.loops.boundaries import TOKENS
     from suffice.loops.thinking_loop import THINKING_PROMPTS
@@ -86,10 +87,10 @@ def _stretches(policy: Policy, every: int) -> float | None:
 def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> int:
     """Return an upper bound of the thinking tokens of a reply; raise if the server exceeded the budget.
 
-    vLLM takes `thinking_token_budget`, but some releases silently ignore it if they were started without a reasoning
-    configuration, and then may count no thoughts although the reply shows them.  So thoughts that the reply shows are
-    counted by the endpoint's tokenizer, and the server's own count is used only if the reply shows none.  If the reply was
-    cut, a count of 0 is not used either.
+    Some releases of vLLM silently ignore `thinking_token_budget` if they were started without a reasoning configuration.
+    They may then count no thoughts, although the reply shows them.  So thoughts in the reply are counted with the
+    endpoint's tokenizer.  The server's own count is used only if the reply shows no thoughts; and if the reply was cut, a
+    count of 0 is not used either.
 
     Args:
         model: The endpoint that replied.
@@ -97,7 +98,7 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
         budget: The budget of the request, in tokens.
 
     Raises:
-        ModelError: The reply has more thoughts than the budget, or they cannot be counted.
+        ModelError: The reply has more thinking tokens than the budget, or they cannot be counted.
     """
     limit, reported, output = budget + _FORCED, reply.reasoning_tokens, reply.cost.output_tokens
     shown = _shown_thoughts(reply)
@@ -117,16 +118,20 @@ def check_thinking_budget(model: ChatModel, reply: Completion, budget: int) -> i
 
 
 def _shown_thoughts(reply: Completion) -> str:
-    """Return the thoughts in a reply: separate reasoning, and the text up to its last end of thoughts (all if they do not end)."""
+    """Return the thoughts in a reply: its separate reasoning, and its text up to the last end mark of thoughts.
+
+    If a block of thoughts is still open at the end, the whole text counts as thoughts.
+    """
     last = max((match.end() for match in _END.finditer(reply.text)), default=0)
     is_open = _BEGIN.search(reply.text, last) is not None
     return (reply.reasoning or "") + (reply.text if is_open else reply.text[:last])
 
 
 def _hidden(model: ChatModel, reply: Completion, limit: int) -> float:
-    """Return the thinking tokens of a long reply that neither shows nor counts them, if they exceed the limit.
+    """Return the thinking tokens of a long reply that neither shows nor counts its thoughts, if they exceed the limit.
 
-    Output tokens beyond those of the text were thoughts; a text that was cut may itself be thoughts without an end mark.
+    Output tokens that are not in the text were thoughts.  If the reply was cut, the text itself may be thoughts without
+    an end mark.
 
     Raises:
         ModelError: It is unknown whether the thoughts exceed the limit.

@@ -23,7 +23,7 @@ class StopTask:
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
-        retries: Largest number of retries of the task; the last draft is then judged with the others.
+        retries: Largest number of retries of the task.  After them, the best of all drafts is returned.
         revise: The request for the next draft.
         measure: Measures signals of a draft, given the question and the draft.
         recorder: Records the rounds of each question, see `QuestionRun`.
@@ -59,12 +59,12 @@ class StopTask:
         """Start the crew on a question; return the best draft of the task and the decision.
 
         Args:
-            crew: The crew, with a task that has the `arguments`.
+            crew: The crew; one of its tasks was created with `**stop.arguments`.
             question: The question, for `measure` and a recorder.
-            inputs: The inputs of `crew.kickoff`; None = the question as `question`.
+            inputs: The inputs of `crew.kickoff`; None = one input named `question`, which is the question.
 
         Raises:
-            DataError: No task of the crew has the `arguments`.
+            DataError: No task of the crew was created with `**stop.arguments`.
         """
         if all(task.guardrail is not self.arguments["guardrail"] for task in crew.tasks):
             raise DataError("no task of the crew asks the policy: make it with Task(..., **stop.arguments)")

@@ -26,8 +26,8 @@ def stop_callbacks(
 ) -> dict[str, Any]:
     """Return the callbacks of `LlmAgent(**stop_callbacks(...))`: each response is a round, and the policy ends the agent.
 
-    The last event is then the best reply, with the decision in ``custom_metadata["suffice"]``, also at the `max_llm_calls` of the
-    run.  Callbacks of your own go into lists with these.
+    The last event is then the best reply, with the decision in ``custom_metadata["suffice"]``, even if the agent ends at the
+    `max_llm_calls` of the run.  If you have callbacks of your own, pass lists that contain yours and these.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -48,14 +48,17 @@ def stop_callbacks(
 
 
 class _StopCallbacks:
-    """Callbacks that keep the run as JSON in the state of an invocation, and each request during its call."""
+    """Callbacks that store the run as JSON in the state of an invocation.
+
+    The request of a call is kept until its response arrives, so that it can be repeated as a last call.
+    """
 
     def __init__(self, open_run: OpenRun) -> None:
         self._open_run = open_run
         self._asked: WeakValueDictionary[str, Any] = WeakValueDictionary()
 
     def before_model(self, callback_context: Any, llm_request: Any) -> None:
-        """Keep the request for a last call."""
+        """Store the request, for a possible last call."""
         self._asked[callback_context.invocation_id] = llm_request
 
     async def after_model(self, callback_context: Any, llm_response: Any) -> Any:
@@ -81,7 +84,7 @@ class _StopCallbacks:
         return LlmResponse(content=best, custom_metadata={METADATA: run.metadata()}) if run.decision else None
 
     async def _last_call(self, run: QuestionRun, context: Any, response: Any) -> None:
-        """Call the model once more, without tools, after answers to its open calls."""
+        """Answer the model's open tool calls, and call it once more, without tools."""
         from google.genai import types
 
         request = self._asked[context.invocation_id]

@@ -25,8 +25,8 @@ def stop_hooks(
 ) -> dict[str, list[Any]]:
     """Return hooks for `Agent(hooks=...)`: each reply is a round, and the policy ends the agent.
 
-    The last message is then the best reply, with the decision in ``meta["suffice"]``, also at `max_agent_steps` and if the
-    agent ended by itself.  One agent serves any number of questions.
+    The last message is then the best reply, with the decision in ``meta["suffice"]``, even if the agent ended by itself or
+    at `max_agent_steps`.  One agent serves any number of questions.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.

@@ -28,7 +28,8 @@ def stop_continue(
     """Return a function for `react(on_continue=...)`: each turn is a round, and the policy ends the agent.
 
     The completion of the sample is then the best reply, with the decision in ``output.metadata["suffice"]`` and in the sample's
-    store, also if the sample's limit of messages, turns, tokens or costs would otherwise end it without a decision.
+    store.  The agent also ends, with a decision, just before a limit of the sample (messages, turns, tokens or costs) would
+    end it without one.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -106,13 +107,13 @@ def _is_at_limit(state: Any, spare: bool) -> bool:
 def stop_epochs(policy: PolicySource) -> Any:
     """Return an early-stopping manager, `Task(epochs=20, early_stopping=...)`: each epoch of a sample is a round.
 
-    Once the policy has stopped, the sample's remaining epochs are skipped, with the reason and the decision in the log.  The
-    answer of a round is that of the first score that has one; the value of each score is a signal named like its scorer.  Epochs
-    are rounds in the order in which they end.
+    Once the policy has stopped, the sample's remaining epochs are skipped, with the reason and the decision in the log.  Rounds
+    are numbered in the order in which epochs end.  The answer of a round is the answer of the first score that has one.  The
+    value of each score becomes a signal with the name of the scorer.
 
     Args:
-        policy: Decides when to stop, see `suffice.Session`; its `max_rounds` is a limit of epochs.  For a rule
-            alone, the cap is the task's number of epochs.
+        policy: Decides when to stop, see `suffice.Session`; its `max_rounds` limits the number of epochs.  A rule
+            needs no cap here, since the task limits the number of epochs.
 
     Raises:
         DataError: The policy file cannot be read.

@@ -38,18 +38,18 @@ def stop_node(
     price: Price | PriceFile | None = None,
     final_call: Callable[[list[Any]], Any] | None = None,
 ) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a node of a graph: it observes the newest reply and goes to `again`, or with the best reply to `done`.
+    """Return a node of a graph that observes the newest reply; it goes to `again`, or with the best reply to `done`.
 
-    The node adds a key `suffice` (a dict) to the graph's state: the run as JSON, which every checkpointer can store, with the
-    decision in `state["suffice"]["decision"]`.  Declare the key to have it in the graph's result.  A reply after the end begins
-    the next question.  The run ends before the recursion limit raises an error.
+    The node adds the key `suffice` to the graph's state.  Its value is the run as JSON, which every checkpointer can store,
+    with the decision in `state["suffice"]["decision"]`.  Declare the key in your state if you want it in the graph's result.
+    A reply after the end begins the next question.  The run ends before the recursion limit raises an error.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
         again: The node of the next round.
         done: The node after the end; by default the graph ends.
-        reply: The key of the replies in the state: a list of messages, of which the newest is read, and to which the best one is
-            added; or one text, which is replaced by the best one.
+        reply: The key of the replies in the state.  Its value may be a list of messages: the newest message is read, and at the
+            end the best one is added.  Or it may be a single text, which is replaced by the best text at the end.
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.

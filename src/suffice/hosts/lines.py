@@ -13,7 +13,7 @@ from suffice.policy.session import Policy
 from suffice.policy.signals import EMBEDDER, PROBER, SIGNALS, STEPS
 
 _OF_STATES = frozenset({"since_change", "checks_green_since_change"})
-"""Signals of the answers of steps, which stand for states of files."""
+"""Signals that compare the states of files; in recordings of an agent's steps, answers are such states."""
 
 _PLACEHOLDER = '"policy.json"'
 
@@ -224,8 +224,8 @@ def snippet(name: str, policy: str | Path = "policy.json") -> str:
 def own_lines(policy: Policy, path: str | Path) -> str:
     """Return the lines to paste into a user's own loop.
 
-    They draw samples if the policy counts votes, and ask the model alone first if it starts at round 0.  For a policy that gives
-    up runs, the lines return None for a run that is given up.
+    The loop draws samples if the policy counts votes.  If the policy starts at round 0, the loop first asks the model without
+    evidence.  If the policy gives up runs, the loop returns None for such a run.
     """
     from suffice.verdicts.decisions.candidates import is_vote
 
@@ -267,7 +267,7 @@ def is_of_thoughts(policy: Policy) -> bool:
 
 
 def is_of_steps(policy: Policy) -> bool:
-    """Return whether a policy reads what only the steps of an agent show: states of files, commands, and what was spent.
+    """Return whether a policy reads signals of an agent's steps: states of files, commands, or the money spent.
 
     >>> is_of_steps(Policy(rule="since_change >= 20")), is_of_steps(Policy(rule="answer_stable"))
     (True, False)
@@ -292,7 +292,7 @@ def _thoughts(policy: Policy) -> str:
 
 
 def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
-    """Return imports and the argument `enrichers` for signals of the chain itself; both empty if the policy reads none."""
+    """Return the imports and the argument `enrichers` for the signals of the chain itself that the policy reads."""
     components = {SIGNALS[name].component for name in policy.raw_signals if name in SIGNALS}
     imports, measures = "", []
     if EMBEDDER in components:
@@ -307,7 +307,7 @@ def _chain_measures(policy: Policy, prompt: str) -> tuple[str, str]:
 
 
 def _settled_probe(pin: dict[str, Any], prompt: str) -> str:
-    """Return the code of an enricher for the pinned probe, or for several probes that vote, each from its own folder."""
+    """Return the code of an enricher that loads the policy's probe from a folder, or several probes that vote."""
     pins = [dict(each) for each in pin.get("probes", [pin])]
     layers = tuple(dict.fromkeys(each.get("layer") for each in pins))
     model = f"TransformersModel({pins[0].get('model')!r}, layers={layers!r})"
@@ -323,7 +323,7 @@ def _made_for(policy: Policy) -> dict[str, Any]:
     """Return the configuration of the chains that a policy was made for.
 
     Raises:
-        DataError: The policy's file lacks a part of it.
+        DataError: The policy's file lacks a part of the configuration.
     """
     lacking = [
         name for name in ("model", "temperature", "prompt_id", "every", "trial_tokens") if name not in policy.depends
@@ -343,7 +343,7 @@ def budget_lines(policy: Policy, path: str | Path) -> str:
         path: The policy file that the lines load.
 
     Raises:
-        DataError: The policy is not a budget of tokens, or was evaluated on answers other than those after a server's cut.
+        DataError: The policy has no such budget, see `suffice.hosts.budgets.budget_of`.
     """
     from suffice.hosts.budgets import budget_of
     from suffice.loops.thinking_loop import THINKING_PROMPTS
@@ -366,12 +366,13 @@ def budget_lines(policy: Policy, path: str | Path) -> str:
 def attempt_lines(policy: Policy, path: str | Path, name: str = "python") -> str:
     """Return the lines of a loop over the models that the policy of an escalation may ask.
 
-    Each attempt is a separate run that sees only the question; signals that replies do not contain are given by functions.
+    Each attempt is a separate run that sees only the question.  A signal that replies do not contain is computed by a function
+    that the user writes.
 
     Args:
         policy: The policy, which names the models of the attempts.
         path: The policy file that the lines load.
-        name: `python`, or a framework that runs an agent with another model.
+        name: `python`, or a framework whose agent can run with another model.
 
     Raises:
         DataError: An agent of this framework cannot change its model.
@@ -402,7 +403,10 @@ def _models(policy: Policy) -> str:
 
 
 def _escalation(policy: Policy) -> str:
-    """Return the lines of an `EscalationLoop` if it asks like the policy's recording and measures all that it reads; else ""."""
+    """Return the lines of an `EscalationLoop`, or "" if it does not suit the policy.
+
+    It suits if it asks models in the same way as in the policy's recording and measures all signals that the policy reads.
+    """
     from suffice.loops.models.prompts import ANSWER_FIRST
     from suffice.recordings.schema import CURRENCY  # loads pyarrow
 
@@ -415,7 +419,7 @@ def _escalation(policy: Policy) -> str:
 
 
 def _given(policy: Policy, of: str) -> str:
-    """Return the argument `signals` with those that replies do not contain; empty if there are none."""
+    """Return the code of an argument `signals` with the signals that replies do not contain; "" if there are none."""
     own = [name for name in policy.raw_signals if name not in SIGNALS or not SIGNALS[name].needs <= REPLY_NEEDS]
     return f", signals={{{', '.join(_measured(name, of) for name in own)}}}" if own else ""
 
@@ -426,7 +430,10 @@ def _measured(name: str, of: str = "question, reply") -> str:
 
 
 def _gated(policy: Policy) -> str:
-    """Return the lines of a loop with a gate at round 0; signals that nothing else measures are given by functions."""
+    """Return the lines of a loop with a gate at round 0.
+
+    A signal that nothing else measures is computed by a function that the user writes.
+    """
     own = [
         name for name in policy.signals if name != "round" and (name not in SIGNALS or SIGNALS[name].last_round == 0)
     ]

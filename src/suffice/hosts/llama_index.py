@@ -34,8 +34,8 @@ def stop_step(
         measure: Measures signals of a reply, given the question and the reply.
         recorder: Records the rounds of each question, see `QuestionRun`.
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
-        final_call: A function that is called (and awaited) once more with the question, and returns a reply without calling
-            tools, if the workflow would end without an answer, see `QuestionRun`.
+        final_call: A function that gets the question and returns a reply (or an awaitable) without calling tools.  It is
+            called if the workflow would end without an answer, see `QuestionRun`.
 
     Raises:
         ImportError: LlamaIndex's workflows are not installed.

@@ -28,10 +28,11 @@ def stop_hooks(
 ) -> Any:
     """Return hooks for `Runner.run(hooks=...)`: each response is a round, and the policy ends the run.
 
-    Hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply.  So the returned object goes to three
-    places: itself (`hooks=`), its `after_tools` (the agent's `tool_use_behavior=`) and its `handlers` (`error_handlers=`, for
-    `max_turns`).  `ended(result)` returns the best output and the decision, also of a run that ended by itself;
-    `run(agent, question)` does all of this.  One object serves any number of runs, also concurrent ones.
+    In this framework, hooks see replies but cannot stop, and a tool behaviour can stop but sees no reply.  So pass the returned
+    object `stop` in three places: `hooks=stop`, the agent's `tool_use_behavior=stop.after_tools`, and
+    `error_handlers=stop.handlers` (for the end at `max_turns`).  `stop.ended(result)` returns the best output and the decision,
+    even if the run ended by itself.  `stop.run(agent, question)` does all of this.  One object serves any number of runs, even
+    concurrent ones.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -108,7 +109,10 @@ class _StopHooks:
                 self._configs[run] = getattr(context, "run_config", None)
 
     async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
-        """End the run if the agent ended by itself; this hook gets another context, with the same usage."""
+        """End the run if the agent ended by itself.
+
+        This hook gets another context object than the others; the run is recognised by their common usage object.
+        """
         for known, run in list(self._runs.items()):
             if known.usage is context.usage:
                 run.end("exhausted")
@@ -164,9 +168,9 @@ class _StopHooks:
             observe({"output": _of_type(output, agent)}, cost=_cost_of(response.usage))
 
     async def run(self, agent: Any, question: Any, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Run an agent with these hooks in all their places, instead of `Runner.run`; return what `ended` returns.
+        """Run an agent instead of `Runner.run`, with these hooks set in all three places; return the result of `ended`.
 
-        Agents to which it hands off need `tool_use_behavior=` themselves.
+        If the agent hands off to other agents, set their `tool_use_behavior=` yourself.
 
         Args:
             agent: The agent; its own `tool_use_behavior` is replaced.
@@ -226,7 +230,10 @@ def _cost_of(usage: Any) -> Cost:
 
 
 def _output(run: QuestionRun, agent: Any) -> Any:
-    """Return the best reply as the agent's output; without one, return an empty text, or raise if the type is not text."""
+    """Return the best reply as the agent's output.
+
+    If no reply has an answer, return an empty text; if the output type is not text, raise instead.
+    """
     from agents.exceptions import ModelBehaviorError
 
     try:
@@ -241,7 +248,7 @@ def _call_id(item: Any) -> Any:
 
 
 def _of_type(output: list[Any], agent: Any) -> list[Any]:
-    """Return the items of a response, without its messages if their text does not fit the agent's output type."""
+    """Return the items of a response; leave out messages if their text does not fit the agent's output type."""
     from agents.exceptions import ModelBehaviorError
 
     said = [part.get("text") for item in output if item.get("type") == "message" for part in item["content"]]

@@ -32,9 +32,9 @@ def stop_capability(
 ) -> Any:
     """Return a capability for `Agent(capabilities=[...])`: each response is a round, and the policy ends the run.
 
-    The output is then the best reply, and `decision_of(result)` the decision.  With a typed output, the reply is the JSON of the
-    output tool's arguments, and the best arguments are returned through that tool; a text that the agent would refuse is a round
-    without an answer.  The run also ends before its `request_limit`.
+    The output is then the best reply, and `decision_of(result)` returns the decision.  If the agent has a typed output, a reply
+    is the JSON of the output tool's arguments, and the best arguments are returned through that tool.  A text that does not fit
+    the type is then a round without an answer.  The run also ends before it exceeds its `request_limit`.
 
     Args:
         policy: Decides when to stop, see `suffice.Session`.
@@ -173,9 +173,11 @@ class _StopCapability:
 
 
 def _typed(run: QuestionRun, tool: Any, wanted: Any, error: BaseException) -> Any:
-    """Convert the best reply by its output tool, or else to one of the agent's output types; raise if neither is possible.
+    """Convert the best reply to the agent's typed output.
 
-    The error contains all replies.  If the agent has output functions, the tool is not used: it may call one of them.
+    A reply that used an output tool is converted by this tool, any other reply by the agent's output types.  If the agent
+    has output functions, the tool is not used, since it might call one of them.  If the reply cannot be converted, raise
+    an error that contains all replies.
     """
     from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
@@ -243,7 +245,7 @@ def decision_of(result: Any) -> dict[str, Any]:
         result: The result of a run of an agent with `stop_capability`.
 
     Raises:
-        DataError: The run had no such capability.
+        DataError: The agent did not have this capability.
     """
     for message in reversed(result.all_messages()):
         decision = (getattr(message, "metadata", None) or {}).get(METADATA)

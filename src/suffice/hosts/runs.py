@@ -60,15 +60,15 @@ class QuestionRun:
             None = the policy in `state`.  A rule must contain its own cap, such as ``| (round >= 20)``; a policy has `max_rounds`.
         question: The question, for `measure`.
         measure: Measures, for each reply, the signals that the policy reads and that are not computed from the rounds.
-        recorder: Records each round when it is observed; it must have this policy, or neither a policy nor a cap.  The
-            reason `cancelled` is recorded as `max_rounds`, the loop's cap.
+        recorder: Records each round when it is observed.  Create it with the same policy, or with neither policy nor cap.
+            An end for the reason `cancelled` is recorded as `max_rounds`, an end at the loop's cap.
         state: The values of `to_state`, to continue that run; None begins a new one.
         price: The price of the model's tokens, such as `list_price("gpt-4o").price`, for the signal `spend`: the dollars of
             the run's calls so far.  `spend` is undefined from the first call whose tokens are not reported.  A
             `PriceFile` is read again when the file changes; each call is paid at the price of its time.
         final_call: Whether the framework makes one last call without tools if the run would end without an answer: True, or
-            the text of its message.  The policy's budget has room for it: the call is due after a reply that only calls tools
-            if one more such round would end the run.  See `final_call_due`.
+            the text of the message to send.  The last call stays within the policy's budget: after a reply that only calls
+            tools, it is due if one more such round would end the run.  See `final_call_due`.
 
     Raises:
         DataError: The policy file cannot be read, a rule has no cap on the rounds, there is neither a policy nor a state, or a
@@ -166,10 +166,10 @@ class QuestionRun:
 
     @contextmanager
     def last_call(self) -> Iterator[Callable[..., Decision]]:
-        """Open the context of the last call: it yields the function that observes the reply, and ends the run.
+        """Yield the function that observes the reply of the last call, and end the run after the `with` block.
 
-        An exception in the context is logged and goes no further: the run then ends with the best earlier answer, or without
-        one.
+        An exception in the block is logged and not raised; the run then ends with the best earlier answer, or without an
+        answer.
 
         >>> run = QuestionRun("round >= 2", final_call=True)
         >>> run.observe("").stop, run.final_call_due
@@ -199,7 +199,10 @@ class QuestionRun:
         return any(item.answer is not None for item in self.session.rounds)
 
     def _measured(self, reply: Any, cost: Cost | None) -> Round:
-        """Return the round of a reply with its costs and all signals; a last call that replaces a round is charged for both."""
+        """Return the round of a reply with its costs and all signals.
+
+        If a last call replaces the round before it, the costs of both calls are added.
+        """
         observed = reply_round(self.session, reply)
         if self._measure is not None and observed.answer is not None:
             measured = self._measure(self.question, observed.text)
@@ -293,10 +296,10 @@ def continued(open_run: OpenRun, stored: Mapping[str, Any] | None, question: str
 
 
 def with_spend(seen: Sequence[Round], observed: Round, price: Price | PriceFile) -> Round:
-    """Return a round with the signal `spend`, the dollars of the calls so far; NaN, with a warning, if unknown.
+    """Return a round with the signal `spend`, the dollars of all calls so far; if unknown, it is NaN, with a warning.
 
     Args:
-        seen: The rounds before it, with their `spend`.
+        seen: The earlier rounds, with their `spend`.
         observed: The round, with the costs of its calls.
         price: The price of the model's tokens.
     """
@@ -314,8 +317,8 @@ def reply_round(session: Session, reply: Any, *, price: Price | PriceFile | None
     """Return the next round of a session, with the answer found at the policy's answer position in the reply.
 
     A reply without an answer at that position becomes a round without an answer, and a warning is logged.  The default
-    position, `Answer:`, may not be a deliberate choice; so until some reply to the question contains that marker, the
-    whole reply after any thinking block is the answer.
+    position is different, since users may not have chosen it: until a reply to the question contains its marker,
+    `Answer:`, the whole reply after any thinking block is the answer.
 
     >>> from suffice import AnswerPosition
     >>> session = Session(Policy(rule="answer_stable", answer_position=AnswerPosition("json", "city")))
@@ -387,7 +390,7 @@ def _checked_policy(
     *,
     price: Price | PriceFile | None = None,
 ) -> Policy:
-    """Return the policy; raise if it can never decide here, or differs from the recorder's policy."""
+    """Return the policy; raise if replies lack signals that the policy reads, or if the recorder has another policy."""
     checked = capped_policy(policy)
     if measure is None:
         checked.check()

@@ -26,7 +26,7 @@ def run_agent(
     max_steps: int | None = None,
     **options: Any,
 ) -> tuple[str, dict[str, Any]]:
-    """Run an agent with a policy, instead of `agent.run`; return its best reply and the decision, also at `max_steps`.
+    """Run an agent with a policy, instead of `agent.run`; return its best reply and the decision, even at `max_steps`.
 
     Args:
         agent: The agent of smolagents.
@@ -37,7 +37,7 @@ def run_agent(
         price: The price of the model's tokens, for rules on `spend` (dollars so far), see `QuestionRun`.
         final_call: Whether the model is called once more, without tools, if the agent would end without an answer, see
             `QuestionRun`.
-        max_steps: The agent's own limit; None = that of the agent.
+        max_steps: Largest number of steps of this run; None = the agent's own limit.
         **options: Other arguments of `agent.run`, such as `reset`.
 
     Raises:

@@ -37,7 +37,7 @@ class ReportPart:
     """A part that another evaluation adds to a page, before the parts that every report contains.
 
     Attributes:
-        sentences: Its results, the most important first.
+        sentences: The results of the evaluation, the most important first.
         charts: Vega-Lite specifications by name, each with its caption.
         folded: Further tables by heading, initially collapsed.
     """
@@ -49,7 +49,7 @@ class ReportPart:
     folded: Mapping[str, tuple[Table, ...]] = field(default_factory=dict)
 
     def listed(self) -> list[Table]:
-        """Return all its tables."""
+        """Return all tables of the part."""
         return [*self.tables, *(table for tables in self.folded.values() for table in tables)]
 
 
@@ -288,7 +288,8 @@ def make_report(
         policies: The policies; each is left out for recordings of a model other than its own.
         tune: The recording that policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: Settings of the report; None = the defaults.
-        prices: Prices by recording, then component; None = money is taken from the log (`spend`), else NaN.
+        prices: Prices by recording, then component.  None = take money from the log (`spend`); NaN where the log has
+            none.
 
     Raises:
         DataError: No recording, no policy, or two policies of one label.

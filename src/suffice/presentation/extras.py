@@ -41,7 +41,7 @@ def diagnostics(
 ) -> tuple[dict[str, list[Table]], list[str]]:
     """Return the tables of `diagnose` by heading, and notes on missing ones.
 
-    An answer is right by exact match if that was recorded, else by the first of the metrics.
+    Answers are judged by exact match if it was recorded, else by the first metric.
     """
     metric = "em" if "em" in recording.table.column_names else metrics[0]
     if metric != "em" and not is_agreement(metric) and ">" not in metric:

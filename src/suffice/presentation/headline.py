@@ -17,8 +17,8 @@ class Headline:
     """The sentences of a report about one policy.
 
     Attributes:
-        sentence: The result in one sentence: quality, calls, difference with interval, and a baseline that is as good for no
-            more calls, if there is one.
+        sentence: The result in one sentence: quality, calls, and difference with interval.  If a baseline is at least as
+            good with no more calls, the sentence names it.
         caveats: The caveats, one sentence each.
         certificate: The statement of the policy's certificate, or a note that it is void or suspended; empty without a
             certificate.

@@ -45,7 +45,8 @@ def report(
         out: The file for the page, which opens without a network; None = write none.
         tune: The recording that policies were fitted on, for diagnostics such as drift; None if unknown.
         settings: Metrics, baseline, draws and so on; None = the defaults.
-        prices: Prices of language models by component; None = money is taken from the log (`spend`), else NaN.
+        prices: Prices of language models by component.  None = take money from the log (`spend`); NaN where the log has
+            none.
         passages: Title and text of the evidence by question and passage id; recordings contain only the ids.
         everything: Whether to include every trajectory in the page, however large it becomes.
 

@@ -111,7 +111,7 @@ class Slider:
         return region_of(self.values, threshold, closed=self.closed)
 
     def at(self, threshold: float) -> dict[str, float]:
-        """Return the mean of every outcome at a threshold, equal to those of `replay` with that threshold."""
+        """Return the mean of every outcome at a threshold; `replay` gives the same means for this threshold."""
         rows, region = np.arange(len(self.stops)), self.region(threshold)
         return {name: float(values[rows, region].mean()) for name, values in self.outcomes.items()}
 

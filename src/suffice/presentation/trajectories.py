@@ -92,7 +92,7 @@ class Trajectories:
 
     Attributes:
         chosen: Positions of these questions in the recording, ascending.
-        disagreements: Number of these whose answer differs from the full budget's under any policy.
+        disagreements: Number of these questions for which some policy returns another answer than the full budget.
     """
 
     chosen: npt.NDArray[np.int64]
@@ -122,7 +122,8 @@ def choose(policies: Sequence[Stopped], n: int, limit: int, *, seed: int) -> Tra
     """Choose questions: first those on which a policy disagrees with the full budget, then a seeded sample of others.
 
     Args:
-        policies: The stops of each policy; disagreements of the first one come first.
+        policies: The stops of each policy.  Questions on which the first policy disagrees are chosen first, then those
+            of the second, and so on.
         n: Number of questions in the recording.
         limit: The largest number of questions to choose.
         seed: Seed of the sample.

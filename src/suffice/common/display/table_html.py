@@ -140,7 +140,7 @@ class Displayed:
         return ""
 
     def __str__(self) -> str:
-        """Return the text form of what a notebook shows first: the sentence and the most important table (Markdown)."""
+        """Return the leading sentence and the most important table as Markdown text."""
         return "\n\n".join(filter(None, [self.lead, render(self.tables()[:1], "md").rstrip()]))
 
     def to_frame(self, library: Library | None = None, *, table: int = 0) -> Any:

@@ -39,18 +39,19 @@ class Run:
         ledger: Operational costs; a lower bound where `unrun`.
         calls: The distribution of calls over questions, as values and weights, for quantiles.
         stop_rounds: Share of all questions that stop at each round; questions in `unrun` are not counted at any round.
-        reasons: Number of questions by reason of their stop, a mean over orders; empty where no reason is known.
-        selector: The name of the selector of its answers, which is part of a baseline's label; "" where no selector is
-            used.
+        reasons: Number of questions by the reason of their stop, averaged over random orders of samples; empty where
+            no reason is known.
+        selector: The name of the selector that chose the answers; "" without a selector.  It is part of a baseline's
+            label.
         policy: The policy that decided; None for oracles.
         oracle_seen: Mean metrics by name if the best round up to the stop were returned.
-        rounds: The round of each stop: the last recorded one where `unrun`, -1 without rounds, and for `random` the
-            expected round.
-        answer_rounds: The round of each returned answer, -1 without one; None if a question has no single
-            answer, as for `random`.
+        rounds: The round of each stop.  It is the last recorded round where `unrun`, -1 for a question without rounds,
+            and the expected round for `random`.
+        answer_rounds: The round of each returned answer, -1 without an answer.  None for a run such as `random`, which
+            does not return one certain answer for each question.
         n_selected: Number of questions that the policy was fitted or selected on; 0 if this was not checked.
-        estimated: For `random`, the stops from which its shares of stops were estimated, to account for the error of
-            that estimate; else None.
+        estimated: Only for `random`: counts of the rule's stops, from which its shares of stops are estimated, so that
+            intervals can include the error of this estimate.  None for other kinds.
     """
 
     label: str
@@ -167,7 +168,7 @@ def fixed_policy(k: int, like: Policy) -> Policy:
 
 
 def single_policies(models: Sequence[str], like: Policy) -> list[Policy]:
-    """Return one policy for each model of an escalation, which calls only this model.
+    """Return one policy for each model of an escalation; each policy calls only its own model.
 
     Args:
         models: The model of each round, from round 1 on.
@@ -187,10 +188,11 @@ def recorded_from(prepared: PreparedRecording) -> int:
 
 
 def recorded_run(prepared: PreparedRecording, like: Policy | None = None, *, start_round: int | None = None) -> Run:
-    """Return the recording itself as a run: each question up to its last round, or to the stop of its own rule.
+    """Return the recording itself as a run.
 
-    The rounds of an audit, which ran after the answer, are left out.  The run starts at round 0 only if the rule ended
-    questions there, as a gate does; otherwise round 0 is only a closed-book answer, and the loop starts at round 1.
+    A question stops at its last round.  If an audit ran further rounds after the recorded loop had stopped, these rounds
+    are left out.  The run starts at round 0 only if a rule (such as a gate) ended questions there; otherwise round 0 is
+    only a closed-book answer, and the loop starts at round 1.
 
     Args:
         prepared: The recording.
@@ -218,8 +220,8 @@ def single_answer(prepared: PreparedRecording, at: Mask, label: str, note: str) 
 
     Args:
         prepared: The recording.
-        at: True at the round of that answer, at most one for each question, shape ``(n_questions, n_rounds)``.
-        label: Its name in reports.
+        at: True at the round of that answer, shape ``(n_questions, n_rounds)``; at most one round of a question.
+        label: The run's name in reports.
         note: A note for the reader.
     """
     known = np.asarray(at.any(axis=1), dtype=np.bool_)
@@ -275,9 +277,9 @@ def oracle_best(prepared: PreparedRecording, metric: Floats, start_round: int = 
 
     Args:
         prepared: The recording.
-        metric: The metric that it maximises, at every recorded round, shape ``(n_questions, n_rounds)``.
+        metric: The metric to maximise, at every recorded round, shape ``(n_questions, n_rounds)``.
         start_round: The first round that counts.
-        name: The name of the metric, whose judge's calls are charged; empty if no judge measures it.
+        name: The name of the metric, to charge the calls of its judge; empty if no judge measures the metric.
     """
     view = prepared.view(Policy(start_round=start_round, max_rounds=prepared.highest))
     known = np.where(view.seen & ~np.isnan(prepared.in_view(metric, view)), prepared.in_view(metric, view), -np.inf)
@@ -299,10 +301,10 @@ def _run_at(
 ) -> Run:
     """Return the run of an oracle that stops at `position` and returns that round's answer.
 
-    It is charged for the judge of `metric`, if the metric has one.
+    The oracle is charged for the judge of `metric`, if the metric has a judge.
 
-    The questions in the mask `unrun` lack later rounds: their metric `aim` is a lower bound of the oracle's value with
-    all rounds, and their other metrics are unknown.
+    The questions in the mask `unrun` lack later rounds.  The oracle might do better with those rounds, so the metric
+    `aim` of these questions is a lower bound; their other metrics are unknown.
     """
     masks = prepared.charging.oracle_masks(prepared.costs, view, position, metric)
     ledger = prepared.costs.charge(masks)

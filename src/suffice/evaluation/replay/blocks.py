@@ -66,15 +66,18 @@ class Source:
         return np.arange(int(lowest), int(highest) + 1, dtype=np.int64)
 
     def empty(self, highest: int | None = None) -> RecordingBlock:
-        """Return the recording without its rows, to build a policy for it; with `highest`, also without later rounds."""
+        """Return the recording without rows, which is enough to build a policy for it.
+
+        With `highest`, later rounds are left out.
+        """
         index = self.index if highest is None else self.index[self.index <= highest]
         return RecordingBlock(self.schema.empty_table(), self.header, index, np.zeros(0, dtype=np.int64))
 
     def columns(self, signals: set[str], metrics: Sequence[str]) -> list[str]:
         """Return the names of the columns that must be read.
 
-        Clusters are read unless each question is known to be its own cluster, and always if texts are read: both serve
-        to find the questions that a part of the policy was fitted on.
+        Clusters are left out if the file shows that each question is its own cluster.  If the texts of questions are
+        read, clusters are always read too: both are needed to find the questions that the policy was fitted on.
         """
         # The costs of a gate depend on whether its signal was recorded, those of a panel on the model of each round.
         wanted = {

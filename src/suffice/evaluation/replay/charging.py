@@ -29,10 +29,11 @@ class Charging:
     Attributes:
         name: Its name in the setting `ledger`.
         note: A note to show with the figures; empty for the default convention.
-        of_policy: Returns masks of the rounds in which a policy pays for calls on demand, by component, each of the
-            view's shape.  A component without a mask is paid in every visited round if it belongs to the loop,
-            otherwise never.
-        of_oracle: Returns the same for an oracle, given the metric that it maximises and the rounds that it visits.
+        of_policy: A function that returns, by component, the mask of the rounds in which a policy pays for calls on
+            demand.  A mask has the shape of the view.  A component without a mask is paid in every visited round if
+            it belongs to the loop, otherwise never.
+        of_oracle: A function that returns these masks for an oracle, given the metric that the oracle maximises and
+            the rounds that it visits.
     """
 
     name: str
@@ -57,7 +58,9 @@ class Charging:
         return masks | self.demanded(table, policy, stopped)
 
     def demanded(self, table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-        """Return the masks of `policy_masks` for components whose calls do not follow from the stop round alone.
+        """Return the masks of the components whose paid rounds depend on more than the stop round.
+
+        For example, the judge of a signal is paid only where a rule reads the signal.
 
         A component without a mask is paid in every visited round if it belongs to the loop, otherwise never.
         """
@@ -77,9 +80,9 @@ class Charging:
 
         Args:
             table: The recorded costs.
-            view: The rounds that it may stop at.
+            view: The rounds at which the oracle may stop.
             position: The position of each stop.
-            metric: The metric that it maximises; "" if no judge measures it.
+            metric: The metric that the oracle maximises; "" if no judge measures the metric.
         """
         masks = loop_masks(table, view, position)
         if TRIAL in table.components:
@@ -111,10 +114,10 @@ def widen(table: CostTable, view: Rounds, mask: Mask) -> Mask:
 
 
 def _returned(policy: Policy, stopped: Stops) -> Mask:
-    """Return a mask of the checkpoints at which a live loop requests a trial answer in order to return one.
+    """Return a mask of the checkpoints at which a live loop requests a trial answer to have one to return.
 
-    These are the stop and, if it has no answer, the checkpoints before it, back to one with an answer.  For a selector
-    that compares answers, they are all visited checkpoints.
+    The loop requests a trial answer at the stop.  If that is blank, it goes back through the earlier checkpoints until
+    one has an answer.  A selector that compares answers needs a trial answer at every visited checkpoint.
     """
     visited = stopped.charged()
     if policy.compares_answers:
@@ -126,7 +129,7 @@ def _returned(policy: Policy, stopped: Stops) -> Mask:
 def component_of(name: str, policy: Policy | None, measured_by: Mapping[str, str]) -> tuple[str, str]:
     """Return the raw signal behind the signal `name`, and the component that measures it.
 
-    Signals that sum up costs have the critic as component, since the cost of a round is only known once it has replied.
+    A signal that sums up costs belongs to the critic, since the cost of a round is known only after the critic's reply.
     """
     sources = {} if policy is None else {calibrator.output: calibrator.signal for calibrator in policy.calibrators}
     raw = sources.get(name, CALIBRATED.get(name, name))
@@ -137,7 +140,10 @@ def component_of(name: str, policy: Policy | None, measured_by: Mapping[str, str
 
 
 def _where_read(table: CostTable, policy: Policy, stopped: Stops) -> dict[str, Mask]:
-    """Return masks, by component, of the rounds whose calls on demand the lazy rule, selector or next draft reads."""
+    """Return masks, by component, of the rounds in which the result of a call on demand is read.
+
+    The readers are the lazily evaluated rule, the selector, and the next draft (which reads the critic's reply).
+    """
     if CRITIC not in table.components and set(table.components) <= set(table.loop):
         return {}
     view, visited = stopped.view, stopped.charged()
@@ -182,8 +188,8 @@ def _followed(visited: Mask) -> Mask:
 def answered_closed_book(table: CostTable, policy: Policy, stopped: Stops) -> Mask:
     """Return a mask of the questions that a live loop would answer at a gated round 0, shape ``(n_questions,)``.
 
-    It does so if this answer is returned (even a blank one), if the rule reads a signal of the answer, and always if
-    the policy's selector uses all answers.  `suffice.loops.live` follows the same condition.
+    The loop answers there if this answer is returned (even a blank one), if the rule reads a signal of the answer, or
+    if the policy's selector uses all answers.  `suffice.loops.live` follows the same condition.
     """
     view = stopped.view
     answered: Mask = (stopped.answer_rounds <= 0) | policy.reads_every_answer
@@ -200,7 +206,10 @@ def reads_closed_book(name: str, policy: Policy, measured_by: Mapping[str, str])
 
 
 def _critic_alone(table: CostTable, metric: str, visited: Mask) -> dict[str, Mask]:
-    """Return the calls of the critic only, since the next draft needs its reply; an oracle knows metrics for free."""
+    """Return the rounds in which an oracle pays for the critic, whose reply the next draft needs.
+
+    Judges are not charged: an oracle knows metrics for free.
+    """
     del metric
     return {CRITIC: _followed(visited)} if CRITIC in table.components else {}
 
@@ -215,7 +224,7 @@ def _every_visited_round(table: CostTable, policy: Policy, stopped: Stops) -> di
 
 
 def _up_to_the_choice(table: CostTable, metric: str, visited: Mask) -> dict[str, Mask]:
-    """Return every round up to the chosen one, for the judge of the metric."""
+    """Charge the judge of the metric in every round up to the chosen one; return the mask by component."""
     component = component_of(metric, None, table.measured_by)[1]
     return {component: visited} if component in table.components else {}
 

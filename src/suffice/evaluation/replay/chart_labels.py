@@ -14,7 +14,7 @@ def spread_labels(points: list[dict[str, Any]], value: str) -> list[dict[str, An
 
     Args:
         points: Each with `short` ("" = no label), `kind` ("fixed" for a budget), `cost`, and the figure on the vertical axis.
-        value: The field of that figure; points where it is None are not drawn.
+        value: The field with the figure on the vertical axis; points where the field is None are not drawn.
     """
     drawn = [point for point in points if point[value] is not None]
     width, height = (

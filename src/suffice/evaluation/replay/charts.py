@@ -314,7 +314,7 @@ def chart_of(
 
 
 def point_layer(encoding: Mapping[str, Any], large: str, sizes: tuple[int, int]) -> dict[str, Any]:
-    """Return a layer of filled points with two sizes: the first where the expression `large` holds, else the second."""
+    """Return a layer of filled points, with `sizes[0]` where the expression `large` holds, else with `sizes[1]`."""
     size = {"condition": {"test": large, "value": sizes[0]}, "value": sizes[1]}
     return {"mark": {"type": "point", "filled": True, "opacity": 1}, "encoding": {**encoding, "size": size}}
 
@@ -359,13 +359,13 @@ def by_state(
 
 
 def axis_of(field: str, title: str | None) -> dict[str, Any]:
-    """Return the encoding of a quantitative axis; without a title, the encoding of an interval's end."""
+    """Return the encoding of a quantitative field; without a title it has no axis, as for the end of an interval."""
     axis = {"axis": {"title": title, "tickCount": 6, "grid": field == "quality"}} if title is not None else {}
     return {"field": field, "type": "quantitative", "scale": {"zero": False, "padding": 16, "nice": False}, **axis}
 
 
 def scale_of(domain: Sequence[str], values: Sequence[str]) -> dict[str, Any]:
-    """Return a scale that maps each name to its value."""
+    """Return a scale that maps each name in the domain to its value, such as a colour."""
     return {"scale": {"domain": list(domain), "range": list(values)}}
 
 

@@ -72,12 +72,12 @@ def policy_for(recording: Recording, rule: str | Rule, **changes: Any) -> Policy
 
     For independent samples and panels, the policy returns the majority answer.
 
-    It starts at round 1, or at round 0 if the rule reads a signal that is only known there (`p_known`).
+    The policy starts at round 1, or at round 0 if the rule reads a signal that is only known there (`p_known`).
 
     Args:
         recording: Recorded rounds.
-        rule: A rule or its text, `full` for the whole budget.
-        changes: Other fields of the policy, `start_round`, `selector`, `calibrators` for instance.
+        rule: A rule or its text; `full` is the rule that uses the whole budget.
+        changes: Other fields of the policy, such as `start_round`, `selector` or `calibrators`.
 
     Raises:
         RuleSyntaxError: The text is not a rule.
@@ -114,7 +114,10 @@ _AS_WRITTEN = {"form": ""}
 
 
 def _recorded_position(recording: Recording) -> dict[str, Any]:
-    """Return the recorded answer position, empty if unknown; only its form if the log had answers without replies."""
+    """Return the fields of the recorded answer position; empty if unknown.
+
+    If the log had answers but no replies, only the form of the answer is known.
+    """
     position = (recording.metadata.get("config") or {}).get("answer_position")
     return dict(position) if isinstance(position, Mapping) else {}
 
@@ -144,7 +147,7 @@ def check_policy(
             retriever, answer position or fitted state.
         NotFittedError: The policy reads a calibrated signal, has no calibrator for it, and the recording has no such
             column.
-        UnknownSignalError: The policy reads a signal that was not recorded, or is undefined in every recorded round.
+        UnknownSignalError: The policy reads a signal that was not recorded or that is undefined in every recorded round.
     """
     _check_policy_rounds(policy, recording)
     recorded = recording.metadata.get("depends") or {}
@@ -175,7 +178,10 @@ def check_policy(
 
 
 def _check_currency(policy: Policy, recording: Recording) -> tuple[str, ...]:
-    """Raise if a policy reads `spend` in a currency other than the recording's; return a note if it names none."""
+    """Raise if a policy reads `spend` in a currency other than the recording's.
+
+    A policy that does not name a currency gets a note, unless the recording is in US dollars.
+    """
     theirs, own = policy.depends.get(CURRENCY), currency_of(recording, None)
     if SPEND not in policy.raw_signals or theirs == own or (theirs is None and own == DOLLAR):
         return ()
@@ -295,7 +301,7 @@ class Definedness:
             self._defined[name] += int(np.count_nonzero(possible & ~np.isnan(view[name])))
 
     def checked(self, recording: Recording | None = None) -> tuple[str, ...]:
-        """Return a note for each signal that is undefined in some rounds, with their share.
+        """Return a note for each signal that is undefined in some rounds, with the share of these rounds.
 
         Args:
             recording: The recording, to check for values before the policy's first round; None = not checked.
@@ -403,7 +409,7 @@ def run_notes(policy: Policy, n_without: int) -> tuple[str, ...]:
 
     Args:
         policy: The policy.
-        n_without: Number of questions that ended before its first round, but not by a rule.
+        n_without: Number of questions that ended before the policy's first round for another reason than a rule.
     """
     notes = []
     if "seconds" in policy.signals:
@@ -422,7 +428,7 @@ _GUARDABLE = (tasr(), answer_stable())
 
 
 def with_guarded(policies: Sequence[Policy], recording: Recording) -> list[Policy]:
-    """Add, after each `tasr` and `answer_stable`, a variant of it that never stops on a refusal."""
+    """Insert, after each policy with the rule `tasr` or `answer_stable`, a variant that never stops on a refusal."""
     reported: list[Policy] = []
     for policy in policies:
         reported.append(policy)

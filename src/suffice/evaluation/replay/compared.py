@@ -41,8 +41,8 @@ def paired_differences(
         runs: All runs.
         references: The baseline of each run; every baseline is exact.
         draws: The draws that all comparisons share.
-        n_policies: Number of leading runs that belong to the given policies. These are the family of Holm's correction,
-            except a policy that is itself the baseline.
+        n_policies: The first `n_policies` runs are those of the given policies.  They are the family of Holm's
+            correction; a policy that is its own baseline is not part of the family.
         tests: Whether metrics are tested.
     """
     deltas: list[dict[str, PairedResult]] = [{} for _ in runs]
@@ -69,9 +69,10 @@ def paired_differences(
 
 
 def _of_pairs(result: PairedResult, differences: Floats, units: Units) -> PairedResult:
-    """Replace the mean and the number of differing units by those without the influence terms of a random twin.
+    """Recompute the mean and the number of differing units without the influence terms of a random twin.
 
-    The terms (see `EstimatedShares.influence`) add up to 0, but are seldom exactly 0 in a single unit.
+    The influence terms (see `EstimatedShares.influence`) add up to 0 over all units.  In a single unit they are seldom
+    exactly 0, so with them nearly every unit would count as differing.
     """
     sums = units.sums(differences)
     nonzero = int(np.count_nonzero(sums))
@@ -88,7 +89,7 @@ def _of_pairs(result: PairedResult, differences: Floats, units: Units) -> Paired
 def mean_differences(
     runs: Sequence[Run], references: Sequence[Run], units: Units, *, level: float
 ) -> list[dict[str, PairedResult]]:
-    """Return the paired differences that are known, without intervals and tests."""
+    """Return the means of the paired differences, without intervals and tests; unknown ones are left out."""
     deltas = []
     for own, base in ((_figures(run), _figures(other)) for run, other in zip(runs, references, strict=True)):
         rows = {name: difference(values, base[name]) for name, values in own.items()}
@@ -114,10 +115,10 @@ def _mean_difference(delta: Floats, units: Units, level: float) -> PairedResult:
 def margin_tests(
     run: Run, reference: Run, metrics: Sequence[str], margins: Sequence[float], draws: Draws
 ) -> tuple[MarginTest, ...]:
-    """Return non-inferiority and equivalence of the first metric at each margin; empty if the metric is unknown.
+    """Test non-inferiority and equivalence of the first metric at each margin; empty if the metric is unknown.
 
-    The shares of stops of a random twin count as known here, without influence terms: the betting test needs
-    differences in [-1, 1].
+    The shares of stops of a random twin are treated as known here, although they are estimated: the betting test needs
+    differences in [-1, 1], and influence terms could exceed that range.
     """
     if not metrics or run is reference:
         return ()
@@ -146,7 +147,7 @@ def difference_bounds(run: Run, reference: Run) -> dict[str, tuple[float, float]
 
 
 def _varying(run: Run) -> dict[str, Floats]:
-    """Return `_figures`; for a random twin, add each question's influence on the twin's estimated shares of stops."""
+    """Return `_figures`; for a random twin, add each question's `EstimatedShares.influence`."""
     figures = _figures(run)
     if run.estimated is None:
         return figures
@@ -160,7 +161,7 @@ def _figures(run: Run) -> dict[str, Floats]:
 
 
 def companions(recording: Recording, metrics: Sequence[str]) -> tuple[str, ...]:
-    """Return the metrics; add EM and F1 if containment is one of them, since it favours long answers (SEMANTICS)."""
+    """Return the metrics; if containment is one, add EM and F1, since containment favours long answers (SEMANTICS)."""
     if len(set(metrics)) != len(metrics):
         raise DataError(f"a metric is named twice: {list(metrics)!r}")
     beside = ("em", "f1") if "contains" in metrics else ()

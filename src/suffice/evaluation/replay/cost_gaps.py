@@ -16,11 +16,11 @@ ASKED_NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostGaps:
-    """Counts of unknown costs in recorded rounds; counts of other rounds can be added.
+    """Counts of unknown costs in recorded rounds; the counts of two sets of rounds can be added with `+`.
 
     Attributes:
         unknown: Number of rounds in which a cost is unknown, by component and kind; None = the column is missing.
-        uncounted: Rounds whose number of calls is unknown; each counts as one call.
+        uncounted: Number of rounds in which the number of calls is unknown; each such round counts as one call.
     """
 
     n_rounds: int = 0
@@ -66,12 +66,12 @@ def price_notes(
     columns: Mapping[str, Mapping[str, Floats]],
     price_of: Callable[[str], Price | None],
 ) -> tuple[str, ...]:
-    """Return notes on tokens without a price, on the dates of prices, and on models whose price has another name.
+    """Return notes on tokens without a price, dates of prices, and models that are listed under another name.
 
     Args:
         prices: One price for all language models, or prices by component.
         columns: Costs by component and kind, shape ``(n_questions, n_rounds)``.
-        price_of: Returns the price of a component's tokens; None without one.
+        price_of: A function that returns the price of a component's tokens, or None if it has no price.
     """
     notes = []
     for component, kinds in columns.items():

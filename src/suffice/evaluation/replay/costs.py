@@ -91,7 +91,7 @@ def is_on_demand(component: str, measuring: set[str]) -> bool:
 
 
 def gate_signals(recording: Recording) -> list[str]:
-    """Return the recorded signals of gates; in an import without costs, these alone show that there was a gate."""
+    """Return the recorded signals of gates.  In an import without costs, only these show that there was a gate."""
     components = {name: signal.component for name, signal in SIGNALS.items()} | recording.signal_components
     return [name for name in recording.names("signal") if components.get(name) == GATE]
 
@@ -108,21 +108,21 @@ class CostTable:
 
     Args:
         recording: Recorded rounds.
-        prices: One price for all language models, or prices by component; None = money is what the log says (`spend`), else NaN.
+        prices: One price for all language models, or prices by component.  None = the log's money (`spend`), else NaN.
         wave: Number of samples requested at once; None = as recorded.
-        models: The models of a panel, if `recording` has only some of the questions; None = those in `recording`.
+        models: The models of a panel on all questions, if `recording` has only some questions; None = as in `recording`.
 
     Attributes:
         components: Components in the recording, sorted.
         loop: Components that every visited round calls; other components are called when a rule reads their signals.
-        columns: Costs by component and kind, shape ``(n_questions, n_rounds)``; 0 past the end, NaN where unknown.
+        columns: Costs by component and kind, shape ``(n_questions, n_rounds)``; 0 after a last round, NaN where unknown.
         measured_by: The component that produces a signal, for signals that are not in `SIGNALS`.
-        gated: Whether a gate decides at round 0, which its recorded cost or signal shows; the closed-book answer is
-            then paid only where the policy uses it.
+        gated: Whether a gate decides at round 0, as a recorded cost or signal of a gate shows.  The closed-book answer
+            is then paid only where the policy uses it.
         modelled: Whether cached tokens are modelled from shared prompt tokens instead of measured.
-        reported_inputs: The uncached and cached tokens that the endpoint reported, by component; `columns` may have
-            modelled ones instead.
-        price_notes: Notes on the prices: their dates, models whose price has another name, and tokens without a price.
+        reported_inputs: The uncached and cached tokens that the endpoint reported, by component; the tokens in
+            `columns` may be modelled instead.
+        price_notes: Notes on dates of prices, models that are listed under another name, and tokens without a price.
         gaps: Costs that are missing or modelled.
         models: The models of a panel, in the order of their first answers; empty for other recordings.
     """
@@ -217,8 +217,8 @@ class CostTable:
     def _when_called(self, recorded: Mapping[tuple[str, str], Floats]) -> dict[str, Mask]:
         """Return the rounds in which each component may have been called.
 
-        A component was not called in a round that has costs of other components but none of its own: as in a live
-        session, a host that reports some costs of a round implies that the other components cost nothing.
+        A component was not called in a round that has costs of the loop but none of this component.  A live session
+        follows the same convention: if the host reports some costs of a round, all other components cost nothing.
         """
         known: dict[str, Mask] = {}
         for component in self.components:
@@ -265,7 +265,7 @@ class CostTable:
         return np.where(self._due[component], np.nan, 0.0)
 
     def _call_columns(self) -> tuple[dict[str, Floats], int]:
-        """Return the calls of each language model, and the number of rounds with unknown calls, which count as one."""
+        """Return the calls of each language model, and in how many rounds they are unknown and so count as one call."""
         columns = {c: kinds["calls"] for c, kinds in self.columns.items() if c not in NOT_LANGUAGE_MODELS}
         loop = [component for component in LOOP_COMPONENTS if component in columns]
         unknown = np.logical_and.reduce([np.isnan(columns[component]) for component in loop])
@@ -351,9 +351,9 @@ class CostTable:
         return calls
 
     def until(self, index: npt.NDArray[np.int64], highest: int | None) -> int | None:
-        """Return the number of the rounds `index` that may be requested, those up to `highest`; None = all.
+        """Count the rounds in `index` up to `highest`; return None if all rounds may be requested.
 
-        The result is None if each request was for several choices, since the cost of fewer choices is unknown.
+        That is so without `highest`, or if a request was for several choices, since the cost of fewer is unknown.
         """
         return None if highest is None or self._whole else int((index <= highest).sum())
 
@@ -370,13 +370,13 @@ class CostTable:
         """Return a component's cost, assigned to the rounds in which it is incurred; see `due_in_waves`.
 
         Args:
-            component: The component; those of the loop are called in waves, others when their signal is read.
+            component: The component.  Components of the loop are called in waves, others when their signal is read.
             kind: The kind of cost.
             column: The cost by round, shape ``(n_questions, n_rounds)``.
             before: Number of rounds before the first wave; default: those before round 1.
             until: Number of rounds that may be requested; None = all.
-            together: Seconds of each round over all components of the loop, shape of `column`.  They determine by how
-                much a round prolongs its wave; each component gets its share of that time.  Default: `loop_seconds`.
+            together: Seconds of each round over all components of the loop, shape of `column`; default `loop_seconds`.
+                They determine by how much a round prolongs its wave; each component gets its share of that time.
         """
         if self.wave == 1 or component not in self.loop:
             return column
@@ -394,7 +394,7 @@ class CostTable:
         return self._unknown[component, kind]
 
     def money_of(self, component: str, costs: Mapping[str, Floats]) -> Floats:
-        """Return the money for a component's tokens, in the currency of `currency_of`, same shape; NaN where it is unknown."""
+        """Return the money for a component's tokens, in the currency of `currency_of`, shape of the costs; NaN if unknown."""
         uncached, cached, output = (costs[kind] for kind in TOKEN_KINDS)
         if self._prices is None:
             return costs.get(DOLLARS, np.full(uncached.shape, 0.0 if component in NOT_LANGUAGE_MODELS else np.nan))
@@ -404,16 +404,16 @@ class CostTable:
         return np.where(uncached + cached + output == 0, 0.0, np.nan)
 
     def paid_share(self, component: str) -> Floats:
-        """Return the share of the list price that each round of a component cost when recorded: below 1 in a batch.
+        """Return the share of the list price that was paid for each round of a component; below 1 in a batch.
 
-        Rounds with unknown seconds came from batches; a recording may have rounds of both kinds.
+        Rounds with unknown seconds were recorded in batches; a recording may also have other rounds.
         """
         price, seconds = self._price_of(component), self.columns[component]["seconds"]
         share = 1.0 if price is None or component == GATE else price.batch
         return np.where(np.isnan(seconds), share, 1.0)
 
     def _price_of(self, component: str) -> Price | None:
-        """Return the price of a component's tokens; a panel's model has the price of its name, else the generator's."""
+        """Return the price of a component's tokens, or None; a panel's model without a price has the generator's."""
         if self._prices is None or isinstance(self._prices, Price):
             return self._prices
         names = [component]

@@ -39,7 +39,7 @@ class RoundCost:
         retrievals: Requests to the retriever; NaN where they were not recorded.
         retrieval_seconds: The part of the seconds spent on embedding questions, and on finding and ordering passages;
             NaN where not recorded.
-        money: In the currency of `RoundCosts`; NaN if neither prices nor the log say what was spent.
+        money: Money spent, in the currency of `RoundCosts`; NaN if it is known neither from prices nor from the log.
     """
 
     round_index: int
@@ -61,10 +61,10 @@ class RoundCosts(Result):
     """The costs of the loop in each round.
 
     Attributes:
-        rows: One for each round and billing, by round.
-        n: Questions.
+        rows: One row for each round and billing, sorted by round.
+        n: Number of questions.
         notes: Notes for the reader.
-        currency: The currency of money; JSON without it has dollars.
+        currency: The currency of money.  JSON omits US dollars, the default.
     """
 
     rows: tuple[RoundCost, ...]
@@ -73,7 +73,7 @@ class RoundCosts(Result):
     currency: str = field(default=DOLLAR, metadata=UNLESS_DEFAULT)
 
     def table(self) -> Table:
-        """Return one row for each round and billing; columns of retrieval appear if they were recorded."""
+        """Return one row for each round and billing; columns of retrieval appear if its costs were recorded."""
         recorded = any(not np.isnan(row.retrievals) for row in self.rows)
         retrieval = _RETRIEVAL_COLUMNS if recorded else ()
         columns = (
@@ -135,7 +135,7 @@ def round_costs(recording: Recording, prices: Price | Mapping[str, Price] | None
 
 
 def _priced(columns: Mapping[str, Floats], billing: str) -> dict[str, Floats]:
-    """Return the costs that prices apply to; amounts of money in the log are among them only if `billing` is `as recorded`."""
+    """Return the costs from which money is computed: tokens and, if `billing` is `as recorded`, money in the log."""
     own = {AS_RECORDED: (*WRITTEN_KINDS, DOLLARS), IN_BATCHES: WRITTEN_KINDS}.get(billing, ())
     kinds = (*TOKEN_KINDS, *own)
     return {kind: columns[kind] for kind in kinds if kind in columns}

@@ -12,21 +12,21 @@ from suffice.policy.rounds import Floats, Positions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedShares:
-    """The stops of each question and the summed figures of a stop at each round, for the uncertainty of a random twin.
+    """The data for the uncertainty that arises because a random twin's shares of stops are estimated.
 
-    A twin gives a question the mean over rounds k of its metric ``m[k]``, weighted by the shares ``p[k]`` with which the rule stops
-    there.  These shares are estimated from the same questions, so a question changes the twin's mean by its own metric
-    and also by changing the shares of all others.  To first order, a question that stops at k adds
+    The rule stops at round k with the share ``p[k]``.  If a question has the metric ``m[k]`` at round k, its twin scores
+    ``sum(p * m)``.  The shares are estimated from the same questions, so a question changes the twin's mean in two ways:
+    by its own metric, and by changing the shares of all questions.  To first order, a question that stops at k adds
     ``mean(m[k]) - sum(p * mean(m))`` through the shares (the influence function of ``sum(p * mean(m))``).  These terms
     sum to 0 over questions.
 
     Attributes:
-        group: Number of recorded rounds of each question, shape ``(n_questions,)``; only questions of one group
-            exchange their stops.
+        group: Number of recorded rounds of each question, shape ``(n_questions,)``.  Questions with the same number
+            form a group; a twin exchanges stops only within a group.
         stops: Number of orders in which each question stops at each round, shape ``(n_questions, n_rounds + 1)``; the
             last column counts stops at rounds that never ran.
-        sums: By figure and group, the figure of a stop at each round, summed over the group's questions and orders,
-            shape ``(n_rounds + 1,)``; an unknown metric counts as 1.
+        sums: For each figure and group, the figure of a stop at each round, summed over the group's questions and
+            orders, shape ``(n_rounds + 1,)``.  The last entry is for rounds that never ran.  Unknown metrics count as 1.
     """
 
     group: Positions
@@ -41,10 +41,10 @@ class EstimatedShares:
 
         Args:
             group: See the class.
-            place: The position of each stop, order by order, shape ``(n_orders * n_questions,)``; `n_rounds` where that
-                round never ran.
-            metrics: The metrics of a stop at each round, by name, shape ``(n_orders * n_questions, n_rounds)``.
-            costs: The costs of a stop at each round, by name, same shape.
+            place: The position of each stop, shape ``(n_orders * n_questions,)``: all questions in the first order,
+                then in the next.  The position is `n_rounds` if that round never ran.
+            metrics: By name, the metric of a stop at each round, shape ``(n_orders * n_questions, n_rounds)``.
+            costs: By name, the cost of a stop at each round, same shape.
         """
         n, width = len(group), next(iter(costs.values())).shape[1] + 1
         cells = np.tile(np.arange(n), len(place) // n) * width + place
@@ -76,7 +76,10 @@ class EstimatedShares:
         )
 
     def influence(self, name: str) -> Floats:
-        """Return each question's influence on a figure's mean through the shares, ``(n_questions,)``; it sums to 0."""
+        """Return each question's influence through the shares on the mean of a figure, shape ``(n_questions,)``.
+
+        The influences sum to 0.
+        """
         added = np.zeros(len(self.group))
         for g, sums in self.sums[name].items():
             rows = np.flatnonzero(self.group == g)

@@ -56,22 +56,22 @@ def replay(
         recording: Recorded rounds, or their path.  A large file is read in blocks of whole questions, with the same
             figures; the rows of a question must be adjacent.  A few kilobytes stay in memory for each question.
         policies: One or several policies; a rule or its text stands for a policy with the recording's own settings.
-        metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and
-            `em`, for multiple choice `em` alone; empty for costs and stops alone.
+        metrics: Columns in [0, 1], or `agreement`, see `outcome`; the first is the quality.  None = `f1` and `em`, or
+            only `em` for multiple choice.  With an empty list, only costs and stops are computed.
         baseline: The baseline of differences: the label of a row (`closed_book`, `oracle_best`, `recorded`), `full`, a rule or
             a policy.  None = `fixed_k(3)`, or `recorded` if a rule ended some questions.
         resampling: Settings of the intervals.
-        prices: Prices of all language models, or by component; None = money is what the log says (`spend`), else NaN.
+        prices: One price for all language models, or prices by component; None = the money in the log (`spend`), or NaN.
         margins: Margins of the first metric for non-inferiority and equivalence.
         cost: The cost that "cheapest" and "dominated" compare: one of `suffice.evaluation.replay.result.COSTS`.
-        ledger: Which calls a policy is charged for: `live`, what it would have paid, or `published`, as Semantic
-            Early-Stopping counted; see `suffice.evaluation.replay.charging`.
-        orders: Number of random orders of independent samples to average over; None = 100, and 1 for rounds in an order.
+        ledger: The convention of charging: `live` charges the calls that a live policy would pay for, `published` those
+            that the paper on Semantic Early-Stopping counted.  See `suffice.evaluation.replay.charging`.
+        orders: Number of random orders of independent samples to average over; None = 100, or 1 for other rounds.
         wave: Number of samples requested at once, which decides costs and seconds, see `SamplingLoop`.  The last wave
             ends with the recording, even if a policy has a lower cap.  None = as recorded.
-        block_rows: For a file, the number of rows that are decided at once.
-        jobs: For a file, the processes that read its parts; with a number, even a small file is read in blocks.
-            None = one for every `PIECE_ROWS` rows, at most one for each processor.
+        block_rows: For a file, the number of rows that are replayed at once.
+        jobs: For a file, the number of processes that read it; if given, even a small file is read in blocks.
+            None = one process for every `PIECE_ROWS` rows, at most one for each processor.
         on_progress: Called with the number of pieces of a file that were read, and their total over all passes.
 
     Raises:
@@ -107,7 +107,8 @@ def replay(
 def replay_matrix(view: Rounds, rules: Sequence[Rule], by_stop: Mapping[str, Floats]) -> dict[str, Floats]:
     """Return outcomes of many rules that share a view, each of shape ``(n_rules, n_questions)``.
 
-    A search uses it because it is fast: one decision for each rule and question, then one look-up for each outcome.
+    Searches use this function because it is fast: it makes one decision for each rule and question, and then needs only
+    one look-up for each outcome.
 
     Args:
         view: The columns that the rules read, shape ``(n_questions, n_rounds)``.

@@ -86,7 +86,10 @@ def _allocation(recording: Recording, policy: Policy, notes: list[str]) -> Alloc
 
 
 def _rationale_score(recording: Recording, policy: Policy, outcomes: Floats) -> RationaleScore:
-    """Fit the probability of a right sample given its reasoning and earlier votes, on one random order of the samples."""
+    """Fit the probability that a sample is right, given its reasoning and the earlier votes.
+
+    The samples of each question are taken in one random order.
+    """
     if recording.exchangeable:
         (places,) = drawn_orders(recording, 1, _ALLOCATION_SEED)
         rows = np.arange(len(places))[:, None]

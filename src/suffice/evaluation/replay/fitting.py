@@ -94,12 +94,12 @@ class FitComparison:
 
     @property
     def text(self) -> str:
-        """The form in words."""
+        """The form of calibrators, in words."""
         return f"{'per-round' if self.per_round else 'global'} {self.method}{' (chosen)' if self.chosen else ''}"
 
     @property
     def brier_text(self) -> str:
-        """The Brier score of each calibrated signal."""
+        """The Brier score of each calibrated signal, as one text."""
         return ", ".join(f"{name} {figure(value, '.3f')}" for name, value in self.brier.items())
 
 
@@ -110,10 +110,11 @@ class CalibrationSummary(Result):
     Attributes:
         target: The outcome that the calibrators predict.
         quality_metric: The metric of `FitComparison.quality`.
-        n: Questions.
-        n_failed: Questions left out because their recording failed.
+        n: Number of questions.
+        n_failed: Number of questions left out because their recording failed.
         fits: The fit of each calibrator.
-        comparisons: Isotonic and Platt, per round and global, side by side; empty for a rule without calibrators, and without `compare`.
+        comparisons: All forms of calibrators: isotonic and Platt, each per round and global.  Empty if the rule needs
+            no calibrator or if `compare` was False.
         state: Names of the signals whose fitted state the policy holds.
         notes: Notes for the reader.
     """

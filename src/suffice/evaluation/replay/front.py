@@ -13,12 +13,12 @@ from suffice.policy.rounds import Floats, Mask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixture:
-    """A random choice between two policies for each question, by the toss of a coin, which needs no signal.
+    """A mixture of two policies: for each question, one of them is drawn at random, without looking at any signal.
 
     Attributes:
         cheap: The cheaper policy.
-        dear: The more expensive policy, used for a `share` of questions; the same as `cheap` if one policy is best
-            alone.
+        dear: The more expensive policy, used for a `share` of questions.  It equals `cheap` if a single policy is
+            better than any mixture.
     """
 
     cheap: str
@@ -28,7 +28,7 @@ class Mixture:
 
     @property
     def label(self) -> str:
-        """Its name in tables.
+        """The name of the mixture in tables.
 
         >>> Mixture(cheap="fixed_k(1)", dear="fixed_k(3)", share=0.25, quality=0.5).label
         'a mixture of fixed_k(1) and fixed_k(3)'

@@ -86,7 +86,10 @@ def _columns(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
 
 
 def _mean(parts: Sequence[Mapping[Any, float]], sizes: Sequence[int]) -> dict[Any, float]:
-    """Average figures by name over parts, weighted by their questions; a figure that a part lacks counts as 0 there."""
+    """Average figures by name over parts, weighted by the parts' numbers of questions.
+
+    If a part lacks a figure, the figure counts as 0 in this part.
+    """
     names = sorted({name for part in parts for name in part})
     n = sum(sizes)
     return {

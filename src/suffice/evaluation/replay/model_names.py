@@ -24,11 +24,11 @@ _LATEST = re.compile(r"[-@]latest$")
 
 
 def listed_name(model: str, prices: Mapping[str, Price]) -> str | None:
-    """Return the entry of a list of prices that a model's name stands for; None if there is none.
+    """Return the name under which a model appears in a list of prices; None if the list does not contain the model.
 
-    An entry of exactly this name comes first; then one that differs only in the provider (`openai/`, `us.anthropic.`);
-    then one that also lacks the model's date, or has `latest` instead.  An entry with another date, or any other name,
-    is another model.
+    An entry with exactly the model's name is preferred.  The second choice is an entry that differs only in the provider
+    (`openai/`, `us.anthropic.`).  The third choice may also lack the model's date, or have `latest` in its place.  An
+    entry with another date is another model.
 
     >>> listed_name("openai/gpt-4o-2024-08-06", {"gpt-4o": ..., "gpt-4o-2024-05-13": ...})
     'gpt-4o'
@@ -60,7 +60,9 @@ def listed_name(model: str, prices: Mapping[str, Price]) -> str | None:
 
 
 def price_in(prices: Mapping[str, Price], model: str) -> Price | None:
-    """Return a model's price from a list, with `taken` set if the entry has another name; None if no entry fits.
+    """Return a model's price from a list of prices; None if no entry fits.
+
+    If the entry has another name than the model, the price's field `taken` states both names.
 
     Args:
         prices: The prices by name.

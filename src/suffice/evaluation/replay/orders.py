@@ -1,8 +1,8 @@
 """Replays of independent samples, averaged over random orders, since the stored order has no meaning.
 
-The orders of a question follow from its name.  Several orders are replayed at once, as further questions
-(`PreparedOrders`).  This shares one engine for rules, selectors and ledgers, but is slower than sums by stop: 200 rules
-of votes on 1,319 questions of 40 samples in 100 orders take 20 processor seconds, and the bare sums 2.4
+The orders of a question follow from its name.  Several orders are replayed at once, as if each were another question
+(`PreparedOrders`), so rules, selectors and ledgers need no separate code.  This is slower than only summing outcomes
+by stop: 200 rules of votes on 1,319 questions with 40 samples in 100 orders take 20 processor seconds instead of 2.4
 (`python -m benchmarks votes`).
 """
 
@@ -103,9 +103,10 @@ class PreparedOrders(PreparedRecording):
         return np.asarray(self.places + self.places.shape[1] * np.arange(len(self.places))[:, None]).ravel()
 
     def stops(self, policy: Policy) -> Stops:
-        """Return the stops of a policy, with the stop itself as the answer's position, or -1 without an answer so far.
+        """Return the stops of a policy.
 
-        Behind a gate costs depend on the round of the answer, so the answer's true position is returned.
+        The stop itself is returned as the position of the answer, or -1 if there is no answer up to the stop.  The true
+        position of the answer is returned only behind a gate, where costs depend on the round of the answer.
         """
         if self.costs.gated:
             return super().stops(policy)
@@ -125,7 +126,7 @@ class PreparedOrders(PreparedRecording):
 
 
 def n_orders(recording: Recording, orders: int | None, policies: Sequence[Policy], cut: Mask | None = None) -> int:
-    """Return the number of orders to average over: `orders`, by default `DEFAULT_ORDERS` for samples and 1 for other rounds.
+    """Return the number of orders to average over: by default `DEFAULT_ORDERS` for samples, 1 for other rounds.
 
     Args:
         recording: The recording, or its header.
@@ -134,8 +135,8 @@ def n_orders(recording: Recording, orders: int | None, policies: Sequence[Policy
         cut: Mask of the questions that a rule ended; None = those of `recording`.
 
     Raises:
-        DataError: `orders` is below 1, or above 1 although the rounds follow one another, a policy compares
-            neighbouring rounds, or a rule ended questions in the stored order.
+        DataError: `orders` is below 1.  Or several orders are required although the rounds follow one another, a
+            policy compares neighbouring rounds, or a rule ended questions in the stored order.
     """
     if orders is not None and (isinstance(orders, bool) or not isinstance(orders, int) or orders < 1):
         raise DataError(f"orders is {orders!r}; allowed: a whole number of at least 1")
@@ -192,13 +193,14 @@ def in_blocks(prepared: PreparedRecording, n: int, seed: int) -> Iterator[Prepar
 
 
 def mean_runs(prepared: PreparedRecording, n: int, seed: int, runs_of: Runs) -> list[Run]:
-    """Average the runs of `runs_of` over random orders; the question remains the unit.
+    """Average the runs of `runs_of` over random orders; the question remains the unit of resampling.
 
     Args:
         prepared: The recording.
         n: Number of orders.
         seed: Seed of the orders.
-        runs_of: Returns the runs on a recording in some orders, always in the same sequence.
+        runs_of: A function that replays some orders and returns their runs, always for the same policies in the same
+            sequence.
     """
     if n == 1:
         return [*runs_of(prepared)]
@@ -229,8 +231,9 @@ def run_all(
         seed: Seed of the orders.
         kinds: The kind of each run; by default `rule`.
         twinned: Positions of the policies that get a twin.
-        dealt: The stops of these policies on all questions in every order, if `prepared` holds only some questions.
-        each: Called with the metric of each order, for statistics that are not linear in the metric.
+        dealt: Needed if `prepared` holds only some of the questions: for each twinned position, the policy's stops on
+            all questions in every order.
+        each: Called with the first metric in each order, for statistics that are not linear in the metric.
     """
     kinds, places, done = kinds or ["rule"] * len(policies), sorted(twinned), 0
 
@@ -270,7 +273,7 @@ def seed_of_names(recording: Recording) -> int:
 
 
 def order_note(n: int, seed: int | None = None) -> str:
-    """Return the note on figures averaged over orders; without a seed, the orders follow from the questions' names."""
+    """Return the note that figures are averaged over orders; without a seed, the orders follow from question names."""
     said = "the seed follows from the questions' names" if seed is None else f"seed {seed}"
     return (
         f"means over {n} random orders of each question's samples ({said}), drawn without replacement and for each question "
@@ -279,7 +282,7 @@ def order_note(n: int, seed: int | None = None) -> str:
 
 
 def _over_orders(run: Run, n_orders: int) -> Run:
-    """Sum a run over the orders that its recording contains as questions."""
+    """Sum a run on `PreparedOrders`, where each order is a question of its own, over the orders of each question."""
 
     def total(values: Floats) -> Floats:
         return np.asarray(values.reshape(n_orders, -1).sum(axis=0))
@@ -352,7 +355,7 @@ def _times(run: Run, share: float) -> Run:
 
 
 def _sums(total: Any, other: Any) -> Any:
-    """Add two mappings by name, either of which may lack a name; None if both are None."""
+    """Add two mappings name by name; a name that only one of them has keeps its value.  None if one is None."""
     if total is None or other is None:
         return None
     shared = {name: value + other[name] if name in other else value for name, value in total.items()}

@@ -54,13 +54,13 @@ def abandoned(metric: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementBasis:
-    """Counts of the answers that agreement compares with; counts of other questions can be added.
+    """Counts for the note on agreement with the full budget's answers; the counts of several parts can be added.
 
     Attributes:
-        cut: Questions that a rule ended, so that their last answer is not that of the full budget.
-        silent: Questions without any answer.
-        independent: Whether rounds are independent samples, so that agreement compares with their majority.
-        alone: Questions with several samples of which no two give the same answer, so that each counts as the majority.
+        cut: Number of questions that a rule ended.  Their last answer need not be the answer at the full budget.
+        silent: Number of questions without any answer.
+        independent: Whether rounds are independent samples.  Agreement then compares with their majority answer.
+        alone: Number of questions with several samples that all differ, so that every answer counts as the majority.
     """
 
     n: int
@@ -126,8 +126,8 @@ def default_metrics(recording: Recording, choice: MultipleChoice | None = None) 
 
     Args:
         recording: Recorded rounds.
-        choice: Evidence of multiple choice in all questions, if `recording` has only some of them; None = only look at
-            `recording`.
+        choice: Counts over all questions that show multiple choice, if `recording` has only some of the questions.
+            None = count in `recording`.
     """
     if MATCH in recording.names("metric"):
         return (MATCH,)
@@ -135,19 +135,19 @@ def default_metrics(recording: Recording, choice: MultipleChoice | None = None) 
 
 
 def choice_note(recording: Recording) -> str | None:
-    """Return why F1 cannot score these answers (single-letter golds, labels, or equal answers with F1 below 1), or None."""
+    """Return why F1 cannot score these answers (for example because all gold answers are single letters), or None."""
     return MultipleChoice.of(recording).note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultipleChoice:
-    """Evidence that answers are right as a whole or not at all, as in multiple choice; evidence of other parts can be added.
+    """Counts that show whether answers are right or wrong as a whole, as in multiple choice; counts can be added.
 
     Attributes:
-        whole: The reason why F1 cannot score the answers, as stored on import; "" without one.
+        whole: The reason why F1 cannot score the answers, as stored on import; "" if none was stored.
         golds: Number of gold answers where EM was measured.
         letters: Number of gold answers that are single letters.
-        wordless: Number of gold answers without any word, as "a" is an article.
+        wordless: Number of gold answers without any word after normalization, such as "a", which is an article.
         exact: Number of rounds whose answer equals a gold answer.
         partly: Number of these rounds whose F1 is nevertheless below 1.
     """
@@ -216,7 +216,7 @@ class MultipleChoice:
 
 
 def choice_notes(recording: Recording, metrics: Iterable[str], choice: MultipleChoice | None = None) -> list[str]:
-    """Return the note on multiple choice if a metric uses EM or F1, and that on partial credit if F1 is the first."""
+    """Return a note on multiple choice if a metric uses EM or F1, and one on partial credit if F1 is the first."""
     names = [name.split(">", maxsplit=1)[0].strip() for name in metrics]
     scored = any(name in ("em", "f1") for name in names)
     note = (choice or MultipleChoice.of(recording)).note if scored else None
@@ -236,7 +236,7 @@ def measured_quality(recording: Recording) -> str:
 
 
 def measured_qualities(recording: Recording) -> list[str]:
-    """Return only the default quality if answers can be scored; else the log's own metrics that may judge answers."""
+    """Return the default quality if answers can be scored, else `own_judges` or the first measured metric."""
     for name in default_metrics(recording):
         if has_outcome(recording, name) and np.isfinite(outcome(recording, name)).any():
             return [name]
@@ -245,12 +245,12 @@ def measured_qualities(recording: Recording) -> list[str]:
 
 
 def own_judges(metrics: Iterable[str]) -> list[str]:
-    """Return the log's own metrics that may judge answers: no comparisons to gold answers, no parts of other metrics."""
+    """Return the log's own metrics that may judge answers; leave out parts of metrics, and metrics of gold answers."""
     return without_parts(name for name in metrics if name not in (*METRICS, MATCH))
 
 
 def needed_metric(recording: Recording) -> str | None:
-    """Return the metric that a command needs as an option because the default was not measured; None if it was."""
+    """Return the metric that the user must name in a command, or None if the default metric was measured."""
     metric = measured_quality(recording)
     return None if metric == default_metrics(recording)[0] else metric
 
@@ -264,7 +264,7 @@ def measured_metrics(recording: Recording) -> list[str]:
 
 
 def other_metrics(recorded: Iterable[str], metric: str) -> str:
-    """Return the metrics that can replace one that was not measured, in words."""
+    """Return a text that lists the metrics that can be used instead of a metric that was not measured."""
     name = metric.split(">", maxsplit=1)[0].strip()
     others = [other for other in recorded if other != name]
     first = f"{', '.join(others)} (recorded), or " if others else ""
@@ -276,10 +276,11 @@ def outcome(recording: Recording, name: str) -> Floats:
 
     Args:
         recording: Recorded rounds.
-        name: A numeric column; a metric in `METRICS`, computed if it was not recorded; `agreement` (the same as
-            `agreement_em`) or `agreement_f1`, which compare each answer with that of the full-budget run and need no
-            gold answers; a threshold on one of these, ``f1 > 0.5``, which is 1 where it holds; or ``abandon(solved)``,
-            for policies that give up runs: the value of `solved` in the last round, and 0 before.
+        name: One of five kinds.  A numeric column.  A metric in `METRICS`, which is computed if it was not recorded.
+            `agreement` (the same as `agreement_em`) or `agreement_f1`, which compare each answer with the answer of the
+            full-budget run and need no gold answers.  A threshold on one of these, such as ``f1 > 0.5``, which is 1
+            where it holds.  Or ``abandon(solved)``, for policies that give up runs: the value of `solved` in the last
+            round, and 0 in earlier rounds.
 
     Raises:
         DataError: There is no such column, or its values leave [0, 1].
@@ -311,7 +312,7 @@ def outcome(recording: Recording, name: str) -> Floats:
 
 
 def _at_the_end(recording: Recording, name: str) -> Floats:
-    """Return a metric in the last round of each question, and 0 in earlier rounds, where giving up means no success."""
+    """Return a metric in each question's last round, and 0 in earlier rounds: a run given up there has no success."""
     last = np.arange(recording.shape[1]) == recording.seen.sum(axis=1, keepdims=True) - 1
     values = np.where(last, outcome(recording, name), np.where(recording.seen, 0.0, np.nan))
     if "answer" in recording.table.column_names:
@@ -372,7 +373,7 @@ def _majority_agreement(recording: Recording) -> Floats:
 
 
 def _samples_alike(recording: Recording) -> Positions:
-    """Return, for each sample, how many samples of its question, itself included, answer the same; 0 if unreadable."""
+    """Count, for each sample, the samples of its question with the same answer, itself included; 0 if not readable."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     alike: Positions = (np.where(np.isnan(ids), -1.0, ids)[:, :, None] == ids[:, None, :]).sum(axis=2)
     return alike
@@ -409,7 +410,7 @@ def answers_by_stop(selector: Selector, view: Rounds) -> Positions:
 
 
 def _with_stops(view: Rounds, part: slice) -> npt.NDArray[np.object_]:
-    """Return some questions' answers with an additional axis for the stops."""
+    """Return the answers of some questions with an axis for the stops, shape ``(n_some, 1, n_rounds)``."""
     assert view.answers is not None
     return view.answers[part, None, :]
 

@@ -47,7 +47,7 @@ class PanelMember:
 
     Attributes:
         name: Name of the model.
-        score: Its mean metric; a missing answer counts as 0.
+        score: The model's mean metric; a missing answer counts as 0.
         price: Price of 1,000 answers, or of a million generated tokens if tokens were not recorded; NaN if
             unknown.
     """
@@ -96,7 +96,10 @@ class OrderedPanel(Displayed):
 
 
 def panel_members(recording: Recording) -> Names | None:
-    """Return the model of each answer, from the column `member` or `model`, which may be nested; None if no question has several models."""
+    """Return the model of each answer, from the column `member` or `model`; None if no question has several models.
+
+    The column may be nested in another column of the log.
+    """
     if not recording.independent:
         return None
     return _members_of({name: recording.objects(name) for name in member_columns(recording.table.column_names)})
@@ -110,7 +113,10 @@ def _members_of(columns: Mapping[str, Names]) -> Names | None:
 
 
 def panel_columns(recording: Recording, metrics: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns that `best_single_note_of` reads, each answer's model and metrics; empty without samples."""
+    """Return the columns that `best_single_note_of` reads: the model and the metrics of each answer.
+
+    Return no columns if the rounds are not independent samples.
+    """
     listed = member_columns(recording.table.column_names)
     if not recording.independent or not listed:
         return {}
@@ -185,7 +191,7 @@ def order_panel(
 
 
 def _scores(names: Names, metric: Floats) -> dict[str, float]:
-    """Return each model's metric, averaged over its answers to a question, then over questions.
+    """Return each model's metric, averaged first over the model's answers to a question, then over questions.
 
     A missing answer counts as 0.
     """
@@ -200,7 +206,7 @@ def _prices_of(
 ) -> tuple[dict[str, float], str]:
     """Return the price of each model's answers on tune questions, and the unit of the prices.
 
-    Without recorded tokens, it is the price of a million generated tokens.
+    Without recorded tokens, the price is that of a million generated tokens.
     """
     tokens = {kind: _all_tokens(recording, kind) for kind in PRICED_KINDS}
     unknown = all(np.isnan(column[tune]).all() for column in tokens.values())
@@ -267,7 +273,7 @@ def best_single_note_of(
 ) -> list[str]:
     """Return a note with the score of the best single model.
 
-    It is chosen on one half of the questions and judged on the other half.
+    If the recording does not name the best model, it is chosen on one half of the questions and scored on the other.
 
     Args:
         columns: Result of `panel_columns`.
@@ -297,7 +303,7 @@ class BestSingle:
     """The model of a panel that was best on one half of the questions, with its score on the other half.
 
     Attributes:
-        score: Its mean metric on the other half; a missing answer counts as 0.
+        score: The model's mean metric on the other half; a missing answer counts as 0.
         half: Mask of the other half, shape ``(n_questions,)``.
     """
 
@@ -307,7 +313,10 @@ class BestSingle:
 
 
 def best_single(recording: Recording, metric: str) -> BestSingle | None:
-    """Return the best single model of a panel; None if there is no panel, or one half of its questions has no model."""
+    """Return the best single model of a panel.
+
+    Return None if the recording has no panel, or if one half of the questions has no answer with a model's name.
+    """
     names = panel_members(recording)
     return None if names is None else _best_single_of(names, outcome(recording, metric), dividing_names(recording))
 

@@ -1,6 +1,7 @@
 """The questions of a replay in blocks: one block for a recording in memory, many for a large file.
 
-Work on a block is a function of its prepared questions; results are joined in the order of the blocks.
+The work on a block is a function that is called with the block's prepared questions.  Results are joined in the order
+of the blocks.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from suffice.recordings.runs import member_columns
 from suffice.recordings.schema import SPEND
 
 BLOCK_ROWS = 1 << 16
-"""Number of rows of a file that are decided at once; memory is proportional to it."""
+"""Number of rows of a file that are replayed at once; memory is proportional to it."""
 
 PIECE_ROWS = 1 << 22
 """Approximate number of rows that one process reads; a smaller file is read by one process."""
@@ -77,10 +78,10 @@ class Parts(ABC):
     def over(
         self, work: Work[Result], policies: Sequence[Policy], *, more: Sequence[str] = (), part: int = 0
     ) -> list[Blocked[Result]]:
-        """Return the results of work on each block.
+        """Call `work` on each block and return the results.
 
         Args:
-            work: The work.
+            work: A function of a block's prepared questions.
             policies: The policies whose columns the work reads.
             more: Further columns that the work reads.
             part: Number of earlier passes, for the report of progress.
@@ -126,11 +127,11 @@ class FileParts(Parts):
     """A recording on disk, read in blocks of whole questions; the rows of a question must be adjacent.
 
     Attributes:
-        block_rows: Rows that are decided at once.
-        undecided: Whether the metrics are only candidates; the first pass then decides among them, and one may be
-            missing.
+        block_rows: Number of rows that are replayed at once.
+        undecided: Whether `metrics` are candidates among which the first pass chooses.  A candidate may then be missing
+            from the file.
         highest: The highest round of questions that did not fail; None = the highest recorded one.
-        models: The models of all questions that did not fail; None = each block only knows its own.
+        models: The models of all questions that did not fail; None = each block uses the models in its own rows.
     """
 
     source: Source
@@ -167,7 +168,7 @@ class FileParts(Parts):
     def over(
         self, work: Work[Result], policies: Sequence[Policy], *, more: Sequence[str] = (), part: int = 0
     ) -> list[Blocked[Result]]:
-        """Run work on each block and return the results; check the data against the checksums in the files."""
+        """Call `work` on each block and return the results; check the data against the checksums in the files."""
         columns = self._columns(policies, more)
         pieces, progress = self.source.pieces(columns, PIECE_ROWS), self.on_progress
 
@@ -192,13 +193,13 @@ class FileParts(Parts):
         return replace(prepared, n_failed=n_failed, models=self.models)
 
     def check(self, policy: Policy, block: RecordingBlock) -> None:
-        """Raise if a policy needs rounds beyond those of a block; other checks do not depend on the rows."""
+        """Raise if a policy needs rounds that the block's questions do not have; no other check depends on the rows."""
         if policy.max_rounds > self.head.index[-1] and not block.failed.all():
             kept = block.select(~block.failed) if self.highest is None else block.up_to(self.highest)
             check_policy(policy, kept, part=True)
 
     def _columns(self, read: Sequence[Policy], more: Sequence[str]) -> list[str]:
-        """Return the columns that must be read for policies, and those of `more` that were recorded."""
+        """Return the columns that must be read for policies, and the columns in `more` that were recorded."""
         signals = {column for policy in read for column in policy.raw_columns}
         names, header = self.source.schema.names, self.source.header
         wanted = {*more, "em", "stop_round"}
@@ -237,16 +238,16 @@ class _OfPiece(Generic[Result]):
 
 
 def _is_fitted(policy: Policy) -> bool:
-    """Return whether the policy names the questions that it was fitted on, so that texts must be read to compare."""
+    """Return whether the policy names its tune questions, so that texts must be read to find them in the recording."""
     return bool(seen_by(policy) or policy.state or policy.provenance.get("fitted"))
 
 
 def opened(path: str | Path, *, in_blocks: bool = False) -> Recording | Source:
-    """Return a recording in memory, or opened to be read in blocks if it is large.
+    """Read a small recording into memory; open a large one to be read in blocks.
 
     Args:
         path: The parquet file, or a folder of parts.
-        in_blocks: Whether to read a small recording in blocks, too, which several processes require.
+        in_blocks: Whether to read even a small recording in blocks; several processes can only read blocks.
     """
 
     def read() -> Recording | Source:

@@ -1,8 +1,9 @@
 """A recording prepared for replay: metrics, costs and columns that all policies share.
 
-Policies with one selector and one start round also share the outcomes and costs of a stop at each round.  A policy then only
-decides where it stops; its outcome and costs are looked up in these tables, and those of its random twin are a weighted sum
-over them.  Only calls on demand, which depend on the signals that a rule reads, are charged separately for each policy.
+Policies with the same selector and start round also share two tables: the outcomes and the costs of a stop at each
+round.  A policy then only decides where it stops, and its outcome and costs are looked up in the tables.  The figures of
+its random twin are weighted sums over the tables.  Only calls on demand are charged separately for each policy, since
+they depend on the signals that its rule reads.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class OutcomesByStop:
     """Metrics of a stop at each round, by name, of shape ``(n_questions, n_rounds)``, from the start round on.
 
     Attributes:
-        values: Metrics of the answer that the selector returns; the expected value if it draws among several answers.
+        values: Metrics of the answer that the selector returns; if the selector draws among several answers, the
+            expected metrics.
         best: Metrics of the best round so far, which a perfect selector would return.
     """
 
@@ -65,8 +67,8 @@ class CostsByStop:
         """Return the ledger of a policy.
 
         Args:
-            of: Maps costs up to a stop at each round, ``(n_questions, n_rounds)``, to the paid costs,
-                ``(n_questions,)``.
+            of: A function from the costs up to each round, shape ``(n_questions, n_rounds)``, to the costs that the
+                policy pays, shape ``(n_questions,)``.
             masks: The paid rounds of the components that are not called in every visited round, see `CostTable.charge`.
         """
         table = self._table
@@ -130,10 +132,11 @@ class PreparedRecording:
 
     Attributes:
         recording: Recorded rounds without failed questions.
-        n_failed: Questions left out because their recording failed.
+        n_failed: Number of questions left out because their recording failed.
         metric_names: The metrics of answers, see `outcome`.
-        prices: Prices of all language models, or by component; None = money is what the log says, else NaN.
-        charging: The convention that says which calls a policy pays for.
+        prices: One price for all language models, or prices by component.  None = take money from the log; NaN where the
+            log has none.
+        charging: The convention of charging, which determines the calls that a policy pays for.
         wave: Number of samples requested at once; None = as recorded.
         models: See `CostTable`.
         added: Further columns for policies to read, shape ``(n_questions, n_rounds)``; they replace recorded ones of
@@ -169,7 +172,7 @@ class PreparedRecording:
         Args:
             recording: Recorded rounds; failed questions are left out.
             metrics: See `outcome`.
-            prices: Prices of all language models, or by component; None = money is what the log says, else NaN.
+            prices: See the class.
             ledger: Name of the convention of charging, see `suffice.evaluation.replay.charging`.
             samples: Whether the rounds may be independent samples; the caller must then average over their orders.
             wave: Number of samples requested at once; None = as recorded.
@@ -329,7 +332,7 @@ class PreparedRecording:
         return self._costs[key]
 
     def values(self, view: Rounds, stop: Positions, answer: Positions) -> dict[str, Floats]:
-        """Return the metrics of the answers returned by stops at `stop`; see `values_by_stop`."""
+        """Return the metrics of stops at the positions `stop` with answers from the positions `answer`, by name."""
         position = np.where(answer >= 0, answer, stop)
         rows = np.arange(len(position))
         return {
@@ -345,9 +348,9 @@ def looked_up(table: Floats, position: Positions) -> Floats:
 
 
 def answering_like(policy: Policy) -> Policy:
-    """Return a policy with another policy's selector and the fitted state that the selector reads.
+    """Return a policy with the selector of `policy` and the fitted state that this selector reads.
 
-    Its name is the suffix for labels of baselines with that selector: empty for `last`.
+    The returned policy's name is a suffix for the labels of baselines with this selector; it is empty for `last`.
     """
     names = policy.selector.signals
     text = str(policy.selector)

@@ -56,11 +56,12 @@ class Price:
         uncached: Input tokens that are processed, USD per million.
         cached: Input tokens read from a prefix cache, USD per million.
         output: Generated tokens, USD per million.
-        written: Input tokens that are written to a cache, USD per million; None = unknown, and they are charged as uncached.
+        written: Input tokens that are written to a cache, USD per million.  None = unknown; such tokens are then charged as
+            uncached input.
         written_1h: Input tokens that are written to a cache for an hour, USD per million; None as for `written`.
         as_of: The date of a bundled list price; empty for the user's own.
         batch: Price of batched requests, as a share of these prices.
-        taken: The entry of a list and the model that it was taken for, where their names differ, see `listed_name`.
+        taken: If the price is listed under another name than the model's, a text with both names; see `listed_name`.
     """
 
     uncached: float
@@ -124,7 +125,7 @@ class Price:
         return float(self.of(*(np.array(getattr(cost, kind)) for kind in PRICED_KINDS)))
 
     def unpriced(self, cost: Cost) -> float:
-        """Return the number of a cost's tokens written to a cache that are charged as uncached for lack of a price."""
+        """Count the tokens that were written to a cache and are charged as uncached input, for lack of a price."""
         prices = zip((self.written, self.written_1h), WRITTEN_KINDS, strict=True)
         return sum(float(getattr(cost, kind)) for price, kind in prices if price is None)
 
@@ -214,9 +215,9 @@ def taken_notes(prices: Iterable[Price | None]) -> list[str]:
 def load_prices(path: str | Path) -> dict[str, Price]:
     """Read prices by model (or component) from JSON or TOML.
 
-    The file is a table of tables, each with `uncached`, `cached` and `output`, in USD per million tokens, and optionally
-    `written` and `written_1h` for tokens written to a cache, and `batch`, the price of batched requests as a share of
-    these prices (0.5 if it is left out)::
+    The file has one table for each model.  The table must contain `uncached`, `cached` and `output`, in USD per million
+    tokens.  It may contain `written` and `written_1h`, for tokens written to a cache.  It may also contain `batch`, the
+    price of batched requests as a share of the other prices (default 0.5)::
 
         ["my-model"]
         uncached = 0.15
@@ -288,7 +289,7 @@ class PriceFile:
         return self.price.of_cost(cost)
 
     def unpriced(self, cost: Cost) -> float:
-        """Return the number of a cost's tokens written to a cache without a price for that, see `Price.unpriced`."""
+        """Count the tokens that were written to a cache and have no price of their own; see `Price.unpriced`."""
         return self.price.unpriced(cost)
 
     def _read(self) -> Price:
@@ -303,14 +304,16 @@ class PriceFile:
 
 
 def component_prices(path: str | Path, models: Mapping[str, str]) -> dict[str, Price]:
-    """Read the price of each component: by the component's name, else by its model's name (see `listed_name`).
+    """Read the price of each component.
+
+    The price is looked up by the component's name first, then by its model's name (see `listed_name`).
 
     Args:
         path: The file, see `load_prices`.
         models: The name of the model behind each component that costs money; "" if unknown.
 
     Raises:
-        DataError: A component has no price, or several that differ.
+        DataError: A component has no price, or several prices that differ.
         SchemaError: The file is not a table of prices.
     """
     prices, by_component = load_prices(path), {}
@@ -363,7 +366,7 @@ def prices_of(path: str | Path | None, recording: Recording) -> dict[str, Price]
 
 
 def _logged_model(recording: Recording) -> str:
-    """Return the model that all runs of a log name; "" if they name none."""
+    """Return the model that all runs of a log name; "" if the runs name no model or several."""
     labels = single_labels(recording)
     return next((value for name, value in labels.items() if name.removeprefix("imported_") in MODEL_NAMES), "")
 
@@ -374,14 +377,20 @@ def currency_of(recording: Recording, prices: Price | Mapping[str, Price] | None
 
 
 def currency_note(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[str, ...]:
-    """Return a note if money, in dollars because of prices, and the signal `spend` of the log are in two currencies."""
+    """Return a note if money and the log's signal `spend` are in different currencies.
+
+    Money is in dollars if prices are given, while `spend` keeps the currency of the log.
+    """
     log, money = currency_of(recording, None), currency_of(recording, prices)
     said = f"money is in {money}, at the prices given; 'spend', and rules on it, are in {log}, as the log says"
     return () if log == money else (said,)
 
 
 def spend_currency(policy: Policy) -> str:
-    """Return the currency in which a policy compares `spend`: that of the log it was made for, by default dollars."""
+    """Return the currency in which a policy compares `spend`.
+
+    This is the currency of the log that the policy was made for, by default US dollars.
+    """
     return str(policy.depends.get(CURRENCY, DOLLAR)) if SPEND in policy.raw_signals else DOLLAR
 
 
@@ -403,10 +412,11 @@ def with_priced_spend(recording: Recording, prices: Price | Mapping[str, Price] 
     """Compute the signal `spend` from prices in each trajectory for which the log lacks the cost of some step.
 
     Other trajectories keep the amounts of the log, so that a trajectory has the same money in any part of a recording.
+    The recording is returned unchanged if it has no signal `spend`, if no value of `spend` is missing, or if its log
+    is in another currency than dollars.
 
     Args:
-        recording: The recording; it is returned unchanged if it lacks the signal, has all of its values, or has amounts
-            in another currency than dollars.
+        recording: The recording.
         prices: One price for all language models, or prices by component; None = unknown.
     """
     price = prices.get("generator") if isinstance(prices, Mapping) else prices

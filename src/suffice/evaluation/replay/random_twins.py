@@ -20,15 +20,17 @@ from suffice.policy.signals import TRIAL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dealt:
-    """Counts of a policy's stops, by order and by number of rounds, for `random_stop`; counts can be added.
+    """Counts of a policy's stops for `random_stop`; the counts of several parts can be added.
+
+    Questions are counted in groups: one group for each order and each number of recorded rounds.  A question that was
+    cut by a rule counts as if it had all rounds.
 
     Attributes:
-        size: Number of questions with each number of rounds in each order, shape ``(n_orders * (n_rounds + 1),)``; a
-            question cut by a rule counts as if it had all rounds.
-        paid: Number of these questions that stop at each round, shape ``(n_orders * (n_rounds + 1), n_rounds)``.
-        known: Number of these stops for which no needed round is missing, same shape.
-        unrun: Number of questions whose stop needs rounds that never ran, shape of `size`.
-        rounds: Sum of the stop rounds of all questions in `size`, same shape.
+        size: Number of questions in each group, shape ``(n_orders * (n_rounds + 1),)``.
+        paid: Number of a group's questions that stop at each round, shape ``(n_orders * (n_rounds + 1), n_rounds)``.
+        known: As `paid`, without the stops that need rounds that never ran.
+        unrun: Number of a group's questions whose stop needs rounds that never ran, shape of `size`.
+        rounds: Sum of the stop rounds of a group's questions, shape of `size`.
         cut: Whether a rule cut any question.
     """
 
@@ -61,7 +63,7 @@ class Dealt:
 
     @classmethod
     def in_turn(cls, blocks: Sequence[Dealt]) -> Dealt:
-        """Join the counts of the same questions over the orders of several blocks."""
+        """Concatenate counts of the same questions in different orders."""
         names = ("size", "paid", "known", "unrun", "rounds")
         return cls(
             **{name: np.concatenate([getattr(block, name) for block in blocks]) for name in names},
@@ -105,9 +107,9 @@ class Dealt:
 
 
 def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> Positions:
-    """Return each question's group: stops are exchanged among questions of one order with equally many rounds.
+    """Return the number of each question's group, shape ``(n_questions,)``.
 
-    Shape ``(n_questions,)``.
+    A group contains the questions of one order with equally many rounds; stops are exchanged within a group.
     """
     cut, width = stopped.cut(prepared.recording.ends, policy.max_rounds), len(stopped.view)
     length = np.where(cut, width, stopped.view.seen.sum(axis=-1)).astype(np.int64)
@@ -119,17 +121,17 @@ def _exchanged(prepared: PreparedRecording, policy: Policy, stopped: Stops) -> P
 def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dealt: Dealt | None = None) -> Run:
     """Return the exact expectation of `policy` if its stop rounds were assigned to questions at random.
 
-    Stops are exchanged among questions with the same number of rounds, since a question with two rounds cannot stop at
-    round five; the stop rounds therefore remain exactly those of the rule.  Under a uniformly random permutation each
-    question gets each stop round with its frequency among those questions, so the expectation is a mean over that
-    distribution.  A question that a rule cut takes part as if it had all rounds, and is `unrun` in proportion to the
-    stops at rounds that never ran.
+    Stop rounds are exchanged only within a group of questions with equally many rounds, since a question with two rounds
+    cannot stop at round five.  If the policy stops 30 % of a group at round 2, each question of the group stops there
+    with probability 30 %.  So a question's expected metric is the mean over rounds, weighted by these shares.  A
+    question that a rule cut takes part as if it had all rounds; it is `unrun` with the probability of a stop at a round
+    that never ran.
 
     Args:
         prepared: The recording.
         policy: The policy.
-        stopped: Its stops.
-        dealt: The stops of all questions, if `prepared` holds only some of them; None = it holds all.
+        stopped: The policy's stops.
+        dealt: Counts of the stops of all questions, if `prepared` holds only some questions; None = it holds all.
     """
     every = Dealt.of(prepared, policy, stopped) if dealt is None else dealt
     view, ends = stopped.view, prepared.recording.ends
@@ -178,7 +180,8 @@ def random_stop(prepared: PreparedRecording, policy: Policy, stopped: Stops, dea
 def _most(values: Floats, known: Floats, ran: Mask) -> Floats:
     """Return the largest possible metric of a stop at each round, shape ``(n_questions, n_rounds)``.
 
-    If a question's metric is unknown at a round where it may stop, all of its stops count as 1.
+    The metric of a round that never ran may be 1.  If a question's metric is NaN at a round where the question may stop,
+    it counts as 1 at every round.
 
     Args:
         values: The metric of a stop at each round, shape ``(n_questions, n_rounds)``; NaN where unknown.
@@ -213,17 +216,17 @@ def twin_notes(sizes: Positions, *, cut: bool) -> tuple[str, ...]:
 def _blind_masks(
     prepared: PreparedRecording, policy: Policy, view: Rounds, paid: Floats
 ) -> tuple[dict[str, Floats], Floats, Floats]:
-    """Return the expected calls on demand of stops at random, which read only the selector's signals.
+    """Return the expected calls on demand of random stops.  Random stops read no signals except the selector's.
 
     Args:
         prepared: The recording.
         policy: The policy.
-        view: Its view.
+        view: The policy's view.
         paid: Probability of a stop at each round, shape ``(n_questions, n_rounds)``.
 
     Returns:
-        The probability that each round is paid, by component; and the calls and tokens of these components up to a stop
-        at each round.
+        By component, the probability that each round is paid.  Then the calls, and the tokens, of these components
+        together up to a stop at each round.
     """
     blind = Policy(selector=policy.selector, start_round=int(view.index[0]))
     last, answers = view.seen.sum(axis=-1) - 1, None

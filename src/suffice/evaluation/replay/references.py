@@ -32,11 +32,11 @@ from suffice.recordings.runs import ALONE, attempts_of
 _DEFAULT = "fixed_k(3)"
 
 RunOf = Callable[[Policy, str], Run]
-"""Function that replays a policy without a run yet, or raises; the text is the kind of the run."""
+"""A function that replays a policy, given the kind of the run as text; it raises if the policy cannot be replayed."""
 
 
 class Questions(Protocol):
-    """Protocol of the facts about all questions that baselines need; `suffice.evaluation.replay.whole.Whole` has them."""
+    """Protocol of the facts about all questions that baselines need, as in `suffice.evaluation.replay.whole.Whole`."""
 
     @property
     def recording(self) -> Recording:
@@ -59,9 +59,9 @@ class Questions(Protocol):
 
 
 def selectors_in_use(policies: Sequence[Policy]) -> dict[str, Policy]:
-    """Return, by name, one policy for each selector in use (see `answering_like`); without policies, `last`.
+    """Return one policy for each selector in use (see `answering_like`), by the selector's name.
 
-    Selectors with the same text and different fitted state are numbered.
+    Selectors with the same text and different fitted state are numbered.  Without policies, the only selector is `last`.
     """
     selectors: dict[str, Policy] = {}
     for policy in policies or [Policy()]:
@@ -83,7 +83,7 @@ def selector_names(policies: Sequence[Policy]) -> list[str]:
 
 
 def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Policy:
-    """Return a rule as the baseline of a policy, with that policy's selector.
+    """Return a policy with this rule and the selector of `like`, as the baseline of policies with that selector.
 
     With another selector, the difference would partly be due to the selectors.
     """
@@ -96,7 +96,10 @@ def baseline_policy(recording: Recording, rule: str | Rule, like: Policy) -> Pol
 
 
 def fixed_policies(whole: Questions, selectors: Mapping[str, Policy]) -> list[tuple[str, Policy]]:
-    """Return, for every selector, its name with each fixed budget and with each single model of an escalation."""
+    """Return the fixed budgets, and the single models of an escalation, once for every selector.
+
+    Each item is the name of a selector and a policy that uses this selector.
+    """
     budgets, models = range(1, whole.highest + 1), attempts_of(whole.recording)
     return [
         (name, policy)
@@ -153,10 +156,10 @@ def with_references(
     metrics: Sequence[str],
     run_of: RunOf,
 ) -> tuple[list[Run], list[Run]]:
-    """Add the baseline to the runs if it is missing; return all runs, and the run that each is compared with.
+    """Add the baseline to the runs if it is missing; return all runs, and for each run the baseline's run.
 
-    A rule as a baseline (`fixed_k(3)`, `full`) uses the selector of the run that is compared with it, see
-    `baseline_policy`.  A baseline that is a policy, or the label of one, is the same for all runs.  `run_of` replays a
+    If the baseline is a rule (`fixed_k(3)`, `full`), each run is compared with this rule and the run's own selector, see
+    `baseline_policy`.  If it is a policy or the label of a policy, it is the same for all runs.  `run_of` replays a
     baseline that has no run yet.
 
     Raises:

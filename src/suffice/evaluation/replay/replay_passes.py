@@ -1,4 +1,4 @@
-"""The passes of a replay over its questions, each as work on one block."""
+"""The passes of a replay over its questions; a pass is a function that is called on one block after another."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looked:
-    """Facts from the first pass over some questions; facts of other questions can be added.
+    """Facts from the first pass over some questions; the facts of two sets of questions can be added.
 
     Attributes:
         facts: Facts about the questions; empty for a recording in memory.
-        dealt: The stops of each policy; empty for a recording in memory.
+        dealt: Counts of the stops of each policy; empty for a recording in memory.
         definedness: Counts of defined signals, for each policy.
-        selected: Questions that some part was fitted on, by block.
+        selected: By block, the questions that parts of the policies or of the recording were fitted on.
     """
 
     facts: tuple[Facts, ...] = ()
@@ -56,7 +56,8 @@ class LookPass:
     """The first pass: collects facts about the questions and the policies' stops.
 
     Attributes:
-        of_part: Whether each call gets only some questions, so that stops and facts must be added up.
+        of_part: Whether each call gets only some of the questions.  The call then also returns stops and facts, which
+            are added up over the parts.
     """
 
     policies: tuple[Policy, ...]
@@ -88,9 +89,11 @@ class RowsPass:
     """The second pass: replays every row of the table.
 
     Attributes:
-        policies, fixed: The policies, and the fixed budgets.
-        selectors, metrics, available, start: See `baseline_runs`; `selectors` None = only fixed budgets.
-        dealt: The stops of each policy on all questions; empty if the pass gets all of them at once.
+        policies: The policies.
+        fixed: The fixed budgets.
+        selectors, metrics, available, start: See `baseline_runs`.  If `selectors` is None, the only baselines are the
+            fixed budgets.
+        dealt: Counts of the stops of each policy on all questions; empty if one call gets all questions.
     """
 
     policies: tuple[Policy, ...]
@@ -147,6 +150,6 @@ class BaselinePass:
 
 
 def joined_groups(blocks: Sequence[Blocked[list[list[Run]]]]) -> list[list[Run]]:
-    """Join the runs of all blocks, group by group; blocks without questions have no runs."""
+    """Join the runs of all blocks, group by group; blocks in which all questions failed have no runs."""
     known = [block.result for block in blocks if block.result is not None]
     return [[joined_run(parts) for parts in zip(*some, strict=True)] for some in zip(*known, strict=True)]

@@ -45,39 +45,41 @@ class Row:
     """One policy, baseline or oracle in a replay's table.
 
     Attributes:
-        label: Its name.
+        label: The name of the row.
         kind: `rule`, `fixed`, `random`, `recorded`, `closed_book` or `oracle`.
-        rule: The text of its rule; empty for oracles.
-        selector: The selector of its answers, which its fixed_k baselines share; empty for the closed book and oracles.
-        baseline: The label of the row that its differences are taken against.
+        rule: The text of the rule; empty for oracles.
+        selector: The selector that chose the answers, also in the row's fixed_k baselines; empty for the closed book and
+            for oracles.
+        baseline: The label of the row that this row is compared with.
         metrics: Means over questions, by metric, in [0, 1]; NaN where an answer was not measured or never given.
-        bounds: If rounds that it needed never ran (`censored`): the means by metric if every missing answer were wrong,
-            and if every one were right.
-        deltas: Paired differences to the baseline by metric, and of `calls` and `tokens`; missing where unknown.
-            Metrics have a test; for the given policies its p-value is also adjusted for their number.
-        delta_bounds: If `censored`: the worst and the best mean difference by metric; for `calls` and `tokens` only the
-            lower bound, as there is no upper one.
+        bounds: Empty unless needed rounds never ran (`censored`).  Then, by metric, the mean if every missing answer
+            were wrong, and the mean if every missing answer were right.
+        deltas: Paired differences to the baseline, by metric and for `calls` and `tokens`; unknown ones are left out.
+            Differences of metrics are tested.  For the given policies, the p-value is also adjusted for their number.
+        delta_bounds: If `censored`: by metric, the worst and the best mean difference.  For `calls` and `tokens`, the
+            lower bound only; the upper bound is infinite.
         margins: Non-inferiority and equivalence of the first metric, at each margin.
         calls: Requests to language models per question (loop, judges, gate).  Where `censored`, these and all other
             costs are lower bounds.
-        costs: Mean operational cost per question by kind, `tokens`, `retrievals` and `money` (`Replayed.currency`) included; NaN where unknown.
+        costs: Mean operational cost per question, by kind; NaN where unknown.  The kinds include `tokens`, `retrievals`
+            and `money` (in `Replayed.currency`).
         components: Mean operational cost per question by component and kind, without money.
         evaluation: Mean recorded cost per question beyond the operational cost, by kind.
         stop_rounds: Share of questions that stop at each round; questions that would have continued past the recording
             are not counted at any round.
         reasons: Number of questions by reason of their stop; `unrun` if the stop lies past the recording.
-        n: Questions.
-        n_failed: Questions that failed while recording; every row leaves them out.
-        n_censored: Questions for which the policy needed rounds that are missing because a rule had ended the
-            recording; its answer to these is unknown.
+        n: Number of questions.
+        n_failed: Number of questions that failed while recording; every row leaves them out.
+        n_censored: Number of questions with an unknown answer: the policy needed rounds that never ran, because a rule
+            had ended the recording.
         oracle_seen: Means by metric if the best round up to the stop were returned, as by a perfect selector.
         cheapest_match: The cheapest fixed_k or random policy with at least the same quality (first metric).
-        dominated_by: The policy of `cheapest_match` if it is also strictly better in quality or cost; for a rule otherwise
-            the label of `mixture`, if that scores more; else None.
+        dominated_by: The label of `cheapest_match` if it is also strictly better in quality or cost.  Otherwise, for a
+            rule, the label of `mixture` if the mixture scores more.  None if nothing dominates.
         mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
-        undecided: Which of `cheapest_match` and `dominated_by` could differ, depending on rounds that never ran.
+        undecided: The names `cheapest_match` or `dominated_by`, if their value depends on rounds that never ran.
         selected_here: Whether the policy was fitted or selected on some of these questions.
-        n_selected: Number of these questions that it was fitted or selected on.
+        n_selected: Number of these questions that the policy was fitted or selected on.
         notes: Notes for the reader.
     """
 
@@ -116,7 +118,7 @@ class Row:
 
     @property
     def dominating_mixture(self) -> Mixture | None:
-        """The mixture of two fixed budgets that dominates the row; None if a single policy or nothing does."""
+        """The mixture of two fixed budgets that dominates the row; None if a single policy dominates it, or nothing."""
         mixture = self.mixture
         return mixture if mixture is not None and mixture.share and mixture.label == self.dominated_by else None
 
@@ -139,7 +141,10 @@ class Row:
         return self.bounds.get(metric, self.metrics[metric])
 
     def difference(self, name: str) -> tuple[float, ...] | None:
-        """Return a difference to the baseline with its interval, or its bounds if it is unknown; None without either."""
+        """Return a difference to the baseline with the ends of its interval.
+
+        If the difference is unknown, return its bounds; if it has no bounds either, return None.
+        """
         delta = self.deltas.get(name)
         return self.delta_bounds.get(name) if delta is None else (delta.delta, delta.low, delta.high)
 
@@ -148,7 +153,7 @@ class Row:
         return (value, math.inf) if self.censored and not math.isnan(value) else value
 
     def spent(self, cost: str, currency: str) -> str:
-        """Return one of the costs in `COSTS` per question, in words; `currency` is that of money."""
+        """Return one of the costs in `COSTS` per question, as a text with its unit; money is in `currency`."""
         column, unit = _SPENT[cost]
         return f"{column.text(self.at_least(self.costs[cost]))} {unit or currency}"
 

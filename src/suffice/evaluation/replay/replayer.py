@@ -1,7 +1,8 @@
-"""Replays of one recording, in memory or on disk: everything that does not depend on the policies is computed once.
+"""Replays of one recording, in memory or on disk; results that do not depend on the policies are computed once.
 
-There are two passes over the questions.  The first collects facts about all questions that the second needs: which
-figures were recorded, and where each policy stops, since a random twin gives a question the stops of others.
+There are two passes over the questions.  The first pass collects facts that the second one needs about all
+questions.  These are the recorded figures and the stops of each policy, since a random twin exchanges stops between
+questions.
 """
 
 from __future__ import annotations
@@ -325,7 +326,7 @@ class ComparedRuns:
         runs: The runs of the policies, in their order, then those of the baselines.
         references: For each run, the run that it is compared with.
         rivals: For each run, the cheapest fixed_k or random run of at least its quality.
-        selected: Questions that some part was fitted on.
+        selected: The questions that parts of the policies or of the recording were fitted on.
         n_orders: Number of orders over which figures are averaged.
     """
 
@@ -341,9 +342,9 @@ class ComparedRuns:
         """Compute the result.
 
         Args:
-            intervals: Whether to compute intervals of differences, which takes most of the time; without them, the ends
-                are NaN.
-            tests: Whether to test differences and margins; only with intervals.
+            intervals: Whether to compute intervals of differences, which takes most of the time.  If False, the ends of
+                intervals are NaN and nothing is tested.
+            tests: Whether to test differences and margins.
         """
         replayer, metrics = self.replayer, self.replayer.metrics
         whole = replayer.whole

@@ -23,13 +23,13 @@ class ReplayResult(Evaluation):
     Attributes:
         rows: Policies in the order given, then baselines.
         metrics: The metrics; the first one is the quality.
-        baseline: The label of the row that differences are taken against; if policies with several selectors have
-            different ones (`Row.baseline`), that of the first row.
-        n_clusters: Units that were resampled.
-        n_failed: Questions left out because their recording failed.
+        baseline: The label of the first row's baseline.  Policies with other selectors may have another baseline, see
+            `Row.baseline`.
+        n_clusters: Number of units that were resampled.
+        n_failed: Number of questions left out because their recording failed.
         cost: The cost that "cheapest" and "dominated" compare: one of `COSTS`.
         ledger: The convention of charging: `live` or `published`.
-        currency: The currency of money; JSON without it has dollars.
+        currency: The currency of money.  JSON omits US dollars, the default.
     """
 
     rows: tuple[Row, ...]

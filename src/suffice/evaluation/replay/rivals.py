@@ -1,4 +1,7 @@
-"""Rivals of a run: fixed budgets, their mixtures, or random stopping with its quality for less (rounds may be missing)."""
+"""Rivals of a run: fixed budgets, mixtures of them, or random stops that reach the run's quality at a lower cost.
+
+Where rounds are missing, quality and cost have bounds, and a comparison may be undecided.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,8 @@ class Rival:
 
     Attributes:
         mixture: For a rule, the best mixture of two fixed budgets that costs no more; None if every budget costs more.
-        mixed: A note if the mixture dominates the rule and no single run does; `dominating` is then the mixture's
-            label.
+        mixed: A note if the rule is dominated by the mixture but by no single run; "" otherwise.  `dominating` is then
+            the label of the mixture.
     """
 
     match: str | None = None
@@ -63,7 +66,9 @@ class _Point:
 
 
 def find_rivals(those: Sequence[Run], runs: Sequence[Run], metrics: Sequence[str], cost: str) -> list[Rival]:
-    """Return, for each of `those` runs, the cheapest fixed_k or random run with at least its quality, and whether one dominates it.
+    """Return the rival of each run in `those`: the cheapest fixed_k or random run of at least the same quality.
+
+    A rival also states whether the run is dominated.
 
     Args:
         those: The runs whose rivals are sought.
@@ -108,7 +113,10 @@ class _Budgets:
         return cls(labels=tuple(point.label for point in points), **bounds)
 
     def beside(self, rival: Rival, mine: _Point, cost: str) -> Rival:
-        """Add the best mixture to a rule's rival; it dominates if it surely scores more and no single run dominates."""
+        """Add the best mixture of fixed budgets to the rival of a rule.
+
+        If no single run dominates the rule and the mixture certainly scores more, the mixture dominates the rule.
+        """
         mixture = self._best(self.worst, self.most, mine.least)
         possible = self._best(self.best, self.least, mine.most)
         rival = replace(rival, mixture=mixture)
@@ -155,7 +163,10 @@ def _rival_among(mine: _Point, points: Sequence[_Point]) -> Rival:
 
 
 def _cheapest(points: Sequence[_Point]) -> _Point | None:
-    """Return the point of least cost, then of most quality, then the first; costs that differ by rounding alone are equal."""
+    """Return the point with the least cost; among ties the one with the most quality, then the first.
+
+    Costs that differ only by rounding count as equal.
+    """
     if not points:
         return None
     least = min(point.least for point in points)

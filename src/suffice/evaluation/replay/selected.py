@@ -23,11 +23,13 @@ THE_POLICY = "the policy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """Recorded questions on which some part was fitted, chosen or certified before.
+    """Recorded questions on which a part was fitted, chosen or certified before.
+
+    A part is a policy, or a component with fitted state, such as a gate or a reranker.
 
     Attributes:
-        by_part: Number of questions that each part has seen, by the part's name in words; parts that saw none are left
-            out.
+        by_part: Number of recorded questions that each part has seen, by the part's name in words; parts that have seen
+            none are left out.
         mask: Questions that any part has seen, shape ``(n_questions,)``.
         unknown: Parts whose questions are not on record.
         ids_only: Parts for which only ids could be compared, because texts are missing on one side.
@@ -40,7 +42,7 @@ class Selected:
 
     @classmethod
     def joined(cls, blocks: Sequence[Selected]) -> Selected:
-        """Join the results of several blocks of questions, at least one."""
+        """Join the results of one or more blocks of questions."""
         counts: Counter[str] = Counter()
         for block in blocks:
             counts.update(block.by_part)
@@ -102,7 +104,10 @@ def seen_in(recording: Recording, seen: Seen) -> Mask:
 
 
 def dividing_names(recording: Recording) -> list[str]:
-    """Return the names whose hashes divide questions into tune and others: clusters, with one name per shared text."""
+    """Return, for each question, the name whose hash decides whether it is a tune question.
+
+    This is the name of the question's cluster; questions with the same text get a common name.
+    """
     return one_name_per_text([str(cluster) for cluster in recording.clusters.tolist()], recording.texts)
 
 
@@ -113,8 +118,9 @@ def selected_on(
 
     Args:
         policies: Policies with the calibrators, state, choices and gates that they read.
-        recording: The recording; its gate is checked if a policy reads it, and its reranker always.
-        others: Further parts, by name.
+        recording: The recording.  Its gate is checked if a policy reads the gate's signal; its reranker is always
+            checked.
+        others: The questions that further parts have seen, by the part's name; None if not on record.
     """
     parts: dict[str, list[Seen | None]] = {name: [seen] for name, seen in (others or {}).items()}
     every_policy = [policies] if isinstance(policies, Policy) else list(policies)
@@ -145,7 +151,7 @@ def selected_on(
 
 
 def seen_by(policy: Policy) -> Seen:
-    """Return the questions that a policy's own parts were fitted, chosen or certified on; empty if none is on record."""
+    """Return the questions that a policy's own parts were fitted, chosen or certified on; empty if not on record."""
     certified = policy.certificate or {}
     chosen = {"tune_ids": certified.get("question_ids"), "tune_texts": certified.get("question_texts")}
     return (Seen.from_dict(policy.provenance) or Seen()) | (Seen.from_dict(chosen) or Seen())
@@ -157,7 +163,10 @@ def tuned_on(policy: Policy, recording: Recording) -> int:
 
 
 def _of_signal(name: str, policy: Policy, recording: Recording) -> dict[str, Seen | None]:
-    """Return the questions on which a policy's signal was fitted; empty for a signal without fitted state."""
+    """Return the questions on which a signal of a policy was fitted; empty for a signal without fitted state.
+
+    The key is the name of the fitted part, such as `the gate`; the value is None if its questions are not on record.
+    """
     state = policy.state.get(name)
     stored = (recording.metadata.get("state") or {}).get(name)
     if state is None and stored is not None:

@@ -39,11 +39,11 @@ def even_thresholds(column: Floats, n: int = 40) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Held(Rule):
-    """A stand-in for a threshold: it fires where `mask` is True, and still declares the threshold's signal.
+    """A rule that takes the place of a threshold and fires where `mask` is True; it still declares the same signal.
 
     Attributes:
         name: The signal of the threshold.
-        mask: True where it fires, shape of the rounds.
+        mask: True where the rule fires, shape of the rounds.
     """
 
     name: str
@@ -72,9 +72,9 @@ class Held(Rule):
 class Regions:
     """All distinct outcomes of each question as one threshold of a policy varies.
 
-    The stop of a question can only change when the threshold passes one of the signal's values in its own rounds.  With
-    these values in ascending order, region j contains all thresholds with exactly j values below them (for ``>`` and
-    ``<=``: not above them), so one run for each region covers every threshold.
+    The stop of a question can only change when the threshold passes a value that the signal has in one of the question's
+    rounds.  Region j of a question contains all thresholds with exactly j of these values below them (for ``>`` and
+    ``<=``, at or below them).  So one run for each region covers every threshold.
 
     Attributes:
         values: The signal of each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
@@ -88,7 +88,7 @@ class Regions:
 
 
 def region_of(values: Floats, threshold: float, *, closed: bool) -> npt.NDArray[np.int64]:
-    """Return each question's region that contains a threshold, shape ``(n_questions,)``; see `Regions`."""
+    """Return, for each question, the region that contains a threshold, shape ``(n_questions,)``; see `Regions`."""
     below = values <= threshold if closed else values < threshold
     return np.asarray(below.sum(axis=1), dtype=np.int64)
 

@@ -12,8 +12,8 @@ from suffice.recordings.recording import Recording
 def due_in_waves(column: Floats, kind: str, width: int, before: int = 0, until: int | None = None) -> Floats:
     """Assign costs to the rounds in which they are incurred, if rounds are requested `width` at a time.
 
-    All requests of a wave are sent with its first round.  A round's seconds are the time by which it prolongs the wave
-    so far, since the policy decides in the order of the requests.
+    All requests of a wave are sent with its first round.  The policy decides in the order of the requests, so a round adds
+    only the time by which it ends later than all earlier rounds of its wave (see the second example).
 
     >>> due_in_waves(np.array([[1.0, 1.0, 1.0, 1.0]]), "calls", 3).tolist()
     [[3.0, 0.0, 0.0, 1.0]]

@@ -42,16 +42,18 @@ class Facts:
     """Facts about some questions, except those that failed.
 
     Attributes:
-        clusters: Clusters of the questions, None where one is missing.
-        texts: Hashes of the questions' normalised texts, "" where one is missing; empty without a column of texts.
+        clusters: The cluster of each question; None for a question without a cluster.
+        texts: The hash of each question's normalised text, "" for a question without a text.  The list is empty if the
+            recording has no column of texts.
         cut: Mask of the questions that a rule ended.
         only_closed_book: Whether a rule ended some of the questions at their first round.
         recorded: Mean costs of all recorded rounds, see `cost_means`.
         gaps: Costs that are unknown.
-        choice: Evidence on whether the questions are multiple choice.
-        agreement: Counts of the answers that agreement compares with; None if it is not measured.
-        measured: For each metric, whether it was measured in some round, and whether in some round before the last.
-        panel: For a panel, the columns that name the model of each answer, and the metrics; else empty.
+        choice: Counts that show whether the questions are multiple choice.
+        agreement: Counts for the note on agreement; None if agreement is not among the metrics.
+        measured: For each metric, two values: whether it was measured in any round, and whether it was measured in any
+            round before the last.
+        panel: For a panel, the columns with the model and the metrics of each answer; else empty.
     """
 
     ids: Sequence[str] = ()
@@ -103,7 +105,7 @@ class Facts:
 
 
 def _text_key(text: str | None) -> str:
-    """Return a short key for a normalised text; normalising the key does not change it; "" without a text."""
+    """Return the hash of a text after normalising it; "" without a text.  The hash itself is a normalised text."""
     known = normalize_answer(text or "")
     return id_hash(known) if known else ""
 
@@ -219,12 +221,12 @@ class Whole:
 
     @cached_property
     def choice(self) -> MultipleChoice:
-        """The evidence of multiple choice in all questions."""
+        """Counts over all questions that show whether they are multiple choice."""
         return reduce(add, (part.choice for part in self.facts))
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Notes on these questions, which every replay of them shows."""
+        """Notes on the recorded questions, which appear in every replay of the recording."""
         gaps = reduce(add, (part.gaps for part in self.facts if part.n))
         notes = [*self.recording.reading_notes, *gaps.notes, *filter(None, [self.charging.note])]
         if any(map(is_agreement, self.metrics)):

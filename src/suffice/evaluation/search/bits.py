@@ -27,7 +27,7 @@ _TABLE_ROWS = 4096
 
 
 def pack_bits(fires: Mask) -> Bits:
-    """Pack rounds into bits, the first round lowest: shape ``(..., n_rounds)`` to ``(...)``.
+    """Pack the rounds of a mask into integers, shape ``(..., n_rounds)`` to ``(...)``; the first round is the lowest bit.
 
     >>> pack_bits(np.array([[False, True, True], [False, False, False]])).tolist()
     [6, 0]
@@ -166,9 +166,10 @@ def reader(family: FormFamily, view: Rounds) -> Callable[[RuleCodes], list[Bits]
 def _in_order(
     literals: LiteralBits, digits: npt.NDArray[np.int64], member: Mask, k: npt.NDArray[Any]
 ) -> tuple[list[Bits], Bits]:
-    """Evaluate members in order until `k` have fired.
+    """Evaluate the literals of each rule in order; a rule holds in a round if at least `k` of its literals fire.
 
-    Return the rounds at which each literal is evaluated, and those at which `k` members fire.
+    Return, as bits, the rounds at which each literal is evaluated, and the rounds at which the rule holds.  A literal is
+    not evaluated in a round where the earlier ones have already decided.
     """
     least, open_members, rules = k.astype(np.int64), member.sum(axis=1), np.arange(len(digits))
     # fired[j] has the rounds at which at least j of the members so far have fired.

@@ -49,7 +49,8 @@ def space_of(
         defined: The signals that tune questions have, by prompt.
         patience: Replaces the patience of the space; None = keep it.
         max_rounds: Replaces the highest rounds of the space; None = keep them.
-        highest: The last rounds of the tune questions and of the searched ones; rules run to the later of the two.
+        highest: The last round of the tune questions, and of the searched questions.  If they differ and the space sets
+            no highest round, rules run to the later one.
 
     Raises:
         DataError: The space has no rules or too many, or it is `available` and the recording has several prompts.
@@ -122,7 +123,7 @@ def chosen_policy(
 
 
 def left_out_notes(defined: Mapping[str, Defined]) -> list[str]:
-    """Return a note on a signal that `available` omits although the column to fit it on was recorded."""
+    """Return a note if the space `available` leaves out `top_score_z`, because `top_score` is the same everywhere."""
     there = next(iter(defined.values()))
     if there.same_score and "top_score_z" not in there.columns:
         return ["top_score_z is not searched: top_score is the same in all tune questions"]
@@ -150,7 +151,7 @@ def on_demand_notes(space: Space, policies: Iterable[Policy], recording: Recordi
 
 
 def empty_notes(chosen: object | None, best: int | None, goal: Goal) -> list[str]:
-    """Return notes if no rule meets the budget, either on tune questions (nothing is chosen) or on searched ones."""
+    """Return a note if no rule meets the budget on tune questions, and one if none meets it on searched questions."""
     notes = []
     if chosen is None:
         notes.append(f"no rule needs at most {goal.budget:g} mean calls on tune: nothing was selected there")

@@ -45,15 +45,15 @@ class Side:
         recording: The recording of these rounds, in its own order.
         policy: A policy with the fitted state that rules need.
         view: The signals, shape ``(n_questions, n_rounds)``.
-        tables: The outcomes of a stop at each round, by name in `OUTCOMES`, same shape; a stop past the end counts as
-            one at the last round.  Tokens are NaN where unknown.  If rounds start at 0, a table has a second half, for
-            rules that pay for the closed-book answer without returning it: shape ``(n_questions, 2 * n_rounds)``.
+        tables: By name in `OUTCOMES`, the outcome of a stop at each round, shape of `view`.  A stop past the end counts
+            as a stop at the last round.  Tokens are NaN where unknown.  If rounds start at 0, a table has a second half,
+            for rules that read the closed-book answer and so pay for it: shape ``(n_questions, 2 * n_rounds)``.
         last: Position of the last round, shape ``(n_questions,)``; -1 without rounds.
         baseline: The outcomes of the baseline by name in `OUTCOMES`, shape ``(n_questions,)``.
-        paid: If rounds start at 0: mask of the stops that pay for the closed-book answer whether or not a rule reads
-            it, shape of `view`.
-        trials: The trial answers of chains of thought, which `tables` leave out; None for other recordings.
-        gated: The same questions from round 0 on, for rules that read a gate; None if no rule does.
+        paid: Mask of the stops where the cost of the closed-book answer is included in any case, even if no rule reads
+            the answer, shape of `view`; None if rounds start at 1.
+        trials: The trial answers of chains of thought, whose costs are not in `tables`; None for other recordings.
+        gated: The same questions from round 0 on, for rules that read a gate; None if no rule reads one.
     """
 
     recording: Recording
@@ -101,9 +101,8 @@ class Questions:
     Attributes:
         sides: One side for each prompt; under "" if the recording names no prompt.
         clusters: The unit of each row, shape ``(n_questions,)``.
-        keys: The key of each row, from its name, so that it does not depend on order or parts; shape
-            ``(n_questions,)``.
-        units: The key of each row's unit, which is drawn and assigned to a fold as a whole; same shape.
+        keys: The hash of each row's name, shape ``(n_questions,)``; it depends neither on the order nor on the parts.
+        units: The key of each row's unit, same shape.  A unit is drawn, and assigned to a fold, as a whole.
         left_out: Number of units that some prompt lacks.
     """
 
@@ -137,14 +136,14 @@ class Questions:
         baseline: str,
         recorded: Sequence[str] = (),
     ) -> Questions:
-        """Prepare recorded questions for a search; they may be only some of a recording.
+        """Prepare questions for a search: all questions of the recordings, or one part of them.
 
         Args:
             recordings: The recordings, by prompt.
             policies: A policy for each prompt, with fitted state and a rule that reads every signal of the search.
             metric: The quality: a column in [0, 1] or `agreement`.
             baseline: A rule's text, `fixed_k(3)` or `full`; each prompt has its own baseline.
-            recorded: Names of the recorded metrics, for error messages; some may not have been read.
+            recorded: Names of all recorded metrics, for error messages, even if their columns were not read.
 
         Raises:
             DataError: The metric is missing or was not measured, or a prompt has a question twice.
@@ -196,11 +195,13 @@ def prompt_names(recording: Recording) -> npt.NDArray[np.object_]:
 
 
 def by_prompt(recording: Recording, *, several: bool = False) -> dict[str, Recording]:
-    """Split a recording by prompt: the name before the ``@`` in the column `prompt_id`, "" without one.
+    """Split a recording by prompt, which is the name before the ``@`` in the column `prompt_id`.
+
+    A prompt without a name is called "" if it is the only one, otherwise "unnamed".
 
     Args:
         recording: Recorded rounds.
-        several: Whether the whole recording has several prompts, so that one without a name is called "unnamed".
+        several: Whether the whole recording, of which this may be a part, has several prompts.
     """
     if "prompt_id" not in recording.table.column_names:
         return {"unnamed" if several else "": recording}
@@ -247,7 +248,10 @@ def find_prompt(wanted: str, prompts: Iterable[str], named: Iterable[str]) -> st
 
 
 def refuse_shared(shared: int, n: int) -> None:
-    """Raise if some of the `n` searched questions, `shared` of them, are also tune questions."""
+    """Raise if `shared`, the number of searched questions that are also tune questions, is above 0.
+
+    The message also states `n`, the number of searched questions.
+    """
     if shared:
         raise ConfigMismatchError(
             f"{shared} of {n} questions are among the tune questions: what is selected on a "
@@ -257,7 +261,10 @@ def refuse_shared(shared: int, n: int) -> None:
 
 
 def _readers(policy: Policy, recording: Recording) -> dict[int, Policy]:
-    """Return, by start round, a policy that reads the signals of all rules with that start; gated rules start at 0."""
+    """Return one policy for each start round, which reads the signals of all rules with this start round.
+
+    Rules with a gate start at round 0, other rules at round 1.
+    """
     gates = {name for name in policy.rule.signals if reads_round_0(Threshold(name, ">", 0.0))}
     if not gates:
         return {1: replace(policy, start_round=1)}
@@ -311,7 +318,7 @@ def _side(
 
 
 def policy_of_baseline(recording: Recording, policy: Policy, baseline: str) -> Policy:
-    """Return the policy that differences are taken against."""
+    """Return the baseline as a policy."""
     highest = int(recording.index[-1])
     rule = fixed_k(highest) if baseline == "full" else parse_rule(baseline)
     fitted = set(rule.signals) & set(CALIBRATED) - {c.output for c in policy.calibrators}
@@ -355,7 +362,7 @@ def _stop_tables(
 
 
 def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
-    """Yield a component's columns of calls and tokens, ``(n_questions, n_rounds)``, each after "calls" or "tokens"."""
+    """Yield pairs of "calls" or "tokens" and a column of a component, shape ``(n_questions, n_rounds)``."""
     if component in costs.call_columns:
         yield "calls", costs.call_columns[component]
     for kind in TOKEN_KINDS:
@@ -363,7 +370,7 @@ def _columns(costs: CostTable, component: str) -> Iterator[tuple[str, Floats]]:
 
 
 def _due(component: str, column: Floats) -> Floats:
-    """Shift a cost to the round that incurs it: a critic's reply is paid with the next draft, so a stop saves it."""
+    """Shift the cost of a critic's reply to the next draft, which needs it: a stop before that draft does not pay it."""
     return np.pad(column, ((0, 0), (1, 0)))[:, :-1] if component == CRITIC else column
 
 
@@ -390,7 +397,7 @@ def _paired(
 ) -> tuple[npt.NDArray[np.object_], dict[str, npt.NDArray[np.int64]], int]:
     """Find the questions that every prompt has.
 
-    Return them, their rows in each prompt, and the number of questions left out.
+    Return the questions, their rows in each prompt, and the number of questions left out.
     """
     places = {}
     for prompt, names in clusters.items():

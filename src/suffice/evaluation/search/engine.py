@@ -95,9 +95,9 @@ def search(
 ) -> SearchResult:
     """Try every rule of a space on recorded rounds: choose on tune questions, and report on the others.
 
-    Tune questions fit the calibrators and thresholds.  A path is read part by part in `jobs` processes, with the same
-    figures; memory holds sums for the rules, and the questions of one part at a time.  A rule returns the answer of its
-    stop round, or of samples the majority's; only calls and tokens of the loop are counted.
+    Calibrators and thresholds are fitted on tune questions.  A rule returns the answer of its stop round; for independent
+    samples, it returns the majority answer.  Only calls and tokens of the loop are counted.  A file is read part by part
+    in `jobs` processes, with the same figures; memory holds the sums for the rules, and the questions of one part.
 
     >>> from suffice import Resampling, search
     >>> from suffice.evaluation.search import Block, Literal, Space
@@ -110,9 +110,9 @@ def search(
     (6, 'semantic_distance < 0.02')
 
     Args:
-        recording: The questions that are searched; also the tune questions where `tune` is None.
+        recording: The searched questions; it is divided into tune and searched questions if `tune` is None.
         space: A space, the name of a preset, or `available`.
-        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, drawn by id hash and seed.
+        tune: Tune questions, recorded in the same way; None = a share of the recording, by id hash and seed.
         tune_share: Share of the tune questions, in (0, 1).
         patience: Replaces the patience of the space; None = keep it.
         max_rounds: Replaces the highest rounds of the space; None = keep them.
@@ -120,15 +120,15 @@ def search(
         budget: The largest mean number of calls of a locked threshold, and of the selected rule.
         baseline: The baseline of differences: a rule's text or `full`.
         target: The outcome that calibrators predict; None = `em`, or `metric` if that needs no gold answers.
-        resampling: Settings of intervals; 0 resamples = none, and no estimate of optimism.  Its seed draws folds and split.
+        resampling: Settings of intervals.  With 0 resamples, there are no intervals and no estimates of optimism.  The
+            seed also determines the folds and the tune questions.
         folds: Number of folds of the cross-fitted estimate.
         progress: Called with the number of finished parts and the number of all parts, in each pass over the parts.
-        orders: Number of random orders of each question's independent samples, which form one cluster; None = 10.
-        jobs: Processes that read the parts of a path.
+        orders: Number of random orders of each question's samples, which form one cluster; None = 10.
+        jobs: Number of processes that read the parts of a path.
 
     Raises:
-        DataError: The space has no rules or too many, the metric is missing, or the rows of a question in a file are
-            not adjacent.
+        DataError: The space has no rules or too many, the metric is missing, or a question's rows are not adjacent.
         CensoredError: A rule ended questions before the recording's highest round.
         UnknownSignalError: The recording lacks columns that the space reads.
         ConfigMismatchError: Tune questions are among those searched, or a prompt was not recorded.
@@ -277,7 +277,7 @@ def _linked(passes: Passes, facts: Facts) -> TuneShare | None:
 
 
 def _together(passes: Passes, facts: Sequence[Facts]) -> Passes:
-    """Load all units of several questions into memory, since the parts of a file might split such a unit."""
+    """Load the units that have several questions into memory, since the parts of a file might split such a unit."""
     reading = passes.reading
     apart = {
         i: each.together(is_clustered=is_clustered(recording.schema))
@@ -405,7 +405,7 @@ def _sums_of_sides(passes: Passes, space: Space) -> tuple[tuple[RuleSums, RuleSu
 
 
 def _explorer(passes: Passes, space: Space) -> Explorer:
-    """Return an explorer on the first searched questions, for all results that do not depend on the questions."""
+    """Return an explorer on some searched questions, to look up the rules themselves, for example their texts."""
     reading = passes.reading
     for place in reading.pieces(reading.columns, tune=False):
         for questions in reading.questions(place, tune=False):

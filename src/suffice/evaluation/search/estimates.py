@@ -94,14 +94,14 @@ class Passes:
 
 
 _MOST_SUMS_DRAWN = 2**24
-"""Most rules times draws for which the lead is tested against the whole family: a bound on memory (128 MiB)."""
+"""Largest number of rules * draws for which the lead is tested against all rules; it bounds the memory (128 MiB)."""
 
 _MOST_PAIRS_TESTED = 2**29
-"""Most rules times questions for that test: a bound on time, a minute or two on one core with 1,000 draws."""
+"""Largest number of rules * questions for this test; it bounds the time (two minutes on one core with 1,000 draws)."""
 
 
 def difference_columns_of(sums: RuleSums, trials: Trials, level: float) -> dict[str, Floats]:
-    """Return mean differences to the baseline with t intervals, for quality and calls (with a prefix).
+    """Return mean differences to the baseline with t intervals, for quality, and for calls with the prefix `calls_`.
 
     In simulations with 60 to 300 questions, of which 3 to 30 % differ, t intervals cover the mean about as often as
     bootstrap intervals, and far more often if few differ (92 instead of 79 % with 60 questions of which 5 % differ).

@@ -40,7 +40,7 @@ class Distinct:
     On chains of thought, rules with the same stops are distinct if they pay for different trial answers.
 
     Attributes:
-        number: The rule with the shortest text, by its number in the space; rows are in this order.
+        number: The number, in the space, of the rule with the shortest text; rows are sorted by this number.
         members: Number of rules with these stops.
         hash: A hash of the stops: equal for equal stops; in a search of `MOST_RULES` rules the chance of any collision
             is 1e-5.
@@ -56,11 +56,11 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """The places of the rules' outcomes on questions; every array has shape ``(n_rules, n_questions)``.
+    """The places where the outcomes of rules are looked up; every array has shape ``(n_rules, n_questions)``.
 
     Attributes:
-        column: Columns in the side's tables.
-        trials: Bits of the trial answers that are paid besides; None except on chains of thought.
+        column: The column in `Side.tables` that holds the outcome of a rule on a question.
+        trials: Bits of the trial answers that a rule pays for in addition; None except on chains of thought.
     """
 
     column: Numbers
@@ -73,13 +73,13 @@ class Section:
 
     Attributes:
         prompt: The prompt whose rounds the rules read.
-        start: The number of the first rule in the space; rules are numbered variant
-            by variant.
+        start: The number of the section's first rule in the space; rules are numbered variant by variant.
         variants: Pairs of patience and the last position at which a rule stops.
-        bits: Maps rules to the rounds where they fire, see `evaluator`.
-        answered: Maps rules to a mask of the questions whose closed-book answer they read and so pay for; None = no
-            rule does.
-        reads: Maps rules to the rounds at which they read each literal, see `reader`; None if that does not matter.
+        bits: A function that maps rules to the rounds where they fire, see `evaluator`.
+        answered: A function that maps rules to a mask of the questions whose closed-book answer they read, and so pay
+            for.  None = no rule reads closed-book answers.
+        reads: A function that maps rules to the rounds at which they read each literal, see `reader`.  None if costs do
+            not depend on it.
     """
 
     family: FormFamily
@@ -115,7 +115,7 @@ class Section:
         return self.family.sizes(codes) + (len("patience((), 9)") if patience > 1 else 0)
 
     def number(self, variant: int) -> int:
-        """Return the number that the first rule of a variant has in the space."""
+        """Return the number of a variant's first rule, counted over the whole space."""
         return self.start + variant * self.family.count
 
 
@@ -165,9 +165,10 @@ class Explorer:
 
     @cached_property
     def hashes(self) -> dict[tuple[str, bool], Hashes]:
-        """Random numbers for the columns in a side's tables, so that equal stops have equal hashes in every block.
+        """A random number for each question and each column in a side's tables; `hash_of` looks it up.
 
-        The numbers follow from the keys of the questions, so that hashes do not depend on order or parts.
+        The numbers follow from the keys of the questions.  So equal stops have equal hashes, in every block and whatever
+        the order of the questions.
         """
         return {
             (prompt, gated): _random_table(side.of(gated=gated), place, self.questions.keys)
@@ -202,7 +203,10 @@ class Explorer:
         return _distinct(entries)
 
     def where(self, numbers: Numbers) -> Iterator[tuple[slice, Section, int, Numbers]]:
-        """Yield sorted `numbers` in parts: the slice, the section, the variant, and the numbers within the family."""
+        """Divide sorted `numbers` of rules into parts, each of them within one section and one variant.
+
+        Yield, for each part, its slice of `numbers`, the section, the variant, and the numbers counted in the family.
+        """
         start = 0
         for section in self.sections:
             for variant in range(len(section.variants)):
@@ -219,7 +223,10 @@ class Explorer:
             yield part, section.side, section.stops(section.bits(section.family.decode(within)), variant)
 
     def outcomes(self, numbers: Numbers) -> Iterator[tuple[slice, Side, Callable[[str], Floats]]]:
-        """Yield the outcomes of the rules `numbers` (sorted) in parts, by name, ``(n_rules, n_questions)``."""
+        """Yield the outcomes of the rules `numbers` (sorted) in parts.
+
+        Each part has the slice, the side, and a function from an outcome's name to an array ``(n_rules, n_questions)``.
+        """
         for part, section, variant, within in self.where(numbers):
             codes = section.family.decode(within)
             place = section.places(codes)(section.stops(section.bits(codes), variant))

@@ -34,8 +34,8 @@ class TuneShare:
     Attributes:
         share: Share of the tune questions, in (0, 1).
         seed: Another seed gives another division.
-        linked: For units that share a text with another one: maps the unit's name to the common name that is hashed
-            instead.
+        linked: For units that share a text with another unit, the common name that is hashed instead of the unit's
+            name.
     """
 
     share: float
@@ -61,12 +61,14 @@ class TuneShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Facts:
-    """Facts about questions (failed ones included) that a search needs before fitting; parts can be added.
+    """Facts about questions that a search needs before fitting; the facts of several parts can be added.
+
+    Questions that failed while recording are included, unless stated otherwise.
 
     Attributes:
         units: Keys of the names of the questions' units, see `unit_names`.
-        texts: Keys of the questions' normalised texts, 0 where one is missing.
-        choice: Evidence on whether the questions are multiple choice.
+        texts: Keys of the questions' normalised texts, 0 for a question without a text.
+        choice: Counts that show whether the questions are multiple choice.
         digest: Hash of identities, answers and metrics; independent of the order of the questions.
         failed: Keys of the questions that failed while recording; prompts, choice and digest leave them out.
     """
@@ -81,7 +83,7 @@ class Facts:
 
     @classmethod
     def none(cls) -> Facts:
-        """Return facts about no questions, to add others to."""
+        """Return facts about no questions, to which the facts of parts can be added."""
         no = np.empty(0, dtype=np.uint64)
         failed, choice = np.empty(0, dtype=np.bool_), MultipleChoice()
         return cls(keys=no, units=no, texts=no, failed=failed, prompts=frozenset(), choice=choice, digest=0)
@@ -120,7 +122,9 @@ class Facts:
         return _repeated(self.texts[self.texts != 0])
 
     def together(self, *, is_clustered: bool) -> Keys:
-        """Return the sorted keys of complete questions that share their unit with others, to be read together.
+        """Return the sorted keys of the questions that share their unit with others and must be read together.
+
+        Questions that failed while recording are left out.
 
         Args:
             is_clustered: Whether a column names the units; otherwise questions with the same text form one unit.

@@ -42,7 +42,8 @@ class FormFamily:
 
     Args:
         block: A block whose literals have their thresholds.
-        gates: Number of its first literals that are gates; every rule then has at least one gate.  0 = all rules.
+        gates: Number of the block's first literals that are gates, for the family of all rules with at least one gate;
+            0 = the family of all rules.
     """
 
     def __init__(self, block: Block, gates: int = 0) -> None:
@@ -55,7 +56,7 @@ class FormFamily:
 
     @classmethod
     def of(cls, block: Block) -> list[FormFamily]:
-        """Return the rules of a block in families by start round: from round 1, and those with a gate from round 0.
+        """Divide the rules of a block by start round: those with a gate start at round 0, all others at round 1.
 
         Gates come first in their rules, so that a lazy evaluation reads them before it needs an answer.
         """

@@ -25,7 +25,7 @@ _UNREAD = frozenset({"calls", "tokens", "seconds"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defined:
-    """The signals that a search can read for some questions; `|` joins those of several parts.
+    """The signals that a search can read for some questions; the signals of several parts can be joined with `|`.
 
     Attributes:
         scores: The smallest and the largest `top_score` of any question; infinite without one.
@@ -90,8 +90,7 @@ def fit(
         defined: The available signals, if `tune` has only the columns needed for fitting.
 
     Raises:
-        UnknownSignalError: Signals were neither recorded with a value somewhere nor can be fitted; the message names
-            all of them.
+        UnknownSignalError: Some signals have no recorded value and cannot be fitted; the message names all of them.
     """
     of = Defined.of(tune) if defined is None else defined
     computed = {name: name for name in signals if name not in tune.table.column_names and is_computed(name)}

@@ -55,7 +55,7 @@ def names_in(reading: SearchReading, texts: Keys, place: PlacedPiece) -> list[tu
 def rows_in(
     reading: SearchReading, columns: Sequence[str], keys: Mapping[int, Keys], place: PlacedPiece
 ) -> list[pa.Table]:
-    """Return the rows of those questions of a piece whose keys are in `keys`, which lists keys by recording."""
+    """Return the rows of some questions of a piece: those whose keys are listed in `keys` for the piece's recording."""
     tables = []
     for block in reading.stored(place, columns):
         mine = np.isin(keys_of(block.question_ids), keys.get(place.recording, []))
@@ -102,7 +102,7 @@ def sums_alone_in(reading: SearchReading, spaces: Sequence[Space], place: Placed
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Checks:
-    """Checks of some questions, and notes on them; checks of other parts can be added.
+    """Checks of some questions, and notes on them; the checks of several parts can be added.
 
     Attributes:
         definedness: Counts of defined signals, by prompt and start round.
@@ -262,7 +262,7 @@ def _comparison_sums(
 
 
 def family_in(reading: SearchReading, space: Space, numbers: Positions, place: PlacedPiece) -> tuple[Floats, Floats]:
-    """Return, for each bootstrap draw, the sums of the differences of many rules, and the number of rows."""
+    """Return, for each bootstrap draw, the summed difference of each rule in `numbers`, and the number of rows."""
     n_resamples = reading.resampling.n_resamples
     drawn, sizes = np.zeros((len(numbers), n_resamples)), np.zeros(n_resamples)
     for questions in reading.questions(place, tune=False):
@@ -287,7 +287,7 @@ def intervals_in(
 
 
 def narrowed(first: Sequence[ThresholdIntervals], second: Sequence[ThresholdIntervals]) -> list[ThresholdIntervals]:
-    """Intersect two lists of intervals rule by rule; an empty list, from no questions, leaves the other unchanged."""
+    """Intersect two lists of intervals rule by rule; if one list is empty (no questions), return the other."""
     if not first or not second:
         return [*(first or second)]
     return [

@@ -1,4 +1,7 @@
-"""Read the pieces of a search block by block, and divide them by prompt and into tune and searched questions; samples in random orders."""
+"""Read the pieces of a search block by block.
+
+Each block is divided by prompt, and into tune and searched questions.  Independent samples appear in random orders.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ def ordered_metadata(metadata: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 def in_orders(recording: Recording, n: int, seed: int) -> RecordingBlock:
-    """Return each question in `n` orders of its samples; its orders form one cluster, which is drawn as a whole."""
+    """Return each question in `n` orders of its samples; the orders of a question form one cluster, drawn as a whole."""
     units = np.array([str(unit) for unit in recording.clusters.tolist()], dtype=object)[recording.row_question]
     tables = []
     for number, places in enumerate(drawn_orders(recording, n, seed), 1):
@@ -85,14 +88,15 @@ class SearchReading:
 
     Attributes:
         recordings: The searched recording, then the tune recording if there is one.
-        share: The choice of tune questions; None if they have a recording of their own.
+        share: The choice of tune questions; None if the tune questions have a recording of their own.
         folds: Number of folds of the cross-fitted estimate.
         orders: Number of random orders of each question's independent samples; 1 = rounds follow one another.
         several: For each recording, whether its rounds have several prompts.
         policies: A policy for each prompt, with the fitted state and a rule that reads every signal of the search;
             empty before fitting.
         apart: For each recording, the sorted keys of questions to skip when its pieces are read.
-        together: The skipped questions, in memory: they share units with others, and parts might split a unit.
+        together: The skipped questions, held in memory.  They share units with other questions, and the parts of a file
+            might split a unit.
         facts: Facts of the pieces read so far, to compare with the headers of their files.
         kept: Cache of the prepared questions of pieces in memory, by piece and side.
     """
@@ -215,7 +219,7 @@ class SearchReading:
         return Questions.of(there, self.policies, metric=goal.metric, baseline=goal.baseline, recorded=recorded)
 
     def searched_sums(self, n_rules: int) -> RuleSums:
-        """Return empty sums of rules for searched questions; folds and errors are kept only if there are draws."""
+        """Return empty sums of rules for searched questions; without draws, folds and errors are not summed."""
         draws = self.resampling.n_resamples > 0
         return RuleSums.zero(n_rules, self.folds if draws else 1, tokens=True, errors=draws)
 
@@ -225,5 +229,5 @@ class SearchReading:
         return (numbers % np.uint64(self.folds)).astype(np.int64)
 
     def weights(self, units: Keys) -> Floats:
-        """Return the number of times each unit is drawn; if resampling is off, in a single draw."""
+        """Return the number of times each unit is drawn in each resample; one resample if resampling is off."""
         return poisson_weights(units, max(1, self.resampling.n_resamples), seed=self.resampling.seed)

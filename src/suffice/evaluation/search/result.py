@@ -51,7 +51,7 @@ _RULE_MARKS = {
 """Colour and shape of each kind of point; later ones are drawn over earlier ones."""
 
 _MOST_POINTS = 1_000
-"""Most points drawn besides the front; of more rules, an even selection is drawn."""
+"""Largest number of points besides the front; if there are more, an evenly spaced selection is drawn."""
 
 _MOST_SHOWN = 12
 """Most rules of the front that a table shows."""
@@ -88,7 +88,7 @@ class Chosen:
         quality: Mean of the metric on tune, "selected there".
         calls: Mean calls on tune.
         headline: One sentence about the searched questions.
-        estimate: Its estimate on the searched questions, which were not used to select it.
+        estimate: The rule's estimate on the searched questions, which were not used to select the rule.
     """
 
     policy: Policy
@@ -109,13 +109,14 @@ class SearchResult(Evaluation):
     """A search's result; arrays have one entry for each distinct set of stops.
 
     Attributes:
-        explorer: The space, with its thresholds, on the searched questions of the first part; in memory, on all.
+        explorer: The space, with its thresholds, applied to the searched questions of the first part (to all searched
+            questions if the recording was in memory).
         intervals: A function that reads the questions again and returns the intervals of rules' thresholds, see
             `equivalent_intervals`.
         baselines: Mean quality and calls of the baseline, by prompt.
         distinct: One rule for each set of stops.
-        columns: Figures by name: `quality`, `calls`, `tokens`; with draws also the differences to the baseline with t
-            intervals, `delta`, `low`, `high`, and the same for calls with the prefix `calls_`.
+        columns: Figures by name: `quality`, `calls` and `tokens`.  With draws, also the difference in quality to the
+            baseline with its t interval (`delta`, `low`, `high`), and in calls (`calls_delta` and so on).
         front: Mask of the rules on the Pareto front: no other rule is at least as good in both calls and quality, and
             better in one of them.
         metric: The quality.

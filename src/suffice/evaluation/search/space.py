@@ -29,10 +29,11 @@ class Literal:
         signal: The signal.
         comparison: `>`, `>=`, `<` or `<=`.
         thresholds: The values, in the signal's unit; empty = choose them on tune questions.
-        grid: If `thresholds` is empty: the number of evenly spaced values between the signal's extremes on tune to try;
-            0 = a single value, the best one for a rule of this literal alone, locked before the search.
-        low: If `thresholds` is empty: lower end of these values if it is below the signal's smallest value on tune;
-            None = that smallest value.
+        grid: Used if `thresholds` is empty: the number of evenly spaced values to try, from the signal's smallest to its
+            largest value on tune questions.  0 = try one value only, which is locked before the search: the best value
+            for a rule of this literal alone.
+        low: Used if `thresholds` is empty: a lower start of these values than the signal's smallest value on tune
+            questions; a larger `low` has no effect.  None = start at the smallest value.
     """
 
     signal: str
@@ -83,8 +84,8 @@ class Block:
             and `|` between them.  `k_of_n`: "at least k of n literals", for every non-empty subset and every k up to
             its size n.
         literals: The literals.
-        prompt: The prompt whose rounds these rules read: the name before the `@` of the column `prompt_id`; "" for
-            the recording's only prompt, or the one that no other block names.
+        prompt: The prompt whose rounds these rules read, which is the name before the `@` in the column `prompt_id`.
+            "" = the recording's only prompt, or the only prompt that no block names.
     """
 
     form: RuleForm
@@ -216,7 +217,8 @@ def space_from_dict(data: Mapping[str, Any]) -> Space:
     122
 
     Args:
-        data: The fields of `Space`; `blocks` holds those of `Block`, their `literals` those of `Literal`.
+        data: The fields of `Space`.  Each item of `blocks` has the fields of `Block`, and each of its `literals` the
+            fields of `Literal`.
 
     Raises:
         SchemaError: A field is unknown, missing or of another kind.
@@ -284,7 +286,7 @@ _LOWEST = {"overlap": 0.0}
 
 
 def _literals(names: Iterable[str], low: Mapping[str, float] = _LOWEST) -> tuple[Literal, ...]:
-    """Return one literal for each signal: a boolean must hold; other thresholds are chosen on tune questions."""
+    """Return one literal for each signal: a boolean signal must be true; for others, tune questions set the threshold."""
     return tuple(
         Literal(signal=name, comparison=">=", thresholds=(1.0,))
         if SIGNALS[name].unit == "bool"
@@ -309,7 +311,7 @@ PRESETS: Mapping[str, Space] = {
 
 
 def available(columns: Collection[str]) -> Space:
-    """Return a space of the form of `tasr-dnf-876` on the available signals of TASR, including the global z-score.
+    """Return a space like the preset `tasr-dnf-876`, with those of TASR's signals (and the global z-score) in `columns`.
 
     >>> available(["answer_stable", "overlap", "answer_margin"]).count
     4
@@ -347,7 +349,7 @@ def votes() -> Space:
 def thoughts(columns: Collection[str]) -> Space:
     """Return the space for chains of thought: length, hesitation, and signals of trial answers, alone and combined.
 
-    Signals of the chain come first, so that trials are only paid for where these hold.
+    Signals of the chain come first in a rule, so that a trial answer is only paid for where these signals hold.
 
     >>> thoughts(["thinking_tokens", "answer_stable", "answer_logprob_mean"]).count
     178

@@ -34,7 +34,7 @@ _COMBINATIONS = 1024
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class UnitCounts:
-    """Counts of units and rows; counts of other parts can be added.
+    """Counts of units and rows; the counts of several parts can be added.
 
     Attributes:
         units: Number of units: questions, or clusters of rows that repeat a question.
@@ -64,7 +64,7 @@ class UnitCounts:
         Args:
             sums: Sums over all rows.
             squares: Sums over units of the squared sum of each unit.
-            products: Sums over units of each unit's sum times its number of rows.
+            products: Sums over units of (the unit's sum * its number of rows).
         """
         if self.units < 2:  # noqa: PLR2004
             return np.full(len(sums), np.nan)
@@ -77,11 +77,11 @@ class UnitCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitSums:
-    """Sums of several paired differences over units, in total and in every draw; sums of other units can be added.
+    """Sums of several paired differences over units, in total and in every draw; the sums of two parts can be added.
 
     Attributes:
         drawn: Sums over each unit's rows, in total and in every draw.
-        products: Sums over units of each unit's sum times its number of rows, shape ``(n_differences,)``.
+        products: Sums over units of (the unit's sum * its number of rows), shape ``(n_differences,)``.
     """
 
     drawn: DrawnSums
@@ -131,14 +131,15 @@ class UnitSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RuleSums:
-    """Sums of metric and costs for all rules of a space over some questions; sums of other units can be added.
+    """Sums of metric and costs for all rules of a space over some questions; the sums of several parts can be added.
 
     Attributes:
-        hashes: A hash of each rule's stops, shape ``(n_rules,)``: a sum of random numbers modulo 2**64.
+        hashes: A hash of each rule's stops, shape ``(n_rules,)``.  Each stop of a question has a random number, and the
+            hash is the sum of these numbers modulo 2**64.
         folds: Sums over the questions of each fold, by name in `FOLDED`, shape ``(n_folds, n_rules)``.
         more: Further sums by name, shape ``(n_rules,)``; empty if the sums only serve to choose a rule.
-        repeats: Sums over units of each unit's difference times its number of rows beyond the first, by name in
-            `FOLDED`; empty if no unit has several rows.
+        repeats: By name in `FOLDED`, sums over units of (the unit's summed difference * (its number of rows - 1));
+            empty if no unit has several rows.
         sizes: Number of questions in each fold, shape ``(n_folds,)``.
         baseline: The sums of the baseline over all questions, by prompt and name in `FOLDED`.
     """
@@ -245,7 +246,7 @@ class RuleSums:
                 self._add_units(space, questions.rows(rows), number)
 
     def _add_units(self, space: Space, questions: Questions, fold: int) -> None:
-        """Add units of several rows, which must be adjacent, because each unit's sum is squared."""
+        """Add units that may have several rows; the rows of a unit must be adjacent, since its sum is squared."""
         explorer = Explorer(space, questions)
         begin = np.flatnonzero(np.concatenate([[True], questions.units[1:] != questions.units[:-1]]))
         sizes = np.diff(begin, append=len(questions))
@@ -311,13 +312,17 @@ def _rule_places(section: Section, step: int) -> Iterator[tuple[slice, Places]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _StopTables:
-    """Look-up tables of a side's outcomes, summed over groups of questions for each combination of their stops.
+    """Look-up tables to sum outcomes over questions quickly.
+
+    A few questions form a group.  For each combination of their stops, a table holds the sum of their outcomes, so that
+    one look-up serves the whole group.
 
     Attributes:
         width: Number of possible stops of one question.
-        groups: Slices of the questions: the first questions of all groups, then the second ones, and so on.
+        groups: Slices of the questions with their sizes.  The first slice has the first question of every group, the
+            second slice the second question, and so on.
         values: Flat tables, one for each outcome.
-        hashes: Flat table of the random numbers.
+        hashes: Flat table of the random numbers, whose sum identifies the stops.
     """
 
     width: int
@@ -355,7 +360,7 @@ class _StopTables:
 
 
 def _combined(table: npt.NDArray[Any], groups: Sequence[tuple[slice, int]]) -> npt.NDArray[Any]:
-    """Return the sums over each group's rows for every combination of their columns, as a flat array."""
+    """Return, for each group and each combination of its rows' columns, the sum of the values, as a flat array."""
     (first, count), *others = groups
     sums = table[first]
     for group, n in others:

@@ -75,7 +75,8 @@ def threshold_trials(
     Args:
         space: The space.
         prompts: The prompts of the recording.
-        column: Returns the values that a literal reads on tune for a prompt; the smallest and the largest are enough.
+        column: A function that returns the values that a literal reads on tune questions for a prompt; the smallest
+            and the largest value are enough.
     """
     tried = {}
     for prompt, literal in open_literals(space, prompts):
@@ -94,16 +95,17 @@ def with_thresholds(
 ) -> tuple[Space, tuple[Locked, ...]]:
     """Fill in all thresholds of a space; also return the locked ones.
 
-    For a literal without thresholds, 40 evenly spaced values between the smallest and the largest on tune are tried.
-    The value with the best quality within the budget is locked; among ties, the one with the fewest calls, then the
-    lowest.  If no value meets the budget, the one with the fewest calls is locked, and `Locked.within_budget` is False.
-    A grid keeps all of its values.
+    A literal with a grid keeps all values of the grid.  For another literal without thresholds, 40 evenly spaced values
+    between the smallest and the largest on tune questions are tried.  The value with the best quality within the budget
+    is locked; among ties, the one with the fewest calls, then the lowest.  If no value meets the budget, the one with the
+    fewest calls is locked, and `Locked.within_budget` is False.
 
     Args:
         space: The space.
         prompts: The prompts of the recording.
         tried: See `threshold_trials`.
-        means: For each literal to be locked, in order: mean outcomes on tune of each of its thresholds by itself.
+        means: For each literal to be locked, in order, the mean outcomes on tune questions of the rules that consist of
+            this literal alone, one for each threshold.
         budget: The largest mean number of calls.
     """
     outcomes = iter(means)

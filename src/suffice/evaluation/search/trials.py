@@ -26,7 +26,7 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialCosts:
-    """The trial answers of some chains, by the convention of `suffice.evaluation.replay.charging.LIVE`.
+    """The trial answers of some chains of thought, charged as in `suffice.evaluation.replay.charging.LIVE`.
 
     Attributes:
         costs: Calls and tokens of each trial, by name, shape ``(n_questions, n_rounds)``.
@@ -48,7 +48,7 @@ class TrialCosts:
 
         Args:
             prepared: The recording.
-            view: Its rounds from the first one of the policy on.
+            view: The recorded rounds from the policy's first round on.
             policy: A policy with the fitted state, whose rule reads every signal of the search.
         """
         costs = prepared.costs

@@ -19,7 +19,7 @@ _FEWEST = 2
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """A column as sorted distinct values and the position of each row's value, for fast ranks and counts.
+    """A column stored as its sorted distinct values, and the position of each row's value, for fast ranks and counts.
 
     Attributes:
         values: The different values, ascending, shape ``(n_values,)``.
@@ -66,8 +66,8 @@ class Area:
         low: Lower end of the interval; NaN if the spread is unknown.
         high: Upper end.
         level: Nominal coverage.
-        n: Rows with a defined score.
-        n_positive: Positives among them.
+        n: Number of rows with a defined score.
+        n_positive: Number of these rows that are positive.
     """
 
     value: float
@@ -83,8 +83,8 @@ def area_under_roc(
 ) -> Area:
     """Return the area under the ROC curve, with an interval on the logit scale, which stays in (0, 1).
 
-    Rows of one question depend on each other, so the variance is the clustered one of Obuchowski (Biometrics 53, 1997),
-    which is DeLong's (Biometrics 44, 1988) where each question has one row.
+    Rows of one question depend on each other, so the variance is Obuchowski's for clustered data (Biometrics 53, 1997).
+    If each question has one row, this is DeLong's variance (Biometrics 44, 1988).
 
     >>> area_under_roc([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1]).value
     0.75
@@ -92,7 +92,7 @@ def area_under_roc(
     Args:
         scores: Scores of shape ``(n,)``, or a coded column; rows with a NaN score are left out.
         labels: 0 or 1, same shape; rows with a NaN label are left out.
-        unit: The question of each row, 0..n_units - 1; None = each row is its own.
+        unit: The question of each row, 0..n_units - 1; None = each row is a question of its own.
         level: Nominal coverage.
 
     Returns:

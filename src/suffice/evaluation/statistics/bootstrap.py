@@ -88,7 +88,10 @@ def quantiles(means: Floats, levels: tuple[float, float]) -> tuple[Floats, Float
 
 
 def _partition(means: Floats, places: list[int]) -> None:
-    """Partition each row in place; large blocks on several threads, since numpy releases the interpreter lock."""
+    """Partition each row in place.
+
+    Large blocks are partitioned on several threads, which run in parallel because numpy releases the interpreter lock.
+    """
     threads = min(len(means), os.cpu_count() or 1) if means.size >= _WORTH_THREADS else 1
     if threads == 1:
         means.partition(places, axis=-1)

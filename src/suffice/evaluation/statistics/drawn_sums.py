@@ -57,7 +57,7 @@ def error_of_sums(n: int, sums: Floats, squares: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class DrawnSums:
-    """Sums of several paired differences over some questions, in total and in every draw; other parts can be added.
+    """Sums of several paired differences over some questions, in total and in every draw; parts can be added.
 
     Attributes:
         n: Number of questions.
@@ -79,7 +79,7 @@ class DrawnSums:
 
     @classmethod
     def of(cls, deltas: Floats, weights: Floats) -> Self:
-        """Return the sums of the differences of one part, shape ``(n_differences, n_questions)``, no NaN."""
+        """Return the sums of one part, given its differences: shape ``(n_differences, n_questions)``, no NaN."""
         return cls(
             n=deltas.shape[1],
             sums=deltas.sum(axis=1),
@@ -139,17 +139,19 @@ class DrawnSums:
         ]
 
     def p_of_largest(self, position: int) -> float:
-        """Return the p-value of one mean as the largest of all; see the function `p_of_largest`."""
+        """Return the p-value of the difference at `position`, selected as the best; see the function `p_of_largest`."""
         return p_of_largest(position, self.sums / self.n, self.errors, self.drawn, self.sizes)
 
 
 def p_of_largest(position: int, delta: Floats, errors: Floats, drawn: Floats, sizes: Floats) -> float:
-    """Return the one-sided p-value of one mean difference, taken as the largest of all (see `suffice_papers.family_tests`).
+    """Return the one-sided p-value of a mean difference that was selected as the best of all.
+
+    In each draw, its statistic is compared with the largest of all differences (see `suffice_papers.family_tests`).
 
     Args:
-        position: Position of the difference.
+        position: Position of the selected difference.
         delta: Mean differences, shape ``(n_differences,)``.
-        errors: Their standard errors.
+        errors: Standard errors of the mean differences.
         drawn: Sums in every draw, shape ``(n_differences, n_resamples)``.
         sizes: Number of questions in every draw, shape ``(n_resamples,)``.
     """

@@ -48,8 +48,8 @@ def permutation_tests(
     """Return the paired permutation test of each rule: exact where possible, otherwise with random signs.
 
     Under the hypothesis, each unit's difference could equally have the opposite sign (McNemar's hypothesis for binary
-    outcomes; in general, symmetry).  Random signs are shared by all rules; their p-value counts the observed pattern
-    too, ``(1 + as extreme) / (1 + n_resamples)``, so that it is never zero (Phipson and Smyth 2010).
+    outcomes; in general, symmetry).  Random signs are shared by all rules.  A p-value from random signs also counts the
+    observed pattern, ``(1 + as extreme) / (1 + n_resamples)``, so that it is never zero (Phipson and Smyth 2010).
 
     >>> [result] = permutation_tests([[1.0, 1.0, 0.0, 1.0]], rng=0)
     >>> result.p, result.test
@@ -165,7 +165,7 @@ def _binomial(wins: int, n: int) -> float:
 
 
 def cohens_d_z(differences: npt.ArrayLike, *, clusters: Clusters = None) -> float:
-    """Return the mean difference over the pairs' standard deviation (Cohen 1988); NaN if that is zero.
+    """Return the mean difference divided by the standard deviation of the pairs (Cohen 1988); NaN if that is zero.
 
     >>> round(cohens_d_z([1.0, 0.0, 2.0]), 3)
     1.0

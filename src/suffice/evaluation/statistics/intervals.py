@@ -1,4 +1,4 @@
-"""Intervals of mean paired differences for many rules at once: three bootstrap methods and the paired t."""
+"""Intervals of mean paired differences for many rules at once: bootstrap methods and the paired t."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Resampled:
 
     @property
     def away(self) -> Floats:
-        """Difference of each draw from the estimate; exactly 0 where they differ only by rounding."""
+        """Resampled mean minus the mean of the data, for each rule and draw; exactly 0 if it is only rounding."""
         away: Floats = self.means - self.deltas.mean(axis=-1, keepdims=True)
         away[np.abs(away) <= ROUNDING * np.abs(self.deltas).mean(axis=-1, keepdims=True)] = 0.0
         return away
@@ -121,7 +121,7 @@ def _accelerated(score: Floats, acceleration: Floats) -> Floats:
 
 
 def _quantile_of_each(ordered: Floats, levels: Floats) -> Floats:
-    """Return one quantile of each ordered row, each at its own level; linear, as in `quantiles`."""
+    """Return one quantile of each sorted row, at a level of its own, interpolated linearly as in `quantiles`."""
     exact = levels * (ordered.shape[-1] - 1)
     place = np.minimum(np.floor(exact).astype(np.int64), max(ordered.shape[-1] - 2, 0))
     following = np.minimum(place + 1, ordered.shape[-1] - 1)
@@ -154,7 +154,10 @@ def _studentised(block: Resampled, tail: float) -> tuple[Floats, Floats]:
 
 
 def _resampled_errors(block: Resampled, away: Floats) -> Floats:
-    """Return the standard error of each draw, 0 without variance, from products of the weights with squares."""
+    """Return the standard error of the mean in each draw; 0 without variance.
+
+    It is computed for all draws at once, by products of the weights with squared sums of units.
+    """
     units, weights = block.units, block.weights
     centred = units.sums(block.deltas) - units.sizes * block.deltas.mean(axis=-1, keepdims=True)
     rows, moments = products(units.sizes, weights), products(centred**2, weights)
@@ -208,7 +211,7 @@ def paired_bootstrap(
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
         weights: Weights from `Resampling.draws`, shape ``(n_resamples, n_units)``.
-        clusters: The unit of each row; None if each row is its own.
+        clusters: The unit of each row; None if each row is its own unit.
         level: Nominal coverage, in (0, 1).
         method: `expanded` (percentile, widened for small samples), `percentile`, `bca`, or `t` (studentised).  Without
             variance, all methods give ``[delta, delta]``; with a single unit, `t` is unbounded and the others are NaN;

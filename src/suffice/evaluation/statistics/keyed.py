@@ -85,9 +85,10 @@ def _counts(keys: Keys, n_resamples: int, seed: int) -> npt.NDArray[np.uint8]:
 
 
 def poisson_weights(keys: Keys, n_resamples: int, *, seed: int) -> Floats:
-    """Return how many times each question is drawn, shape ``(n_resamples, n_questions)``, Poisson with mean 1.
+    """Return how many times each question is drawn in each resample, shape ``(n_resamples, n_questions)``.
 
-    The number of draws in a resample varies about the number of questions, so a resampled mean is a ratio of sums.
+    The numbers have a Poisson distribution with mean 1.  The size of a resample therefore varies about the number of
+    questions, and a resampled mean is a ratio of sums.
 
     >>> weights = poisson_weights(keys_of(map(str, range(1000))), 200, seed=42)
     >>> weights.shape, weights.mean().round(1).item(), weights.var().round(1).item()

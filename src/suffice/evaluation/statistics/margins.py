@@ -29,14 +29,15 @@ class MarginTest:
     """A test of paired differences against a margin: one-sided (non-inferiority) or two-sided (equivalence).
 
     Papers publish the bounds and p-values of paired t and bootstrap, which are too optimistic if few pairs differ.
-    `shown` only depends on the exact test: betting on the means of the units, as for a certificate, valid for every
-    distribution of differences in [-1, 1] and every number of questions.  Ties alone prove nothing.
+    `shown` depends only on an exact test, which bets on the means of the units, as for a certificate.  This test is valid
+    for every distribution of differences in [-1, 1] and every number of questions.  A few pairs without any difference
+    show nothing.
 
     Attributes:
         kind: `non_inferiority` or `equivalence`.
         margin: The largest loss (for equivalence also gain) that does not matter, in the unit of the metric.
         delta: Mean difference.
-        d_z: Mean difference over the standard deviation of the pairs (Cohen); NaN where that is zero.
+        d_z: Mean difference divided by the standard deviation of the pairs (Cohen); NaN where that is zero.
         level: One-sided confidence of each bound.
         low: Lower bound of the paired t method; equals `delta` where the pairs do not vary.
         high: Upper bound of the paired t method; +inf for non-inferiority, which has none.
@@ -46,8 +47,8 @@ class MarginTest:
         high_bootstrap: Upper bound, percentile bootstrap; +inf for non-inferiority.
         passed_bootstrap: Whether the bootstrap's bounds lie inside the margin.
         smallest_margin: The smallest margin at which both methods pass; +inf if there is none.
-        p_exact: p-value of the exact test, the larger of the two for equivalence; NaN where a difference or the margin lies
-            outside its range, so that nothing is shown.
+        p_exact: p-value of the exact test, the larger of the two for equivalence.  NaN if a difference lies outside
+            [-1, 1] or the margin outside [0, 1); nothing is shown then.
         shown: Whether the exact test shows non-inferiority (or equivalence): `p_exact` is at most 1 - `level`.
         shown_above: The smallest margin at which `shown` is True; +inf if there is none.
         n: Number of rows.
@@ -92,8 +93,8 @@ def both_margin_tests(
 ) -> tuple[tuple[MarginTest, MarginTest], ...]:
     """Test non-inferiority and equivalence at each margin, by paired t, bootstrap and betting.
 
-    Non-inferiority compares one lower bound with ``-margin``; by paired t, it is the test that TASR publishes as
-    "TOST".  Equivalence is the two one-sided tests of Schuirmann (1987).
+    Non-inferiority compares one lower bound with ``-margin``.  With paired t, this is the test that TASR publishes as
+    "TOST".  Equivalence consists of the two one-sided tests of Schuirmann (1987).
 
     >>> from suffice.evaluation.statistics import Resampling
     >>> [(test, _)] = both_margin_tests([0.0, 0.0, 0.0], [0.02], weights=Resampling().draws("abc").weights)
@@ -143,10 +144,10 @@ class _Betting:
     """The exact test: betting on the mean loss of each unit, in an order that does not depend on the losses.
 
     Attributes:
-        losses: Mean losses of the units and, below, mean gains, both rescaled to [0, 1], shape ``(2, n_units)``; empty
-            if a difference lies outside [-1, 1], so that nothing can be shown.
+        losses: The mean losses of the units in the first row, and their mean gains in the second, both rescaled to
+            [0, 1]; shape ``(2, n_units)``.  Empty if a difference lies outside [-1, 1]; nothing can be shown then.
         stakes: The stakes on `losses`, same shape, see `stakes_on`.
-        shown_above: The smallest margins of non-inferiority and equivalence; +inf if there is none.
+        shown_above: The smallest margins at which non-inferiority, and equivalence, are shown; +inf if there is none.
     """
 
     losses: Floats

@@ -43,7 +43,7 @@ class PairedResult:
         low: Lower end of the interval.
         high: Upper end.
         level: Nominal coverage of the interval.
-        n: Rows (questions, or runs of questions).
+        n: Number of rows (questions, or runs of questions).
         n_clusters: Number of resampled units; equals `n` unless several rows repeat a question.
         n_nonzero: Number of units whose difference is not zero.
         n_resamples: Number of draws.

@@ -24,8 +24,8 @@ def hoeffding_bentkus_p_value(
 ) -> Floats:
     """Return the smaller of Hoeffding's and Bentkus' p-values of ``E[L] >= epsilon`` for losses in [0, 1].
 
-    Hoeffding in its relative-entropy form; Bentkus is e times a binomial tail (Bates et al. 2021, "Distribution-free,
-    risk-controlling prediction sets", section 3.1; Angelopoulos et al. 2021, "Learn then test").
+    Hoeffding's p-value has its relative-entropy form; Bentkus' p-value is e times a binomial tail (Bates et al. 2021,
+    "Distribution-free, risk-controlling prediction sets", section 3.1; Angelopoulos et al. 2021, "Learn then test").
 
     >>> hoeffding_bentkus_p_value(0.0, 149, 0.02).round(4).item()  # (1 - 0.02) ** 149: no loss in 149 questions
     0.0493
@@ -107,7 +107,7 @@ def stakes_on(losses: Floats, level: float) -> Floats:
 
 
 def p_of_stakes(losses: Floats, stakes: Floats, epsilon: float) -> Floats:
-    """Return `betting_p_value` of checked losses for the stakes of `stakes_on`."""
+    """Return the p-value of `betting_p_value`, given valid losses and their stakes from `stakes_on`."""
     capped = np.minimum(stakes, _LARGEST_BET / (1 - epsilon))
     # In logarithms, because a product of thousands of factors would underflow.
     capital = np.cumsum(np.log1p(-capped * (losses - epsilon)), axis=-1).max(axis=-1)

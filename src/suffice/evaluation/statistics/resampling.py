@@ -58,13 +58,14 @@ class Resampling(Inlined):
             raise DataError(f"{self.interval!r} is not a method of intervals; allowed: {', '.join(INTERVALS)}")
 
     def draws(self, names: Iterable[Any]) -> Draws:
-        """Return the draws of questions; the seed and a question's name alone determine how often it is drawn.
+        """Return the draws of questions.
 
-        So the draws of a question depend neither on the order of rows nor on other rows.  A resample's size varies
-        about the number of questions, so a resampled mean is a ratio of sums; empty resamples are left out.
+        The number of times that a question is drawn depends only on the seed and its name, not on other rows or their
+        order.  The size of a resample varies about the number of questions, so a resampled mean is a ratio of sums;
+        empty resamples are left out.
 
         Args:
-            names: The unit of each row, its question or its cluster; rows of one name are drawn together.
+            names: The name of each row's question or cluster; rows with the same name are drawn together.
 
         Raises:
             DataError: No rows, or no resamples.
@@ -110,8 +111,8 @@ class Draws:
 
     Attributes:
         resampling: The settings of the draws.
-        clusters: The unit of each row; None if each is its own.
-        names: The name of each row's unit, even if each row is its own unit; None = without names.
+        clusters: The unit of each row; None if each row is its own unit.
+        names: The name of each row's unit, which is kept even if `clusters` is None; None = without names.
         units: The units.
         weights: Number of times that each unit is drawn, shape ``(n_resamples, n_units)``.
         keys: Keys of the units, from which signs of permutation tests are drawn; None = signs depend on the positions.
@@ -192,7 +193,10 @@ class Draws:
         )
 
     def anticipate(self, deltas: Sequence[Floats]) -> None:
-        """Compute the draws of all differences that are compared next in one pass; do nothing if weights are stored."""
+        """Compute and cache the resampled sums of differences that will be compared, all in one pass.
+
+        Do nothing if the weights are in memory, since nothing has to be generated again then.
+        """
         if isinstance(self.weights, KeyedWeights) and deltas:
             self.weights.sums(np.vstack([self.units.sizes, self.units.sums(np.stack(deltas))]))
 
@@ -205,10 +209,10 @@ class Draws:
 
         Args:
             above: The numerator, shape ``(n_rows,)``.
-            below: The denominator, same shape; the ratio is NaN if its mean is not above 0, and such draws are left
-                out.
-            per: A further divisor, same shape: the ratio is divided by its mean, too, and NaN if that mean is 0 or
-                unknown.
+            below: The denominator, same shape.  The ratio is NaN if the mean of `below` is not above 0; draws where
+                this is so are left out.
+            per: A further divisor, same shape.  The ratio is also divided by the mean of `per`; it is NaN if that mean
+                is 0 or unknown.
         """
         mean = 1.0 if per is None else float(per.mean())
         if not (below.sum() > 0 and mean > 0):

@@ -18,8 +18,8 @@ from suffice.policy.rounds import Floats, Mask
 def share(number: npt.ArrayLike, even: float = 1.0) -> Floats:
     """Return the share of the k-th part, k = 1, 2, ...; all shares add up to 1.
 
-    It falls like ``1 / (k log(k)**2)``, almost the slowest decrease with a finite sum: the logarithm of the 100,000th
-    share is -16.6, where that of ``1 / k`` would be -11.5.
+    The share falls like ``1 / (k log(k)**2)``, which is almost the slowest decrease with a finite sum: the logarithm of
+    the 100,000th share is -16.6, and the logarithm of 1 / 100,000 is -11.5.
 
     >>> share([1, 2, 3]).round(4).tolist()
     [0.4094, 0.1141, 0.0574]
@@ -59,12 +59,12 @@ _VALUES_AT_ONCE = 1 << 19
 class Alarm:
     """The evidence against "every question's expected loss, given all before it, is at most epsilon".
 
-    Gamblers bet that audited losses are larger than epsilon.  One with stake k who begins at bet j multiplies the
-    capital by ``1 + k (loss - epsilon)`` at each later bet; the stake is at most ``1 / (epsilon - low)``, so no capital
-    becomes negative.  If the hypothesis is true, each capital is a non-negative supermartingale.  Gamblers begin at
-    every bet, since a rule can start to fail at any time and capital that was lost in good times would have to be won
-    back first.  All gamblers who begin at bet j together own `share(j, EVEN)`, divided evenly over the stakes; gamblers
-    who have not begun keep their share.  Shares sum to 1, and so the whole value is a non-negative supermartingale that
+    Gamblers bet that audited losses are larger than epsilon.  A gambler with stake k multiplies the capital by
+    ``1 + k (loss - epsilon)`` at each bet; the stake is at most ``1 / (epsilon - low)``, so no capital becomes negative.
+    If the hypothesis is true, each capital is a non-negative supermartingale.  New gamblers begin at every bet, since a
+    rule can start to fail at any time, and older gamblers would first have to win back the capital that they lost in good
+    times.  All gamblers who begin at bet j together own `share(j, EVEN)`, divided evenly over the stakes; gamblers
+    who have not begun keep their share.  Shares sum to 1, so the total capital is a non-negative supermartingale that
     starts at 1: it ever reaches 1 / alpha with probability at most alpha, however long it runs (Ville's inequality).
     Sums over starting points are the detectors of Shin, Ramdas and Rinaldo 2023, "E-detectors"; with weights that sum
     to 1, the probability of any false alarm is bounded over an infinite run.
@@ -73,22 +73,23 @@ class Alarm:
     change therefore takes somewhat longer than an early one, by the logarithm of the age; a single gambler would need
     longer in proportion to the age.
 
-    *Which losses.*  If the rate of audits does not depend on the question (it may change over time), only audited
-    questions bet; the draw tells nothing about the loss, so
-    ``E[1 + k A (L - epsilon)] = 1 + k pi E[L - epsilon] <= 1``.  If the rate depends on the question, the audited
-    questions are a biased sample.  Then give the smallest rate, `least_rate`, and every question bets on
-    ``Z = A L / pi`` with stake ``least_rate * k``: the factor ``1 + k least_rate (Z - epsilon)`` has the same bound,
-    and an unaudited question costs a little.  That is valid in either case, and slower where rates are mostly larger
-    than the smallest.  Before using a smaller rate, lower `least_rate` in the present alarm,
+    *Which losses.*  Let L be a question's loss, A be 1 if it is audited and else 0, and pi the rate of audits.  If the
+    rate does not depend on the question (it may change over time), bets are made only on audited questions.  The draw
+    tells nothing about the loss, so ``E[1 + k A (L - epsilon)] = 1 + k pi E[L - epsilon] <= 1``.  If the rate depends on
+    the question, the audited questions are a biased sample.  Then give the smallest rate, `least_rate`: a bet on
+    ``Z = A L / pi`` with stake ``least_rate * k`` is made on every question.  Its factor ``1 + k least_rate (Z - epsilon)``
+    has the same bound, and an unaudited question costs a little.  This second form is valid in either case, but slower
+    where most rates are larger than the smallest.  Before using a smaller rate, lower `least_rate` in the present alarm,
     ``dataclasses.replace(alarm, least_rate=...)``: a stake may depend on the past, and the capital that was won stays.
 
     *Repeated questions.*  If audits are drawn by the question's id, all repetitions of a question are audited or none;
     their losses are then known beforehand, so the hypothesis would be false without any change.  Count each question
     once, at its first request; the hypothesis is then about new questions.  If the draw is by request, each may count.
 
-    *Order.*  Observations come in the order of the questions, not in that of their losses: complaints arrive first.
-    Wait for a loss until a deadline.  After it, an audit that has not ended counts as 1, and one without a label as the
-    smallest possible loss: evidence grows with every loss, so later labels cannot reduce it.
+    *Order.*  Give observations in the order of the questions, not in the order in which losses become known, since
+    complaints arrive first.  Wait for each loss until a deadline.  After the deadline, an audit that has not ended counts
+    as 1, and an audit without a label as the smallest possible loss: evidence grows with every loss, so later labels
+    cannot reduce it.
 
     >>> import numpy as np
     >>> alarm = Alarm.start(0.02).observe(np.zeros(2000))

@@ -24,18 +24,19 @@ _PRECISION = 1e-12
 class ConfidenceSequence:
     """A confidence sequence for the running mean of expectations, from observations in a known range.
 
-    Observation i has an expectation given all earlier ones, which may change from one to the next; after n observations
-    the interval is about the mean of the first n expectations.  With probability at least 1 - alpha it contains this
-    running mean after *every* observation: one may look at any time, as often as one likes, and stop for any reason.
+    Given all earlier observations, observation i has an expectation, which may differ between observations.  After n
+    observations, the interval is about the mean of the first n expectations.  With probability at least 1 - alpha, it
+    contains this running mean after *every* observation: one may look at any time, as often as one likes, and stop for any
+    reason.
     Observations need not be independent or identically distributed.  Earlier intervals concern other means, so do not
     intersect them.
 
     This is the empirical-Bernstein sequence (Howard, Ramdas, McAuliffe and Sekhon 2021, "Time-uniform, nonparametric,
     nonasymptotic confidence sequences", theorem 4) with the gamma-exponential mixture (proposition 9) for each end at
-    alpha / 2.  Each observation is compared with a prediction, the mean of those before it (and one in the middle of
-    `predictions`).  The scale of an end is the largest distance of an observation from its prediction on that side: the
-    range, as in the theorem, or less if predictions are confined, since the proof (lemma 4.1 of Fan et al. 2015) needs
-    only one side.
+    alpha / 2.  Each observation is compared with a prediction: the mean of the earlier observations and of one more value
+    in the middle of `predictions`.  Each end of the interval has a scale, which is the largest distance of an observation
+    from its prediction on that side.  In the theorem this is the whole range.  It is less if predictions are confined,
+    since the proof (lemma 4.1 of Fan et al. 2015) needs only one side.
 
     >>> import numpy as np
     >>> losses = np.tile([0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, -1.0, 0.0, 0.0], 100)
@@ -45,14 +46,14 @@ class ConfidenceSequence:
 
     Attributes:
         low: The smallest possible observation.
-        high: The largest possible one.
+        high: The largest possible observation.
         alpha: Probability that any of the intervals misses.
-        predictions: The range of predictions.  It must be fixed beforehand and does not affect validity: a mean outside
-            it only makes the interval wider.
+        predictions: The range of predictions, which must be fixed beforehand.  The intervals are valid for any range; if
+            the mean lies outside, they are only wider.
         narrowest_at: The sum of squares for which the width of the interval is optimised.
         n: Number of observations so far.
         total: The sum of the observations, any shape, with one sequence for each entry.
-        squares: The sum of squared differences from their predictions, shape of `total`.
+        squares: The sum of squared differences between observations and predictions, shape of `total`.
     """
 
     low: float
@@ -77,19 +78,20 @@ class ConfidenceSequence:
     ) -> ConfidenceSequence:
         """Return the state before the first observation.
 
-        Losses weighted by the rate at which they were audited, A L / pi, lie in [low / pi, high / pi] for the smallest pi
-        that will ever be used, but their expectations lie in [low, high]: give the latter as `predictions`.
+        Example: audited losses lie in [-1, 1] and are weighted by the rate of audits, A L / pi.  If pi is at least 0.1,
+        the observations lie in [-10, 10], which are `low` and `high`.  Their expectations lie in [-1, 1], so give this
+        range as `predictions`.
 
         Args:
             low: The smallest possible observation.
-            high: The largest possible one.
+            high: The largest possible observation.
             alpha: Probability that any of the intervals misses, in (0, 1).
             predictions: The range in which the mean is expected, inside [low, high]; by default the whole range.
             narrowest_at: The sum of squares for which the width is optimised; by default 12.5 squares of the range.
             shape: Shape of many parallel sequences, for simulations.
 
         Raises:
-            DataError: The range is empty or not finite, alpha lies outside (0, 1), or `predictions` outside the range.
+            DataError: The range is empty or not finite, alpha is outside (0, 1), or `predictions` is outside the range.
         """
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise DataError(f"observations need a finite range with low < high, not [{low!r}, {high!r}]")
@@ -116,7 +118,7 @@ class ConfidenceSequence:
         """Return the state after further observations.
 
         Args:
-            values: Shape ``(*shape, n)``, in the order of the questions, which must not depend on the values.
+            values: Shape ``(*shape, n)``, in the order of the questions; this order must not depend on the values.
 
         Raises:
             DataError: A value is undefined or outside the range.
@@ -184,8 +186,8 @@ def window_sequences(
 
     The number of windows is unlimited, so they share alpha: the k-th gets ``alpha * share(k)``.  With probability at
     least 1 - alpha, every interval of every window, looked at at any time, contains the mean of the expectations in
-    that window.  A later window is wider than an early one, but only by the logarithm of its number: the hundredth at 5
-    % is as wide as one alone at 0.0016 %.
+    that window.  A later window has wider intervals than an early one, but only by the logarithm of its number: with an
+    alpha of 5 %, the hundredth window is as wide as a single window with an alpha of 0.0016 %.
 
     >>> import numpy as np
     >>> start = ConfidenceSequence.start(0.0, 1.0)
@@ -216,7 +218,7 @@ def window_sequences(
 
 
 def rho_of(squares: float, alpha: float) -> float:
-    """Return the parameter rho that makes the ends (alpha / 2 each) narrowest at a sum of squares.
+    """Return the parameter rho that makes the interval (alpha / 2 for each end) narrowest for a given sum of squares.
 
     Source: Howard et al., section 3.5.
     """
@@ -225,10 +227,10 @@ def rho_of(squares: float, alpha: float) -> float:
 
 
 def mixture_bound(squares: Floats, alpha: float, rho: float, scale: float) -> Floats:
-    """Return the bound that the gamma-exponential mixture ever exceeds with probability at most alpha.
+    """Return the bound that sums of observations minus expectations ever exceed with probability at most alpha.
 
-    It is the root of `log_mixture` = log(1 / alpha).  The function is convex and increasing, so Newton's method from
-    above the root approaches it from above: an early result is too wide, never too narrow.
+    The bound is the root of ``log_mixture = log(1 / alpha)``.  The function is convex and increasing, so Newton's method
+    from above approaches the root from above: if it ends early, the bound is too wide, never too narrow.
 
     Args:
         squares: Sums of squares so far, any shape.

@@ -1,6 +1,7 @@
-"""Units of resampling: the question, or the cluster of rows that repeat it, divided and ordered by the hashes of names.
+"""Units of resampling, which are questions, or clusters of rows that repeat a question.
 
-Also the tolerance within which figures count as equal.
+The hashes of their names order them and divide them, for example into folds.  This module also defines the tolerance
+within which figures count as equal.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from suffice.policy.rounds import Floats
 from suffice.policy.seen import id_hash
 
 Clusters = Sequence[Any] | npt.NDArray[Any] | None
-"""The unit of each row, by any name; None if each row is its own."""
+"""The unit of each row, by any name; None if each row is its own unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +41,7 @@ class Units:
         [2.0, 1.0]
 
         Raises:
-            DataError: Not one cluster for each row, or no rows.
+            DataError: There are no rows, or `clusters` does not have one entry for each row.
         """
         if n_rows < 1:
             raise DataError("no questions to compare: the recording has none, or all of them failed")
@@ -56,7 +57,7 @@ class Units:
 
     @property
     def n_rows(self) -> int:
-        """Rows in all units."""
+        """Number of rows in all units."""
         return int(self.sizes.sum())
 
     @property
@@ -78,7 +79,9 @@ class Units:
 
 
 def hash_places(names: Sequence[object], *, salt: str = "") -> npt.NDArray[np.float64]:
-    """Return a number in [0, 1) for each name, uniform over names; a share of the names has numbers below that share.
+    """Return a number in [0, 1) for each name, computed from its hash.
+
+    The numbers are uniformly distributed, so about 30 % of the names have a number below 0.3.
 
     >>> hash_places(["q1", "q2"]).round(3).tolist()
     [0.779, 0.746]
@@ -112,7 +115,7 @@ def hash_folds(names: Sequence[object], n_folds: int, *, width: int = 16) -> npt
     Args:
         names: Names of questions or clusters.
         n_folds: Number of folds; a fold may be empty.
-        width: Number of the hash's last hexadecimal digits that are used.
+        width: The last `width` hexadecimal digits of the hash determine the fold.
 
     Raises:
         DataError: Fewer than two folds.
@@ -155,7 +158,7 @@ def paired_rows(deltas: npt.ArrayLike, clusters: Clusters) -> tuple[Floats, Unit
     """Return differences as a matrix, shape ``(n_rules, n_rows)``, and the units of its rows.
 
     Raises:
-        DataError: No rows, not one cluster for each, NaN or infinite differences.
+        DataError: There are no rows, `clusters` does not have one entry for each row, or a difference is NaN or infinite.
     """
     matrix = np.atleast_2d(np.asarray(deltas, dtype=np.float64))
     units = Units.of(matrix.shape[-1], clusters)
@@ -166,7 +169,8 @@ def paired_rows(deltas: npt.ArrayLike, clusters: Clusters) -> tuple[Floats, Unit
 def standard_errors(deltas: Floats, units: Units) -> Floats:
     """Return the standard error of each rule's mean difference, shape ``(n_rules,)``.
 
-    With clusters it is the linearised error of a ratio of sums (Cochran 1977, section 6.3); without, the usual one.
+    With clusters, this is the linearised error of a ratio of sums (Cochran 1977, section 6.3); without clusters, it is
+    the usual standard error of a mean.
 
     >>> standard_errors(np.array([[1.0, 0.0, -1.0], [0.1, 0.1, 0.1]]), Units.of(3)).round(4).tolist()
     [0.5774, 0.0]

@@ -62,13 +62,14 @@ class Certificate(Result):
         level: The largest p-value that still certifies a policy: delta, or a share of delta.
         procedure: `fixed-sequence` or `bonferroni`.
         family: The tested family, in words.
-        family_size: Number of policies in it.
+        family_size: Number of policies in the family.
         position: Position of the chosen policy in the test order, from 0.
-        sequence: The family in test order: rule, p_value, certified, mean loss and calls.
+        sequence: One entry for each policy in test order: rule, p_value, certified, mean loss and calls.
         n: Certification questions.
         n_failed: Questions whose recording failed.
-        figures: Means of the policy and of the baseline on the certification set, "selected here".  The loss covers
-            every question, other means only those that did not fail.
+        figures: Means of the policy and of the baseline on the certification set. Savings look slightly too good,
+            because the policy was chosen on these questions. The loss is a mean over all questions; the other means
+            leave out failed questions.
         data_hash: Hash of the certification recording.
         question_ids: Hashes of the ids of the certification questions, sorted.
         question_texts: Hashes of the normalised texts of these questions, sorted; empty if the texts were not recorded.
@@ -78,7 +79,7 @@ class Certificate(Result):
             lost.
         seed: Seed of the betting order in certificates from before 0.4; None = order by the hash of the questions'
             names.
-        suspended: The reason and time of its suspension, as `suffice watch` reports it; empty if it is not suspended.
+        suspended: The reason and time of the suspension by `suffice watch`; empty if the certificate is not suspended.
     """
 
     policy_digest: str
@@ -134,10 +135,10 @@ class Certificate(Result):
 
     @classmethod
     def of(cls, policy: Policy) -> Certificate | None:
-        """Return the certificate of a policy, valid or void; None if it has none.
+        """Return the certificate of a policy, even if it is void; None if the policy has no certificate.
 
         Raises:
-            SchemaError: The policy's field does not hold a valid certificate.
+            SchemaError: The policy's `certificate` is not in the form that `to_dict` writes.
         """
         return None if policy.certificate is None else cls.from_dict(policy.certificate)
 
@@ -173,7 +174,7 @@ class Certificate(Result):
         )
 
     def table(self) -> Table:
-        """Return its fields as a table of names and values."""
+        """Return the fields of the certificate as a table of names and values."""
         loss = "metric(baseline) - metric(policy)" if self.loss == "net" else "max(0, net)"
         facts = {
             "loss": f"{self.loss}: {loss}",
@@ -208,7 +209,7 @@ _SHARE_IN_POINTS = Column("points", ".1f", scale=100)
 
 
 def metric_of(policy: Policy) -> str | None:
-    """Return the metric by which a policy was certified, decided on or selected; None if its file names none."""
+    """Return the metric by which a policy was certified, advised or selected; None if the policy names no metric."""
     sources = [policy.certificate, *(policy.provenance.get(step) for step in ("decision", "search", "ranker"))]
     for source in sources:
         if isinstance(source, Mapping) and isinstance(source.get("metric"), str):

@@ -69,11 +69,11 @@ class Advice(Result):
         rounds_text: The behaviour of the logged loop, in words.
         where: Filters that chose the loop from a recording of several, such as ``model=gpt-4o``.
         to_label: Ids of the questions to label next, in the order of asking; see `decide`.
-        asks_for: The position of the candidate that the labels of `to_label` help to judge; None if no label is needed.
+        asks_for: The position of the candidate for which the questions in `to_label` need labels; None if no label is needed.
         pairs: The two answers to compare for each question in `to_label`, if `metric` is `preference`.
         spending: Where the money of an agent's runs went; None for other loops.
         worth: The dollars that giving up runs saves and loses; None if no price of a success is given.
-        n_left: Number of questions that cannot be judged until the labels of `to_label` arrive, including those that need no label of their own.
+        n_left: Number of questions that cannot be judged before the questions in `to_label` have labels. Some of them need no label themselves.
     """
 
     trial: Trial
@@ -123,7 +123,7 @@ class Advice(Result):
 
     @cached_property
     def sentence(self) -> str:
-        """The advice as text that begins with a verb, and a remark on how questions with missing data are counted."""
+        """The advice as text that begins with a verb, with a remark on how questions with missing data are counted."""
         trial = self.trial
         said = (
             _verdict_text(trial)
@@ -188,7 +188,7 @@ class Advice(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence; if anything can be judged, also the worth of giving up at the price of a success, and where an agent's money went."""
+        """The sentence and, unless nothing can be judged, sentences on the dollars of giving up and on an agent's spending."""
         if self.trial.unjudged:
             return f"{self.sentence.rstrip('.')}."
         return " ".join(filter(None, [self.sentence, *(about.sentence for about in self._money)]))
@@ -385,7 +385,7 @@ def _keep_text(trial: Trial, source: str) -> str:
 
 
 def _small_text(trial: Trial) -> str:
-    """Return the largest saving among candidates that lose little enough but save less than `min_saving`, as text; empty if there is none."""
+    """Return text on the candidate that saves most among those that lose little but save under `min_saving`; else empty."""
     saving = trial.totals.saving(trial.cost)
     small = [
         place
@@ -399,7 +399,7 @@ def _small_text(trial: Trial) -> str:
 
 
 def _waiting_text(trial: Trial, place: int, judges: str, points: str) -> str:
-    """Explain why a candidate needs more evidence although its evidence would be enough if it were the only one tested."""
+    """Explain why a candidate is not proved yet although its evidence would be enough if it were tested alone."""
     one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
     return (
         f"{judges} would be enough to rule out a loss of {points} if {one} alone were tested. The {len(trial.sequence)} tested candidates "
@@ -409,7 +409,7 @@ def _waiting_text(trial: Trial, place: int, judges: str, points: str) -> str:
 
 
 def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
-    """Return the mean number of samples that a vote with a stopping rule takes, as text; empty for other candidates."""
+    """Return the mean number of samples as text if the candidate is a vote with a stopping rule; else an empty text."""
     if place not in trial.twinned or not is_vote(trial.candidates[place]):
         return ""
     calls = trial.totals.costs["calls"] / trial.totals.n_recorded

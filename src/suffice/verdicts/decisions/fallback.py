@@ -41,11 +41,12 @@ def fallback(
 ) -> list[CandidateTest]:
     """Test candidates in their order, each with its own share of the risk plus the risk that the candidate before it passes on.
 
-    A proved candidate passes on its whole level, any other candidate nothing.  The probability of any false proof is at
-    most `alpha`, whatever the dependence: the first false proof in a stretch of proved candidates occurs at a level of
-    at most the sum of the stretch's shares, and the shares of all stretches add up to at most `alpha` (Wiens 2003, "A
-    fixed sequence Bonferroni procedure for testing multiple endpoints"; Wiens and Dmitrienko 2005).  With the whole
-    risk on the first candidate, this is the fixed-sequence test, in which one unproved candidate blocks all later ones.
+    A proved candidate passes on its whole level; any other candidate passes on nothing.  The probability of any false
+    proof is at most `alpha`, whatever the dependence: the first false proof in a stretch of proved candidates occurs at
+    a level of at most the sum of the stretch's shares, and the shares of all stretches add up to at most `alpha` (Wiens
+    2003, "A fixed sequence Bonferroni procedure for testing multiple endpoints"; Wiens and Dmitrienko 2005).  With the
+    whole risk on the first candidate, this is the fixed-sequence test, in which one unproved candidate blocks all later
+    ones.
 
     >>> shown = {7: 0.01, 4: 0.2, 5: 0.001}
     >>> [(test.place, round(test.level, 4), test.passed) for test in fallback([7, 4, 5], risk_shares(3), 0.05, lambda place, level: shown[place] <= level)]

@@ -57,11 +57,12 @@ class Labels:
     """Labels of questions by their ids.
 
     Attributes:
-        right: The texts of the right answers: the marked answers, and gold answers; None for "cannot tell". An empty
-            tuple means that no answer is right.
-        further: The second and later labels of questions that have several, in the order of the file; see `judged_by`.
+        right: For each question, the texts of its right answers: those that are marked as right, and gold answers in
+            the sheet. An empty tuple means that no answer is right, None means "cannot tell".
+        further: For a question with several labels, the second and later ones, in the order of the file; see
+            `judged_by`.
         preferences: Judgements of pairs of answers; empty if there are labels of other kinds.
-        sheet: The rows of the labelling sheet in their order, so that it can be written again.
+        sheet: The rows of the labelling sheet in their order, so that the sheet can be written again.
     """
 
     right: Mapping[str, Right] = field(default_factory=dict)
@@ -152,8 +153,8 @@ def write_sheet(
 ) -> None:
     """Write the rows that have a label, then those that need one, in the order of asking.
 
-    Each different answer of a question is shown once, in an order that does not reveal its round.  Rows that already
-    exist keep their further columns.
+    Each different answer of a question is shown once, in an order that does not reveal its round.  Rows that are
+    already in the sheet keep any columns that the user added.
 
     Args:
         path: A file that ends in ``.csv``, or else JSON lines.
@@ -256,13 +257,13 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _head(name: str) -> str:
-    """Return the name of a column, in lower case if it is one that is read."""
+    """Return the name of a column; in lower case if it is a column that this module reads."""
     plain = name.strip().casefold()
     return plain if plain in _HEADS else name
 
 
 def _csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as CSV, a column for each letter."""
+    """Return rows as CSV, with a column for each letter."""
     letters = sorted({letter for row in rows for letter in row.get("answers") or {}}, key=lambda one: (len(one), one))
     others = [*dict.fromkeys(name for row in rows for name in row if name not in _HEADS)]
     out = io.StringIO()

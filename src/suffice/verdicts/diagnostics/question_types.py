@@ -43,7 +43,7 @@ class ByType(Result):
     """A policy against a baseline on each type of question.
 
     Attributes:
-        rows: One for each type, the most frequent first, and one for all questions last.
+        rows: One row for each type, the most frequent type first; the last row is for all questions.
         policy: The label of the policy.
         baseline: The label of the baseline.
         metric: The quality.
@@ -90,7 +90,7 @@ def by_type(
     """Compare two runs on each type of question, and on all questions.
 
     Args:
-        prepared: The recording of both.
+        prepared: The recording of both runs.
         run: The policy.
         reference: The baseline.
         metric: The quality, measured in both runs.

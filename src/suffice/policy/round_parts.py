@@ -20,7 +20,7 @@ class Passage:
         title: Title; a loop reveals no title twice if the retriever identifies passages by title
             (`Retriever.identity`).
         text: The text that the model reads.
-        score: The retriever's score; its unit is the retriever's. NaN if unranked.
+        score: The retriever's score, in its own unit; NaN if unranked.
     """
 
     passage_id: str
@@ -104,7 +104,7 @@ class Cost:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of cost that are stored: all kinds, but without cache writes if there are none."""
+        """The kinds of cost that are stored: all kinds, except for cache writes if there were none."""
         return (*COST_KINDS, *(kind for kind in WRITTEN_KINDS if getattr(self, kind)))
 
     @property

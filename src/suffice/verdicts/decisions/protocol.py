@@ -94,12 +94,12 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: The metric to keep: a column in [0, 1], `agreement` or ``abandon(solved)``; None = F1 (for multiple choice EM), else the log's only score, else `agreement`.
+        metric: The metric to keep: a column in [0, 1], `agreement` or ``abandon(solved)``; None = F1 (EM for choices), else the log's only score, else `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save, one of `SAVABLE`; None = the default of `declared_defaults`.
         baseline: The baseline of differences: `recorded`, the logged loop itself, ``MODEL alone``, or a rule (`fixed_k(5)`); None = as for `cost`.
-        selector: The selector of candidates and baseline; None = `last`; for samples their majority; for checked drafts `min_check_error`.
+        selector: The selector of candidates and baseline; None = `last` (for samples the majority, for checked drafts `min_check_error`).
         tune: Tune questions, recorded from the same loop; None = choose a share `tune_share` of the recording's questions by the hash of their texts, else of their names.
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
         prices: Prices, to compute money: one for all language models, or by component.
@@ -107,8 +107,7 @@ def decide(
         previous: An earlier advice on the same loop.  Its declaration stays valid, and new questions add to its evidence.
         orders: Number of random orders of samples to average over; None = 100, or only the recorded order if a rule stopped some questions.
         signals: Columns that hold a confidence in an answer, or in a run that may be given up. Columns whose names mark them as a confidence are used anyway.
-        labels: Labels by hand, see `Labels.read`; `Labels()` if there are none yet. The metric is then `match` or
-            `preference`, and `Advice.to_label` lists the questions to label next.
+        labels: Labels by hand, see `Labels.read`; `Labels()` = none yet. The metric is then `match` or `preference`, and `Advice.to_label` lists the next questions.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
         min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); None = 0 (any saving), or 0.05 for steps of agents.
         success_price: The value of a success, in the currency of the costs. With ``abandon(solved)`` the advice then

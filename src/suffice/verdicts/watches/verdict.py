@@ -69,8 +69,7 @@ def watch(
     Args:
         log: Recorded by `Recorder` with this policy and an `Audit`.
         policy: The policy. Its certificate is checked if it is about the same loss.
-        tune: Recorded rounds on which the policy was fitted. The signals of the log are compared with a replay of these
-            rounds.
+        tune: Recorded rounds on which the policy was fitted. The signals of the log are compared with a replay of these rounds.
         metric: A metric of the log, or `agreement`, which needs neither gold answers nor marks. None = the metric of
             the certificate if the log has it, else a metric of gold answers, else agreement with the full run.
         max_loss: The largest accepted mean loss; None = the bound of the certificate, else of the policy's decision.

@@ -144,17 +144,17 @@ class AnswerPosition:
 
     Kinds:
         - `marker`: after the first `text` that follows any thinking block, up to the end of the line or to a stated
-           confidence, without white space and markdown. If the exact marker is missing, case is ignored and markdown
-           before its colon is allowed (`**answer**:`).
+          confidence, without white space and markdown. If the exact marker is missing, case is ignored and markdown
+          before its colon is allowed (`**answer**:`).
         - `start`: at the start of the generation, because the prompt ends with the marker `text`. If the model repeats
-           the marker, the answer begins after it.
+          the marker, the answer begins after it.
         - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text; if there is no such
           key and `text` has points, it is a path: `result.city` is the `city` in the first `result`.
         - `tool`: like `json`, but in the arguments of a tool call; pass `locate` the string of arguments.
         - `whole`: the whole reply after any thinking block, without surrounding white space, such as a draft of several
-           paragraphs.
+          paragraphs.
         - `regex`: the first match of the regular expression `text` after any thinking block. If the expression has
-           groups, the first group that took part in the match.
+          groups, the first group that took part in the match.
         - `boxed`: the content of the last `\boxed{...}`.
         - `last-number`: the last number, with its sign, thousands separators, decimals or denominator.
         - `letter`: the letter of an option: "the answer is (B)", "(B)", "B) Paris", "B"; all of "A and C".

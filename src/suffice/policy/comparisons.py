@@ -289,7 +289,7 @@ def _ask_about_thousands(name: str, pairs: Pairs) -> None:
 def _by_percent(pairs: Pairs) -> Comparison | None:
     """Return the normalizer `percent`, which reads 39 % as 0.39, if it makes percentages equal fractions; else None.
 
-    Raise if other pairs are equal only if 39 % is read as 39.
+    Raise if other pairs need 39 % to be read as 39.
     """
     apart = [pair for pair in pairs if "%" in pair[0] + pair[1] and differ("number", "percent", *pair)]
     alike = [pair for pair in apart if len({*map(NORMALIZERS["percent"], pair)}) == 1]

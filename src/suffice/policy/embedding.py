@@ -135,7 +135,7 @@ def _unit_vector(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def required_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts with lone surrogates, which tokenizers do not accept, replaced by question marks.
+    """Return the texts; lone surrogates, which tokenizers do not accept, are replaced by question marks.
 
     Raises:
         DataError: `texts` is a single text, or an element is not a text.

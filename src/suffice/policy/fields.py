@@ -41,7 +41,7 @@ def fields_of(text: str) -> list[str]:
 
 
 def reason_of_records(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:
-    """Return the reason to compare answers as 'mixed' if they are records; else "".
+    """Return the reason to compare answers as 'mixed', if the gold answers are records; else "".
 
     F1 would count a record with one wrong field as nearly right.
 

@@ -1,8 +1,8 @@
 """Metrics with a gold answer (exact match, token F1, containment), and the weighted mean of a judge's marks.
 
 Definitions follow the official HotpotQA scorer (Yang et al., 2018): lowercase, strip punctuation, strip articles,
-collapse white space, in that order.  TASR's published replay strips articles before punctuation, which turns
-"the-cat" into "thecat" in one order and "cat" in the other; this module keeps the official order.
+collapse white space, in that order.  TASR's published replay strips articles before punctuation, so that "the-cat"
+becomes "cat" instead of "thecat"; this module keeps the official order.
 """
 
 from __future__ import annotations

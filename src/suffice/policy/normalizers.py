@@ -1,7 +1,7 @@
 """Normalizers, which decide whether two answers count as the same.
 
-A vote among independent answers depends on this comparison.  The normalizer of question answering, made for names and
-phrases, confuses "-5" with "5" and "3.5" with "35".
+A vote among independent answers depends on this comparison. The usual normalizer of question answering is made for
+names and phrases; it confuses "-5" with "5" and "3.5" with "35".
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Cost:
         return self.uncached_tokens + self.cached_tokens + self.output_tokens
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; unknown ones become None."""
+        """Return JSON-ready values; unknown values become None."""
         return {kind: number_to_json(getattr(self, kind)) for kind in self.kinds}
 
     @classmethod

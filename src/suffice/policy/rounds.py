@@ -77,7 +77,7 @@ def read_responses_by(reader: Callable[..., Reply]) -> None:
     Registration is needed because the modules of model interfaces import this one, so it cannot import them.
 
     Args:
-        reader: Takes a response and, by keyword, `position`, `seconds` and `provider`.
+        reader: A function of a response and of the keywords `position`, `seconds` and `provider`.
     """
     _readers.append(reader)
 
@@ -212,7 +212,7 @@ class Round:
         return cls.from_response(response, provider="anthropic", **arguments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the round as JSON-ready values, for `from_dict`.
+        """Return the round as JSON-ready values, which `from_dict` reads.
 
         An undefined number becomes None. An embedding from which no distance can be computed is left out.
         """
@@ -245,7 +245,7 @@ class Round:
         'Oslo'
 
         Raises:
-            SchemaError: The values are not such a round.
+            SchemaError: The values are not those of a round.
         """
         try:
             check_types(cls, data)
@@ -292,7 +292,8 @@ class Decision(Result):
         answer_round: The round whose answer is returned; None while the loop continues, or if no round has an answer.
         answer: The returned answer; None if `answer_round` is None.
         reason: The reason for the stop; None while the loop continues.
-        fired: The text of the rule that fired, or of the member of it that did; None unless `reason` is `rule`.
+        fired: The text of the rule that fired or, in a cascade, of its member that fired; None unless `reason` is
+            `rule`.
         signals: The signals that the policy read at this round; NaN where undefined.
     """
 
@@ -309,7 +310,7 @@ class Decision(Result):
         """Return the decision that `to_dict` wrote.
 
         Raises:
-            SchemaError: The values are not such a decision.
+            SchemaError: The values are not those of a decision.
         """
         try:
             check_types(cls, data)
@@ -373,7 +374,7 @@ class Rounds:
         """Return some of the rounds.
 
         Args:
-            take: A function that returns the selected part of an array of this shape.
+            take: A function that takes an array with the shape of these rounds and returns the selected part.
             index: The numbers of the selected rounds.
         """
         return Rounds(

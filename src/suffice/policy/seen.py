@@ -1,4 +1,4 @@
-"""Hashes of the questions on which a part was fitted, chosen or certified, by which results on these are marked."""
+"""Hashes of the questions on which a part was fitted, chosen or certified, so that results on the same ones are marked."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class StoredRun:
 
     Attributes:
         rows: The rows of the run's rounds, in order.
-        kinds: The kinds of their columns.
+        kinds: The kinds of the columns of these rows.
     """
 
     rows: Sequence[Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""Reduce a log to the behaviour of its loop, without the rounds of audits."""
+"""Reduce a log to what its loop did by itself, without the rounds of audits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute signals from recorded rounds, for recordings without a column for them.
+"""Compute signals from recorded rounds, if a recording has no column for them.
 
 A signal that was registered after a recording was made is computed by its own function, from the same `Round` objects
 that a live loop gives it.  A recording does not contain all parts of a round. If a function reads a missing part, an

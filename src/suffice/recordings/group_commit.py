@@ -51,7 +51,7 @@ class Writers:
         self._is_led = False
 
     def commit(self, value: Any, commit_all: Callable[[Sequence[Write]], None]) -> None:
-        """Commit a value together with those of all waiting threads.
+        """Commit a value together with the values of all waiting threads.
 
         Args:
             value: The content of the write.

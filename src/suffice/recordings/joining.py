@@ -60,7 +60,10 @@ class MergeSummary(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """The rows and configuration of one file; entries that all files must share are apart from those of each prompt."""
+    """The rows and configuration of one file.
+
+    Entries that all files must share are stored apart from the entries of each prompt.
+    """
 
     path: Path
     recording: Recording

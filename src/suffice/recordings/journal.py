@@ -56,8 +56,8 @@ def _shortened(value: Any, most: int = 80) -> str:
 class Journal:
     """The replies of an unfinished recording, in a file beside the recording; memory only holds positions of records.
 
-    `suffice.recordings.journal_file` describes the form of the file.  It is locked while it is open, so that only one
-    process uses it; the lock ends with the process.  Once `put` has returned, the reply survives `kill -9`.  While
+    `suffice.recordings.journal_file` describes the form of the file. The file is locked while it is open, so that only
+    one process uses it; the lock ends with the process.  Once `put` has returned, the reply survives `kill -9`.  While
     replies come, the file is synced every second, and also when it is closed. So a power cut costs at most the replies
     of the last second.
 

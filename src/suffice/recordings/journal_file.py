@@ -6,8 +6,8 @@ hexadecimal digits each, then the value as JSON::
     suffice journal 1
     0000001c 8f3a2b10 [["metadata",{"config":{}}]]
 
-The checksum continues that of the previous record, so that a missing or moved record is detected like a changed one.
-JSON text contains neither line breaks nor zero bytes. So these cases can be told apart:
+Each checksum continues the checksum of the previous record, so a missing or moved record is detected like a changed
+one. JSON text contains neither line breaks nor zero bytes. So these cases can be told apart:
 
 - Zero bytes from a record to the end of the file: this space was reserved for further records, so that a sync need not store a new size.
   If damage zeroes all bytes after a record, the file also reads as ended there, without an error.
@@ -331,7 +331,7 @@ class LockedJournal:
         return open(self._file.fileno(), "rb", closefd=False)
 
     def append(self, values: Iterable[Any], *, sync: bool = True, reserve: bool = False) -> list[Place]:
-        """Write all values or none, with one sync; return for each value the end of the record before it.
+        """Write all values or none, with one sync; return the place of each: the end of the record before it.
 
         Args:
             values: The values of the records.

@@ -156,7 +156,7 @@ def _doubts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the entry of the data set if the files are all of its shards; else an empty list."""
+    """Return a list with the entry of the data set if the files are all of its shards; else an empty list."""
     shards = [item.get(SHARD) or {} for item in metadata]
     indexes = {shard.get("index") for shard in shards}
     sets = {shard["dataset"]["hash"]: shard["dataset"] for shard in shards if shard}

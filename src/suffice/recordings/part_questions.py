@@ -28,7 +28,7 @@ class PartQuestions:
 
     Attributes:
         dropped: The names of questions that count in another part.
-        names: The new names of renamed questions, by the name in the part.
+        names: A map from names in the part to new names, for renamed questions.
         is_shorter: True if another part has longer questions, so that questions here whose end was inferred did not
             reach the cap.
     """
@@ -158,7 +158,7 @@ class _Identities:
 
     @property
     def longest(self) -> int:
-        """The largest number of rounds of any question that did not fail; 0 if no ends were inferred from it."""
+        """The largest number of rounds of any question that did not fail; 0 if the part has no inferred ends."""
         if INFERRED not in self._first.column_names:
             return 0
         valid = pc.not_equal(self._first.column("end"), "failed").to_numpy()

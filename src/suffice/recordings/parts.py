@@ -137,7 +137,7 @@ class OpenFolder(OpenRecording):
 
     @property
     def renames(self) -> bool:
-        """True if a question has another name than in its part."""
+        """True if some question has another name in this recording than in its part."""
         return any(questions.names for questions in self.questions)
 
     def needed(self, i: int, names: Sequence[str]) -> list[str]:

@@ -311,7 +311,7 @@ def _run_elsewhere(call: str, words: Sequence[str]) -> int:
 
 
 def seal_parts(paths: Sequence[str], *, low: bool = False) -> None:
-    """Seal parts; this runs in a separate process, with a low priority if nobody waits for it."""
+    """Seal parts; this runs in a separate process, with `low` priority if nobody waits for it."""
     if low:
         _yield_to_others()
     for journal in (RoundJournal(path, is_part=True) for path in paths):

@@ -200,7 +200,7 @@ class Recording(Displayed):
 
     @property
     def signal_components(self) -> dict[str, str]:
-        """For signals that are not in `SIGNALS`: the component whose call produces the signal, by signal."""
+        """A map from signals that are not in `SIGNALS` to the component whose call produces them."""
         return self.metadata.get("signal_components") or {}
 
     @cached_property
@@ -230,7 +230,7 @@ class Recording(Displayed):
 
     @cached_property
     def texts(self) -> list[str | None] | None:
-        """The texts of the questions, with None for a missing one; None if none was recorded."""
+        """The texts of the questions, with None for a missing text; None instead of a list if no text was recorded."""
         if "question" not in self.table.column_names:
             return None
         texts = self.per_question("question", [None] * len(self.question_ids)).tolist()
@@ -310,7 +310,7 @@ class Recording(Displayed):
         return self.table.__arrow_c_stream__(requested_schema)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Recording:
-        """Return the questions for which `keep`, shape ``(n_questions,)``, is True, as a recording."""
+        """Return a recording of the questions for which the mask `keep`, shape ``(n_questions,)``, is True."""
         return Recording(self.table.filter(pa.array(keep[self.row_question])), self.metadata)
 
     def where(self, **labels: Any) -> Recording:

@@ -177,8 +177,8 @@ def labels_differ(*values: str) -> bool:
 def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
     """Return the labels that distinguish several loops, each with the number of questions by value.
 
-    The rounds of a question may have different values: if every question has the same values in the same order, as in a
-    panel or if an expensive model follows a cheap one, they form one loop.
+    The rounds of a question may have different values. If every question has the same values in the same order, they
+    form one loop, as in a panel, or if an expensive model follows a cheap one.
     """
     result = {}
     for name in loop_labels(recording.table.schema):
@@ -245,7 +245,7 @@ def refuse_several_loops(
 def single_labels(recording: RecordedColumns) -> dict[str, str]:
     """Return the labels of a recording of one loop, with their values.
 
-    The value for a local model is the hash of its files.
+    The value of a local model is the hash of its files.
     """
     result = {}
     for name in loop_labels(recording.table.schema):

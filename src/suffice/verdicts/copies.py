@@ -32,7 +32,7 @@ _KNOWN: WeakKeyDictionary[Recording, list[str]] = WeakKeyDictionary()
 def unit_names(recording: Recording) -> list[str]:
     """Return the name of each row's unit: rows share a unit if they have the same cluster or ask nearly the same question.
 
-    Equal answers or scores never join questions, because they are common among easy ones.
+    Questions are never joined because of equal answers or scores, which are common among easy questions.
     """
     if recording not in _KNOWN:
         names = [*map(str, dividing_names(recording))]
@@ -45,7 +45,7 @@ def unit_names(recording: Recording) -> list[str]:
 
 
 def with_copies(recording: Recording, chosen: Mask) -> Mask:
-    """Return a mask of the rows whose unit has a chosen row, shape ``(n_questions,)``."""
+    """Return the mask `chosen`, extended to all rows that share a unit with a chosen row, shape ``(n_questions,)``."""
     if not chosen.any() or chosen.all():
         return chosen
     names = np.array(unit_names(recording))
@@ -143,7 +143,7 @@ def _word_hash(word: str) -> str:
 
 
 def _near_roots(distinct: Sequence[str]) -> list[int]:
-    """Return, for each text, the position of the text that represents its group of nearly equal texts."""
+    """Return for each text the position of a text that represents its group of nearly equal texts."""
     words = [text.split() for text in distinct]
     numbers = [tuple(word for word in row if any(sign.isdigit() for sign in word)) for row in words]
     every = [frozenset(row) for row in words]

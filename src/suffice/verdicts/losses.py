@@ -49,7 +49,7 @@ def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Fl
     Args:
         mine: The metric under a policy, in [0, 1], any shape; NaN where unknown, so that any value in [0, 1] is
             possible.
-        base: The metric under the baseline, in [0, 1] or NaN, of a shape that broadcasts to that of `mine`.
+        base: The metric under the baseline, in [0, 1] or NaN, in a shape that can be broadcast to the shape of `mine`.
         lowest: The smallest loss that counts; 0 if gains cannot occur, or must not offset losses.
 
     Returns:
@@ -69,7 +69,7 @@ def base_name(metric: str) -> str:
 def is_computed(metric: str) -> bool:
     """Return True if a metric is computed from answers, by this library or by a registered function.
 
-    Equal answers to one question then have the same score, even if it is unknown.
+    Equal answers to one question then have the same score, even if this score is unknown.
     """
     return is_agreement(metric) or base_name(metric) in METRICS or base_name(metric) == MATCH
 
@@ -298,7 +298,7 @@ class LossAccount:
         censored: bool = False,
         remedy: str = "",
     ) -> LossAccount:
-        """Replay a baseline, to compare policies with it.
+        """Replay the baseline with which policies will be compared.
 
         Args:
             prepared: The recording, with the metric.

@@ -77,7 +77,7 @@ def expression_key(text: str) -> str | None:
 
 
 class _Parser:
-    """The parser process, started at the first request, and restarted after a stop or a fork of this process."""
+    """The parser process: it is started at the first request, and restarted after a stop or after a fork of this process."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = seconds

@@ -73,7 +73,7 @@ def converged(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
     patience((semantic_distance < 0.06), 2)
 
     Args:
-        eps: The distance, in [0, 2].
+        eps: The threshold of the distance, in [0, 2].
         rounds: Number of consecutive rounds, at least 1.
     """
     whole = int(rounds) if float(rounds).is_integer() else rounds
@@ -144,9 +144,8 @@ def loopgain(target: float | None = None) -> Rule:
 def semantic_full(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
     """Return the published cascade: the critic approves, or the drafts converged, or the judge's score did not rise.
 
-    The first member that fires is the reported reason, and the judge is asked only if no other member fires. The
-    paper's cascade (Semantic Early-Stopping) also ends at a largest number of rounds, which is `Policy.max_rounds`
-    here.
+    The first member that fires is the reported reason, and the judge is asked only if no other member fires. The last
+    member of the paper's cascade (Semantic Early-Stopping) is a cap on the rounds; here this is `Policy.max_rounds`.
 
     >>> print(semantic_full())
     first_of((critic_approved >= 1), (patience((semantic_distance < 0.06), 2)), (information_gain <= 0))
@@ -226,7 +225,7 @@ def rasc(threshold: float = 0.5, buffer: float = 5) -> Rule:
 
     Args:
         threshold: The smallest score, a probability; the authors try .3, .5 and .7.
-        buffer: Number of samples with that score, at least 1; the authors try 3 and 5.
+        buffer: Number of samples that must reach the threshold, at least 1; the authors try 3 and 5.
     """
     return Times(signal("rationale_score") >= threshold, int(buffer) if float(buffer).is_integer() else buffer)  # type: ignore[arg-type]
 
@@ -243,7 +242,7 @@ def lead(votes: float) -> Rule:
 def error_of_lead(votes: float, p: float) -> float:
     """Return the error rate of a vote between two answers that stops at a lead of `votes`.
 
-    It is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin), for an unlimited number of samples.
+    If samples are unlimited, it is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin).
 
     >>> [round(error_of_lead(k, 0.7), 3) for k in (1, 2, 3, 4)]
     [0.3, 0.155, 0.073, 0.033]
@@ -280,7 +279,7 @@ def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
     Args:
         answers: Number of possible answers, 5 for the letters A to E.  For open answers, use the largest number of
             samples plus one, since no more answers can appear than samples.
-        delta: The error, in (0, 1).
+        delta: The largest share of questions with such an error, in (0, 1).
     """
     if not (answers >= 2 and float(answers).is_integer() and 0 < delta < 1):
         raise RuleSyntaxError(

@@ -46,9 +46,9 @@ def register_rule(name: str, build: _OwnRule) -> _OwnRule: ...
 
 
 def register_rule(name: str, build: Any = None) -> Any:
-    """Register your own rule under a name, for texts of rules, policy files and the command line.
+    """Register your own rule under a name that texts of rules, policy files and the command line may use.
 
-    It can also be used as a decorator.
+    `register_rule` can also be used as a decorator.
 
     ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  In that call, the name of a
     signal is passed as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`. If `build` is
@@ -332,8 +332,8 @@ def parse_selector(text: str) -> Selector:
 
     Args:
         text: One of `SELECTORS`; ``best`` (``max_SIGNAL`` of the only signal of quality); ``max_SIGNAL``,
-            ``min_SIGNAL`` or ``median_SIGNAL``; or a registered name, such as ``centroid``, or a call of it if it takes
-            arguments: ``longest_run(RULE)``, ``ranked(SIGNAL=(weight, fill), ...)``.
+            ``min_SIGNAL`` or ``median_SIGNAL``; or a registered selector, written as a name (``centroid``) or with
+            arguments (``longest_run(RULE)``, ``ranked(SIGNAL=(weight, fill), ...)``).
 
     Raises:
         RuleSyntaxError: There is no such selector.

@@ -34,11 +34,11 @@ class Rule(ABC):
 
     @property
     def signals(self) -> frozenset[str]:
-        """The signals that the rule may read; by default those of the rules in its fields."""
+        """The signals that the rule may read; by default the signals of the rules in its fields."""
         return frozenset().union(*(rule.signals for rules in inner_rules(self).values() for rule in rules))
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        """Return the rounds at which a lazy evaluation reads each signal, as masks of shape ``(..., n_rounds)``.
+        """Return for each signal a mask of the rounds at which a lazy evaluation reads it, shape ``(..., n_rounds)``.
 
         Args:
             rounds: The rounds.

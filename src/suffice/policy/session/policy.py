@@ -72,7 +72,7 @@ class Policy(Derivation, Displayed):
         abstain_patterns: Patterns of refusals to answer; None = the default list.
         normalizer: The name of the normalizer that compares answers for votes, `answer_stable` and `majority`, in
             `NORMALIZERS`.
-        depends: The configuration that the fitted state belongs to (model, prompt, retriever), by name.
+        depends: The configuration to which the fitted state belongs, by name (model, prompt, retriever).
         provenance: The origin of the policy: data hash, versions, figures of the fit.
         certificate: The certificate from `suffice certify` (see `suffice.verdicts.certificates.Certificate`); None =
             none. It is valid only for the policy whose `digest` it names; see `certified` and `suspended`.
@@ -148,7 +148,7 @@ class Policy(Derivation, Displayed):
         """Return the policy with its certificate suspended; its digest stays the same.
 
         Args:
-            reason: The reason with its time, as `suffice watch` words it.
+            reason: The reason and the time of the suspension, in the words of `suffice watch`.
 
         Raises:
             DataError: There is no certificate.
@@ -261,7 +261,7 @@ class Policy(Derivation, Displayed):
                 )
 
     def decide(self, rounds: Iterable[Round], *, missing: Missing = "error") -> Decision:
-        """Return the decision that a session would have after these rounds; if the policy stopped at one of them, that stop.
+        """Return the decision that a session would have after these rounds; it is final if the policy stopped at one of them.
 
         >>> decision = Policy(rule="answer_stable").decide([Round(index=1, answer="Oslo"), Round(index=2, answer="Oslo")])
         >>> decision.stop_round, decision.reason

@@ -1,4 +1,4 @@
-"""Convert a caller's value to a policy: a policy, a rule, the text of a rule, or a file."""
+"""Convert a caller's value to a policy; the value is a policy, a rule, the text of a rule, or a policy file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PolicySource = Policy | Rule | str | Path
 
 
 def as_policy(value: PolicySource) -> Policy:
-    """Convert a value to a policy: a policy, a rule, the text of a rule, or a policy file.
+    """Convert a value to a policy; the value is a policy, a rule, the text of a rule, or a policy file.
 
     Raises:
         DataError: The value is none of these four, or the policy file cannot be read.
@@ -75,7 +75,7 @@ def capped_policy(value: PolicySource) -> Policy:
 def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Policy) -> dict[str, Policy]:
     """Return the shadow policies that decide beside a deployed policy, by label.
 
-    If a shadow is only a rule, it gets all other settings, such as rounds, calibrators and selector, from the deployed
+    A shadow that is only a rule gets all other settings, such as rounds, calibrators and selector, from the deployed
     policy.
 
     Raises:

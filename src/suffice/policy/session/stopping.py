@@ -55,7 +55,7 @@ class Stops:
     def unrun(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
         """Return a mask of questions in which the policy continues past the recorded rounds, shape ``(n_questions,)``.
 
-        These are recordings that a rule ended: their next rounds never ran, so the outcome of these is unknown. Other
+        A rule ended the recording of these questions, so the next rounds never ran and their outcome is unknown. Other
         recordings ended as a live run would have.
 
         Args:

@@ -106,7 +106,7 @@ def _stripped_words(text: str) -> list[str]:
 
 
 def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
-    """Return a function that reports whether an answer is a refusal to answer, by these patterns.
+    """Return a function that decides by these patterns if an answer is a refusal to answer.
 
     A pattern must match the whole answer, so `unknown` does not match "The Unknown Soldier". `*` matches any words, or
     none.  Case, white space and punctuation around words are ignored, and only the first 1,000 characters of the answer
@@ -117,7 +117,7 @@ def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
     (1.0, 0.0, nan)
 
     Args:
-        patterns: Words, with `*` for any words.
+        patterns: Patterns of words, in which `*` stands for any words.
 
     Raises:
         DataError: A pattern contains no word.

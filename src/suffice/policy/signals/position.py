@@ -54,7 +54,7 @@ def boxed(text: str, start: int) -> Span | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the position of the brace that closes the brace before `start`; -1 if it is not closed."""
+    """Return the position of the brace that closes the one before `start`; -1 if no brace does."""
     depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -229,7 +229,7 @@ class AnswerPosition:
 
     @property
     def whole(self) -> AnswerPosition:
-        """The whole reply, with answers in the same form."""
+        """The position of the whole reply, with the same form of answers."""
         return AnswerPosition("whole", form=self.form)
 
     def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:

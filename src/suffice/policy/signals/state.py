@@ -224,7 +224,7 @@ class Allocation(FittedState):
         judged: int = 32,
         similar: int = 16,
     ) -> Allocation:
-        """Fit the allocation on tune questions; the defaults are those of the authors' code.
+        """Fit the allocation on tune questions; the defaults come from the authors' code.
 
         >>> fitted = Allocation.fit([1, 2, 3, 4], [True, True, False, False], [4, 4, 9, 15], judged=1, similar=2)
         >>> fitted.easy, fitted.sizes
@@ -279,7 +279,7 @@ class RationaleScore(FittedState):
     array([0.5, nan])
 
     Attributes:
-        weights: The factor of each feature, by signal, at least one.
+        weights: The factor of each feature, by signal; at least one feature.
         intercept: The constant term.
     """
 

@@ -67,7 +67,7 @@ class StepSignals:
         dollars: float = math.nan,
         check: bool | None = None,
     ) -> dict[str, float]:
-        """Return the signals of the next step, for `Round.signals`.
+        """Return the signals of the next step, to be passed as `Round.signals`.
 
         Args:
             command: The tool's call as text, or the calls of several tools; None if the step called no tool.

@@ -24,7 +24,7 @@ _CONFIDENCE_MARKS = frozenset("12345")
 
 
 def strip_thinking(text: str) -> tuple[int, str]:
-    """Return the start of a generated text's visible part, and that part.
+    """Return the position at which the visible part of a generated text starts, and this part.
 
     It knows the tags `<think>`, `<thinking>` and `<thought>` (even if the opening tag was in the prompt), `[THINK]`,
     and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that ends while thinking

@@ -65,7 +65,7 @@ def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floa
 
 
 class _VoteTally:
-    """Running counts of votes by answer, for many questions at once.
+    """Running counts of the votes for each answer, for many questions at once.
 
     Attributes:
         counts: The votes of each answer so far, shape ``(n_questions, n_answers)``.

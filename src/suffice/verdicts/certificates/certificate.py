@@ -48,10 +48,11 @@ _STATES = {"chosen": "var(--accent)", "certified": "var(--good)", "not certified
 class Certificate(Result):
     """The expected loss of one policy against a baseline is at most epsilon, with confidence.
 
-    Over repeated certification sets, at most a share ``1 - confidence`` of all runs gives a false certificate.
+    If certification were repeated on new sets of questions, at most a share ``1 - confidence`` of the runs would give a
+    false certificate.
 
     Attributes:
-        policy_digest: `Policy.digest` of its policy.
+        policy_digest: `Policy.digest` of the certified policy.
         loss: `net` or `harm`, see `Claim`.
         metric: The quality.
         baseline: The baseline that the policy is compared with.

@@ -20,7 +20,7 @@ from suffice.verdicts.certificates.losses import Claim, MeasuredLosses, measure_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Policies in the order in which they are tested.
+    """Policies in test order.
 
     Attributes:
         policies: At least one.
@@ -127,11 +127,12 @@ def _completed(item: Rule | str, base: Policy | Recording, start_round: int | No
 
 
 def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:
-    """Drop the policies that are idle on tune questions; order a family that is a list by its p-values on them.
+    """Drop the policies that are idle on tune questions; if the family is a list, order it by its p-values on these.
 
-    A policy is idle if it saves none of the cost `cheapest` against the baseline, or if an earlier policy behaves the
-    same on every tune question.  A fixed sequence has more power if the most certain policies are tested first ("Learn
-    then test", split fixed sequence).  That is allowed because the certificate is based on other questions.
+    A policy is idle if it saves none of the cost `cheapest` compared with the baseline, or if it behaves like an
+    earlier policy on every tune question.  A fixed sequence has more power if the most certain policies are tested
+    first ("Learn then test", split fixed sequence).  That is allowed because the certificate is based on other
+    questions.
 
     Args:
         family: The declared family.
@@ -162,7 +163,7 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
 
 
 def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
-    """Return the positions of the policies that save cost, without those that equal an earlier policy on every question."""
+    """Return the positions of the policies that save cost, except for policies that act like an earlier one everywhere."""
     spent, baseline = measured.spent(cheapest)
     saving = [place for place, costs in enumerate(spent) if costs.mean() < baseline.mean()]
     first = {(measured.values[place].tobytes(), spent[place].tobytes()): place for place in reversed(saving)}

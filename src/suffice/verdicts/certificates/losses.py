@@ -104,7 +104,7 @@ class Claim:
         return replace(self, orders=orders if recording.exchangeable else None, repeated=repeated)
 
     def with_baseline(self, policies: Sequence[Policy]) -> list[Policy]:
-        """Return the policies, and the baseline if it is a policy."""
+        """Return the policies, followed by the baseline if the baseline is a policy."""
         return [*policies, *([self.baseline] if isinstance(self.baseline, Policy) else [])]
 
     @property
@@ -153,7 +153,7 @@ class MeasuredLosses:
     Attributes:
         losses: Losses of the claim's kind, shape ``(n_policies, n_questions)``. An unknown loss counts at its largest
             possible value, a failed recording as 1, and a question with several rows as their mean.
-        open: The part of these losses that is due to unknown outcomes, same shape.
+        open: The part of `losses` that is due to unknown outcomes, same shape.
         values: The metric under each policy, shape ``(n_policies, n_recorded)``, 0 where unknown; failed questions are left out.
         costs: Each of `COST_NAMES` under each policy, shape of `values`; NaN where unknown.
         baseline_values: The metric under the baseline, shape ``(n_recorded,)``.
@@ -163,8 +163,8 @@ class MeasuredLosses:
             first row.
         n_failed: Questions whose recording failed: each counts as lost, unless the claim leaves them out.
         notes: Notes for the reader.
-        rivals: For each policy, its rival: the cheapest fixed_k or random policy with at least the same quality on
-            these questions. Also says whether such a policy dominates it; empty if not requested.
+        rivals: The rival of each policy: the cheapest fixed_k or random policy with at least the same quality on these
+            questions. A rival also records whether it dominates the policy. Empty if not requested.
     """
 
     losses: Floats

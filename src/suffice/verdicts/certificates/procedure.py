@@ -1,4 +1,4 @@
-"""Certify: the cheapest policy of a declared family whose expected loss is bounded with confidence."""
+"""Certify the cheapest policy of a declared family whose expected loss is bounded with confidence."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Certification(Result):
 
     Attributes:
         claim: The claim that was tested.
-        family: The tested policies, in this order.
+        family: The tested policies, in test order.
         procedure: The procedure by which several tests share delta.
         level: The largest p-value that still certifies a policy.
         p_values: The p-value of each policy, shape ``(n_policies,)``.
@@ -191,7 +191,7 @@ class Certification(Result):
         return family_chart(self.sequence, self.claim.epsilon, self.claim.kind, chosen)
 
     def table(self) -> Table:
-        """Return every policy of the family in test order."""
+        """Return a table of every policy of the family, in test order."""
         measured, claim, cheapest = self.measured, self.claim, self.cheapest
         chosen = None if self.certificate is None else self.certificate.position
         columns = {
@@ -270,7 +270,7 @@ def certify(
     tune: Recording | None = None,
     cheapest: str = "calls",
 ) -> Certification:
-    """Certify, among a declared family, the cheapest policy whose expected loss is at most epsilon.
+    """Certify the cheapest policy of a declared family whose expected loss is at most epsilon.
 
     The claims for all certified policies hold jointly with the stated confidence, so the cheapest of them may be chosen
     by its mean cost on the certification set itself; ties go to the policy tested first.  The bound holds for this

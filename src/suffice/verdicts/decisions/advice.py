@@ -199,7 +199,7 @@ class Advice(Result):
         return [about for about in (worth, self.spending) if about is not None]
 
     def table(self) -> Table:
-        """Return a table of the current loop, the advised candidate, its rival and its neighbours: at most five rows."""
+        """Return a table of at most five rows: the current loop, the advised candidate, its rival, and neighbouring candidates."""
         wanted = [place for place in (self.trial.chosen, self.trial.rival) if place is not None]
         sequence = list(self.trial.sequence)
         if self.trial.chosen in sequence:  # readers ask next about the neighbours of the advised candidate
@@ -212,7 +212,7 @@ class Advice(Result):
 
     @cached_property
     def figures(self) -> list[CandidateFigures]:
-        """The figures of each candidate, in their order."""
+        """The figures of each candidate, in the order of the candidates."""
         return candidate_figures(self.trial)
 
     def plot(self) -> Chart:
@@ -223,7 +223,7 @@ class Advice(Result):
 
     @property
     def now(self) -> str:
-        """The baseline that differences are taken from, in words."""
+        """The baseline with which candidates are compared, in words."""
         if self.trial.against:
             return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"

@@ -35,7 +35,7 @@ _EXACT = ("agreement", "agreement_em")
 class AnswerCounts:
     """Numbers of answers that could be read, compared and scored; counts of further questions can be added.
 
-    Questions whose recording failed are not counted: they count as lost anyway.
+    Questions whose recording failed are left out, because they are lost in any case.
 
     Attributes:
         questions: Questions.

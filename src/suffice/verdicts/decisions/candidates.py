@@ -1,4 +1,7 @@
-"""The candidates for advice (every fixed budget, and every rule whose signals were recorded), and the defaults of declared options."""
+"""The candidates for advice, and the defaults of declared options.
+
+Candidates are all fixed budgets, and all rules whose signals were recorded.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +153,7 @@ def only_quality(recording: Recording) -> str:
     It is the score of answers if the log allows one; else the log's only score; else agreement.
 
     Raises:
-        UnsettledError: The log has several scores of its own, and each may prefer other rounds.
+        UnsettledError: The log has several scores, and each may prefer different rounds.
     """
     names = measured_qualities(recording)
     if len(names) > 1:
@@ -178,8 +181,8 @@ def candidates(
 
     Args:
         tune: Recorded tune questions.
-        metric: The metric to keep.  Calibrated signals are fitted to it, or to exact match if the metric scores
-            answers.
+        metric: The metric to keep.  Calibrated signals are fitted to this metric, or to exact match if the metric
+            scores answers.
         selector: The selector of all candidates.
         highest: The highest round of all questions; tune questions alone may be shorter.
         start_round: The first round of the loop.
@@ -255,7 +258,7 @@ def change_text(policy: Policy, highest: int | None) -> str:
 
 
 def rounded_rule(rule: Rule) -> str:
-    """Return a rule as text whose long numbers are rounded to four digits, for sentences.
+    """Return a rule as text for sentences, with long numbers rounded to four digits.
 
     >>> from suffice.policy.rules import signal
     >>> rounded_rule(signal("answer_logprob_mean") > -0.10536051565782628), rounded_rule(signal("tokens") >= 12345)
@@ -419,7 +422,7 @@ def usual_selector(recording: Recording) -> str:
 
 
 def _chooser(recording: Recording) -> str:
-    """Return the selector by a column that chooses nearly all of the marked answers; the mark itself if there is none."""
+    """Return a selector that reads a column and chooses nearly all marked answers; else the selector that reads the mark."""
     mark = recording.column(RETURNED)
     marked = np.nansum(mark, axis=1) == 1
     chosen = np.nan_to_num(mark[marked]) == 1

@@ -80,7 +80,7 @@ class Worth:
     def sentence(self) -> str:
         """A sentence on the dollars that the advised candidate saves and loses.
 
-        Without an advised candidate, it is about the best tested one; it is empty if none is tested.
+        Without an advised candidate, the sentence is about the best tested candidate; it is empty if none is tested.
         """
         if not (self.places and self.trial.totals.n):
             return ""

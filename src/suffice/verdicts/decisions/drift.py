@@ -30,7 +30,7 @@ class DriftAlarm:
     the probability that a candidate's alarm ever rings is at most the trial's risk.
 
     Attributes:
-        alarm: The bets, on the smallest possible losses.
+        alarm: The bets on the smallest possible losses.
         excess: Sum of the losses above the bound.
         least: The smallest value of `excess` before the alarm rang, at most 0.
         began: Number of losses when `excess` was smallest: the best estimate of when the loss rose above the bound.
@@ -47,7 +47,7 @@ class DriftAlarm:
 
         Args:
             bound: The largest accepted loss, in (0, 1).
-            alpha: The risk that a false alarm ever rings, for each candidate.
+            alpha: The risk for each candidate that a false alarm ever rings.
             n_tested: Number of tested candidates.
         """
         zeros, none = np.zeros(n_tested), np.zeros(n_tested, dtype=np.int64)

@@ -39,7 +39,7 @@ def risk_shares(n: int) -> tuple[float, ...]:
 def fallback(
     sequence: Sequence[int], shares: Sequence[float], alpha: float, is_shown: Callable[[int, float], bool]
 ) -> list[CandidateTest]:
-    """Test candidates in their order, each with its own share of the risk plus the risk that the candidate before it passes on.
+    """Test candidates in order; each has its own share of the risk, plus the risk that the previous candidate passes on.
 
     A proved candidate passes on its whole level; any other candidate passes on nothing.  The probability of any false
     proof is at most `alpha`, whatever the dependence: the first false proof in a stretch of proved candidates occurs at
@@ -82,7 +82,8 @@ def fewest(
         alpha: See `fallback`.
         place: The candidate to prove.
         more: A function that estimates how many further questions would prove a candidate at a level, which may be
-            above its present one: 0 if its evidence is already enough at that level, None if no number would be.
+            above the candidate's present level. It returns 0 if the evidence is already enough at that level, None if
+            no number would be enough.
     """
     at = next(number for number, test in enumerate(done) if test.place == place)
     if done[at].passed:

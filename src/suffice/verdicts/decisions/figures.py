@@ -1,6 +1,6 @@
-"""Figures of each candidate, for tables, charts and JSON, and of its rivals: policies that read no signal.
+"""Figures of candidates and of their rivals, for tables, charts and JSON.
 
-Rivals are fixed budgets, random mixtures of two budgets, and stopping at random.
+Rivals are policies that read no signal: fixed budgets, random mixtures of two budgets, and stopping at random.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class CandidateFigures:
 
 
 def candidate_figures(trial: Trial) -> list[CandidateFigures]:
-    """Return the figures of all candidates, in their order."""
+    """Return the figures of all candidates, in the order of the candidates."""
     totals = trial.totals
     n = max(totals.n_recorded, 1)
     gain, least, most = totals.gain_interval()
@@ -385,7 +385,7 @@ def _budget_text(trial: Trial, policy: Policy | None) -> str:
 
 
 def _rival_text(trial: Trial, place: int, rival: int) -> str:
-    """Return text with a rival's figures on these questions, and with the evidence that a proof of it still needs."""
+    """Return text on a rival: its figures on these questions, and the evidence that is still missing to prove it."""
     costs = trial.totals.costs[trial.cost]
     better = trial.totals.losses[rival] < trial.totals.losses[place] - SLACK * trial.totals.n
     cheaper = costs[rival] < costs[place]

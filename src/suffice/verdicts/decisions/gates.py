@@ -48,7 +48,7 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
 
     In an escalation, the rules may accept the answer of any attempt. In a loop without round 0, they may stop at any
     round.  The direction of a confidence and its thresholds are fitted on tune questions: high values count as
-    confident, unless worse answers have higher ones.
+    confident, unless worse answers have higher values.
 
     Raises:
         DataError: A named column does not exist, is not numeric, or has fewer than two different values in the rounds

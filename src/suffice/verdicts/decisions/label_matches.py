@@ -83,9 +83,9 @@ def _most_differing(n_differ: int, n: int) -> float:
 
 
 def judged_by(labels: Labels, recording: Recording, noise: float = 0.0) -> tuple[Recording, DoubleLabels]:
-    """Return a recording whose metric `match` is 1 for right and 0 for wrong answers, and compare labels of one question.
+    """Return a recording with the metric `match`, and the comparison of labels that belong to one question.
 
-    A question without a label and without a gold answer gets NaN.
+    `match` is 1 for a right answer and 0 for a wrong one. It is NaN for a question without a label and a gold answer.
 
     The metric is computed from labels and gold answers alone. Scores of the log are not read, because equal answers
     must score alike. Labels of the same question, recognised by its text or else its id, are combined: an answer is

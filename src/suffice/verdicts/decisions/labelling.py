@@ -62,7 +62,7 @@ class Labelling:
 
     @classmethod
     def of(cls, recording: Recording, trial: Trial, labels: Labels, prices: Prices = None) -> Labelling:
-        """Compare the answers of all candidates with the baseline's.
+        """Compare the answers of all candidates with the answers of the baseline.
 
         Args:
             recording: Recorded rounds.
@@ -250,7 +250,7 @@ def metric_of_labels(metric: str | None, labels: Labels, previous: Advice | None
     """Return the metric that labels determine: `match`, or `preference` if they are judgements of pairs.
 
     Raises:
-        DataError: Labels cannot determine `metric`, or the sheet has labels for the other metric.
+        DataError: Labels cannot determine `metric`, or the sheet's labels are for the other of the two metrics.
     """
     name = metric or (MATCH if previous is None else previous.trial.metric)
     if name not in (MATCH, PREFERENCE):

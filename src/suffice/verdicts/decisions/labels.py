@@ -40,7 +40,8 @@ class Preference:
     """A judgement of two answers.
 
     Attributes:
-        better: 1 if the first is better, -1 if the second is, 0 if they are equally good; None for "cannot tell".
+        better: 1 if the first answer is better, -1 if the second is, 0 if both are equally good; None for "cannot
+            tell".
     """
 
     answers: tuple[str, str]
@@ -76,9 +77,9 @@ class Labels:
 
         Args:
             path: A JSON lines or CSV file that `write_sheet` wrote.  In each row, `right` has the letters of the right
-                answers (``A``, ``A C``), ``none``, or ``?`` for "cannot tell"; or `gold` has the right answer itself.
-                A row with neither has no label yet.  Several rows of one question are several labels of that question.
-                In a sheet of pairs, `better` has the letter of the better answer, ``equal``, or ``?``.
+                answers (``A``, ``A C``), ``none``, or ``?`` for "cannot tell"; or `gold` has the right answer itself. A
+                row without `right` and `gold` has no label yet.  Several rows of one question are several labels of
+                that question. In a sheet of pairs, `better` has the letter of the better answer, ``equal``, or ``?``.
 
         Raises:
             DataError: The file cannot be read or is not a labelling sheet, a row has no id, or a label has another
@@ -151,7 +152,7 @@ def write_sheet(
     labels: Labels,
     pairs: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Write the rows that have a label, then those that need one, in the order of asking.
+    """Write the rows that have a label, followed by the rows that need one, in the order of asking.
 
     Each different answer of a question is shown once, in an order that does not reveal its round.  Rows that are
     already in the sheet keep any columns that the user added.
@@ -290,7 +291,7 @@ def answers_in(row: Mapping[str, Any], where: str = "") -> dict[str, str]:
 
 
 def _marks(where: str, cell: Any, *, split: bool = True) -> list[str]:
-    """Return the marks in a cell, letters or gold answers, without blank ones."""
+    """Return the marks in a cell, which are letters or gold answers; blank marks are left out."""
     if cell is None:
         return []
     parts = (cell.replace(",", " ").split() if split else [cell]) if isinstance(cell, str) else cell

@@ -99,7 +99,7 @@ class Totals:
     def blocked(self, max_loss: float) -> Mask:
         """Return a mask of the candidates that even more units like these could not prove, shape ``(n_candidates,)``.
 
-        Unknown outcomes may cost such a candidate more than `max_loss`, and its known outcomes do not offset that.
+        Unknown outcomes may cost such a candidate more than `max_loss`, and the known outcomes do not offset this loss.
         """
         blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
         return blocked
@@ -125,7 +125,7 @@ class Totals:
     def gain_interval(self) -> tuple[Floats, Floats, Floats]:
         """Return the mean gain over each random twin, with the ends of a normal 95 % interval.
 
-        They are NaN for a candidate without a twin, and if there is only one unit.
+        All are NaN for a candidate without a twin, or if there is only one unit.
         """
         mean = self.gains / self.n_recorded if self.n_recorded else np.full(len(self.gains), np.nan)
         half = np.full(len(self.gains), np.nan)
@@ -221,7 +221,7 @@ class Measured:
         best: The smallest possible loss, same shape; equal to `worst` where everything is known.
         order: The order in which the units are bet on, shape ``(n_units,)``; it does not depend on the losses.
         totals: Sums over the units; an unknown outcome counts at its worst.
-        unpriced: For each cost, the number of units in which it is unknown.
+        unpriced: The number of units in which each cost is unknown.
         parts: The contributions of each unit to the totals; None unless requested, because they take much memory.
     """
 
@@ -308,7 +308,7 @@ def measure_candidates(
 
     Raises:
         CensoredError: The baseline needs rounds that were not recorded.
-        DataError: The baseline is a budget larger than that of any question.
+        DataError: The baseline is a budget that is larger than the budget of any question.
     """
     account = account_of(recording, policies, baseline, metric, prices=prices, orders=orders, start_round=start_round)
     of_retrieval = begins_closed_book(recording)

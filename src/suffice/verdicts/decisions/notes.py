@@ -1,4 +1,4 @@
-"""Notes on an advice: the metric, unused columns, the identity of questions, and contradictions by later questions."""
+"""Notes on an advice: on the metric, unused columns, the identity of questions, and proofs that later questions contradict."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _contradiction_notes(trial: Trial) -> list[str]:
 
 
 def taken_back_text(trial: Trial) -> str:
-    """Return sentences on the cheapest candidate whose proof is contradicted; empty if there is none.
+    """Return sentences on the cheapest candidate whose proof is contradicted by later questions; empty if there is none.
 
     If the alarm rang, they name the question from which on the candidate seems to lose more. Questions are counted in
     the order of bets: by call of `decide`, and within a call by hash.

@@ -135,7 +135,8 @@ def _judged_pairs(
     The value is 1 if the answer with the smaller number is better, -1 if the other is, 0 if both are equal, and NaN if
     that is unknown.
 
-    A value holds if more than half of the judgements agree on it. Judgements that say "cannot tell" are left out.
+    More than half of the judgements must agree on a value; otherwise it is NaN. Judgements that say "cannot tell" are
+    left out.
     """
     given: dict[Pair, list[tuple[str, Preference]]] = {}
     signs: dict[Pair, list[int]] = {}

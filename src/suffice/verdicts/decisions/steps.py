@@ -67,7 +67,7 @@ def step_rules(tune: Recording) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """Shares of the money of recorded runs by what it was spent on, in [0, 1]; None where unknown.
+    """The spending of recorded runs, divided by its purpose into shares in [0, 1]; None where unknown.
 
     Attributes:
         unit: The currency, or `tokens` where no step has a price.
@@ -181,7 +181,7 @@ def worth_of(trial: Trial, price: float | None) -> Worth | None:
 
 
 def spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:
-    """Return the cost of each step, shape ``(n_questions, n_rounds)``, and its unit; None and "" if the cost is unknown."""
+    """Return the cost of each step, shape ``(n_questions, n_rounds)``, and the unit; None and "" if unknown."""
     table = PreparedRecording.of(recording, prices=prices).costs
     zeros = np.zeros(recording.seen.shape)
     money = sum((table.money_of(name, table.columns[name]) for name in table.loop), zeros)

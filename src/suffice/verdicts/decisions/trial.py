@@ -34,7 +34,7 @@ _ONE_SIDED_Z = 1.644854
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class Trial:
-    """A declared comparison: metric and largest loss, candidates in their order, the evidence on each, and the verdict.
+    """A declared comparison of candidates with a baseline: the declaration, the evidence so far, and the verdict.
 
     Attributes:
         metric: The metric that must not be lost, see `suffice.evaluation.replay.outcome`.
@@ -221,7 +221,7 @@ class Trial:
     def proved(self) -> Mask:
         """Mask of the candidates that are shown to lose less than `max_loss`, shape ``(n_candidates,)``.
 
-        The risk that any of them loses more is at most `alpha`, see `suffice.verdicts.decisions.fallback`.
+        The risk that any proved candidate loses more is at most `alpha`, see `suffice.verdicts.decisions.fallback`.
         Candidates that later questions contradict are excluded, see `contradicted`.
         """
         return self._passed(self.tests)
@@ -233,7 +233,7 @@ class Trial:
 
     @cached_property
     def tests(self) -> list[CandidateTest]:
-        """The tests of the candidates, in their order; proofs that later questions contradict do not count."""
+        """The tests of the candidates, in test order; proofs that later questions contradict do not count."""
         return self._tested(self.contradicted)
 
     def _tested(self, excluded: Mask) -> list[CandidateTest]:
@@ -255,8 +255,8 @@ class Trial:
 
         A candidate waits if its evidence would be enough at the whole risk `alpha` but not at its present share.
 
-        It gets the whole risk only after all candidates before it are proved. A contradicted candidate will never be
-        proved, so later candidates wait neither for it nor for any candidate before it.
+        Such a candidate gets the whole risk only after all candidates before it are proved. A contradicted candidate
+        will never be proved, so later candidates wait neither for it nor for any candidate before it.
         """
         alone = self.below.shown(self.alpha) & ~self.contradicted
         waiting: dict[int, tuple[int, ...]] = {}
@@ -271,8 +271,8 @@ class Trial:
     def contradicted(self) -> Mask:
         """Mask of the candidates that now seem to lose more than `max_loss`, even if proved before, shape ``(n_candidates,)``.
 
-        A proof stays valid as long as the loss does not change.  For these candidates it seems to have changed: all
-        questions together contradict the proof, or the alarm has rung.
+        A proof stays valid as long as the loss does not change.  For these candidates the loss seems to have changed:
+        all questions together contradict the proof, or the alarm has rung.
         """
         return self.lost_more | self.rung
 
@@ -339,7 +339,7 @@ class Trial:
     def tested_savers(self) -> Mask:
         """Mask of the tested candidates that save enough, because only tested candidates can be proved.
 
-        If none of them is tested, it is the mask of all candidates that save enough.
+        If no tested candidate saves enough, it is the mask of all candidates that do.
         """
         tested: Mask = self.saves & np.isin(np.arange(len(self.candidates)), self.sequence)
         return tested if tested.any() else self.saves

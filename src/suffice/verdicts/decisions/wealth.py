@@ -55,8 +55,8 @@ class Wealth:
     capital of each gambler is a non-negative supermartingale. So is the sum of all capitals, for any shares that are
     fixed beforehand. Then the probability that the sum ever reaches 1 / alpha is at most alpha (Ville's inequality;
     Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting", section 4).  "Ever" means
-    that you may look after each loss, and add more losses later.  A mixture of constant stakes needs neither the number
-    of losses nor their variance, so nothing about it has to be chosen.
+    that you may look after each loss, and add more losses later.  A mixture of constant stakes works for any number of
+    losses and any variance, so it has no parameter to choose.
 
     The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune
     questions, which are never bet on, improve the shares: 70 % of the capital is divided in proportion to the capital

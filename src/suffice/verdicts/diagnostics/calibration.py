@@ -1,4 +1,4 @@
-"""The calibration of fitted signals on new questions, by round and calibrator, with the rule's quality and calls."""
+"""Check the calibration of fitted signals on new questions, by round and calibrator, and its effect on the rule."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def judge_calibrators(
     target: str = "em",
     quality: str = "f1",
 ) -> Reliability | None:
-    """Judge calibrated signals on a recording: as the policy computes them, as recorded, and in each form fitted on tune.
+    """Judge calibrated signals on a recording, in each form: the policy's, the recorded one, and forms fitted on tune.
 
     A lower Brier score does not promise a better rule (TASR section 6.3), so quality and calls under the policy's rule
     are shown beside the score. If the rule does not read the signal, only the fit is judged.

@@ -148,7 +148,7 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
 
     Args:
         raw: The raw signal, any shape; NaN where undefined.
-        fires: Mask of the rounds in which the other rule fires, same shape.
+        fires: Mask of the rounds in which the other rule fires, shape of `raw`.
     """
     ordered = np.sort(raw[np.isfinite(raw)])
     if not len(ordered):
@@ -228,7 +228,7 @@ def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
 
 
 def _p_correct(recording: Recording, target: str) -> tuple[Floats, str]:
-    """Return `p_correct` of a cell, and its origin."""
+    """Return `p_correct` of a cell, and the origin of these values; see `CellRow.calibration`."""
     recorded = column_or_nan(recording, CALIBRATED_NAME)
     if np.isfinite(recorded).any():
         return recorded, "as recorded"

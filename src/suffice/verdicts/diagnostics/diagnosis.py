@@ -1,4 +1,4 @@
-"""Diagnose a recording: its signals, calibrators and stops, in one result."""
+"""Diagnose the signals, calibrators and stops of a recording, in one result."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class SignalDrift:
         d_eval_high: Upper end.
         delta: `d_eval` - `d_tune`.
         delta_low: Lower end of its interval; both sets are resampled independently.
-        delta_high: Upper end of that interval.
+        delta_high: Upper end of its interval.
         ks: Largest distance between the two distribution functions of the signal, in [0, 1].
         ks_p: Probability of a distance at least as large as `ks` between two samples of one distribution, if each
             question gives one independent value.
@@ -71,7 +71,7 @@ class Drift(Result):
     level: float
 
     def table(self) -> Table:
-        """Return Cohen's d on both sets with its difference, and the distance between the distributions of values."""
+        """Return a table with Cohen's d on both sets, the difference of the two, and the distance between the distributions."""
         return Table.of(
             f"Drift from tune ({self.n_tune:,} questions) to eval ({self.n_eval:,}), right by {self.metric}",
             [item for item in self.signals if item.undefined_tune < 1 or item.undefined_eval < 1],

@@ -1,4 +1,4 @@
-"""The gain or loss of a policy on each type of question."""
+"""The gain or loss of a policy, for each type of question."""
 
 from __future__ import annotations
 

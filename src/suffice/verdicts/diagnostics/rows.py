@@ -77,7 +77,7 @@ class Rows:
 
     @cached_property
     def coded(self) -> dict[str, Coded]:
-        """The columns, coded by their distinct values."""
+        """The columns in coded form: each value is replaced by the number of the distinct value."""
         return {name: Coded.of(column) for name, column in self.columns.items()}
 
     def labelled(self, outcome_: int) -> Mask:
@@ -89,7 +89,7 @@ def right_or_wrong(recording: Recording, metric: str) -> Floats:
     """Return 1 where a round's answer is right, 0 where it is wrong, else NaN, shape ``(n_questions, n_rounds)``.
 
     Raises:
-        DataError: There is no such metric, or it takes other values than 0 and 1.
+        DataError: There is no such metric, or the metric takes other values than 0 and 1.
     """
     values = outcome(recording, metric)
     between = ~(np.isnan(values) | (values == 0) | (values == 1))

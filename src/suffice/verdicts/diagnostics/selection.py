@@ -1,4 +1,4 @@
-"""Compare selectors under stopping rules, with the share of the gap to the oracle that each closes."""
+"""Compare selectors under stopping rules, also by the share that each closes of the gap to the oracle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SelectorRow:
         oracle_seen: Mean metric if the best answer of the rounds seen is returned.
         oracle_full: Mean metric if the best answer of all recorded rounds is returned.
         calls: Mean operational calls, including those for the selector's signals.
-        n_differ: Questions whose metric differs from that of `last`.
+        n_differ: Questions whose metric differs from the metric under `last`.
         n_selected: Questions that the policy was fitted or selected on.
     """
 
@@ -112,7 +112,7 @@ def compare_selectors(
     metric: str = "f1",
     resampling: Resampling = Resampling(),
 ) -> SelectorComparison:
-    """Compare selectors under stopping rules, with the share of the gap to the oracle that each closes.
+    """Compare selectors under stopping rules, also by the share that each closes of the gap to the oracle.
 
     Args:
         recording: Recorded rounds of questions on which no part was fitted.

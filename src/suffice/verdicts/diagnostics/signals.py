@@ -189,7 +189,7 @@ def summarise_signals(
         rows: The recorded rounds.
         d_draws: Result of `draw_d` for all signals in the order of `rows.columns`.
         metric: The metric that says which answers are right, for titles.
-        resampling: How `d_draws` were drawn; its level is that of all intervals.
+        resampling: The settings with which `d_draws` were drawn; their level applies to all intervals.
     """
     low, high = ends(d_draws, resampling.level)
     whole = _summaries(recording, rows, (low, high), resampling.level)
@@ -390,7 +390,7 @@ def correlate(rows: Rows) -> Correlations:
 
 
 def _standardised(ranks: Floats) -> Floats:
-    """Scale ranks to mean 0 and length 1; NaN where they do not vary."""
+    """Scale ranks to mean 0 and norm 1; NaN if the ranks do not vary."""
     if not len(ranks):
         return np.full(1, np.nan)
     centred = ranks - ranks.mean()

@@ -41,7 +41,7 @@ class LossWindow:
 
     @property
     def interval(self) -> tuple[float, float, float]:
-        """The mean and both ends of its interval."""
+        """The mean loss and both ends of its interval."""
         return self.mean, self.low, self.high
 
 
@@ -190,7 +190,7 @@ def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float)
 def audits_needed(
     bound: float, lowest: float, *, alpha: float, rise: float, gained: float = 0.0, before: int = 0
 ) -> int:
-    """Return the number of audits after which a loss of `rise` above the bound is noticed, in four of five cases.
+    """Return the number of audits after which a loss that exceeds the bound by `rise` is noticed in four of five cases.
 
     It assumes losses of -1, 0 and 1, the best of the alarm's stakes, bets that begin with the rise or soon after it,
     and a capital whose logarithm is about normal.  In simulations the alarm rang by then in 83 to 98 % of runs. Gains

@@ -1,4 +1,4 @@
-"""The loss of each audited request against its own full run, in the order of requests."""
+"""The loss of each audited request compared with its own full run, in the order of requests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ class LossClaim:
 
     @property
     def never_gains(self) -> bool:
-        """True if no policy can score above its baseline, as for user signals (a complaint or none) and agreement with the full run."""
+        """True if no policy can score above the baseline.
+
+        This is so for user signals (a complaint or none), and for agreement with the full run.
+        """
         return self.metric == USER_SIGNAL or (
             is_agreement(self.metric) and self.baseline == "full" and self.full_agrees
         )
@@ -274,12 +277,12 @@ class Losses:
 
     @property
     def values(self) -> Floats:
-        """The estimate of each loss from its smallest value: 0 for a request without an audit, else `loss` divided by the rate."""
+        """An estimate of each smallest possible loss: `loss` divided by the audit rate, or 0 for a request without an audit."""
         return self._weighed(self.loss)
 
     @property
     def upper_values(self) -> Floats:
-        """The estimate of each loss from its largest value: 0 for a request without an audit, else `most` divided by the rate."""
+        """An estimate of each largest possible loss: `most` divided by the audit rate, or 0 for a request without an audit."""
         return self._weighed(self.most)
 
     @property

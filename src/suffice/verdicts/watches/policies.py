@@ -32,10 +32,12 @@ def policy_number(log: Recording, policy: Policy) -> int:
 
 
 def number_by_begin(begins: Mapping[str, float], policy: Policy) -> int:
-    """Return the number of a policy, from 1, in the order in which policies began; ties are ordered by digest.
+    """Return the number of a policy, from 1; policies are numbered in the order of their first requests.
+
+    Policies that began at the same time are ordered by digest.
 
     Args:
-        begins: The first request of each policy, as a time or position, by digest.
+        begins: The time or position of the first request of each policy, by the policy's digest.
         policy: The policy; if it has no request yet, it gets the next number.
     """
     mine = (begins.get(policy.digest, math.inf), policy.digest)

@@ -54,7 +54,7 @@ def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> Unsett
     Args:
         message: The reason to ask.
         names: The normalizers that may be meant.
-        confirmed: The normalizer that the texts clearly point to; "" if there is none.
+        confirmed: The normalizer that the texts clearly suggest; "" if there is none.
     """
     return UnsettledError(
         f"{message}: how are answers compared?",

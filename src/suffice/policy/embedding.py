@@ -1,4 +1,4 @@
-"""The protocol of embedders, the pooling of long drafts, embeddings as a measurement of rounds, and clusters of answers by meaning."""
+"""Embedders: their protocol, the pooling of long drafts, embeddings of rounds, and clusters of answers by meaning."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def pooled(vectors: npt.NDArray[np.float64], weights: Sequence[float], counts: S
            [1.  , 0.  ]], dtype=float32)
 
     Args:
-        vectors: Vectors of all pieces, text after text, shape ``(n_pieces, width)``. If a row is not finite, its text
-            gets a vector of NaN.
+        vectors: Vectors of all pieces, in the order of the texts, shape ``(n_pieces, width)``. If a row is not finite,
+            its text gets a vector of NaN.
         weights: Weight of each piece, > 0, length n_pieces.
         counts: Number of pieces of each text; 0 gives the zero vector.
     """

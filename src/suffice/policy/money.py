@@ -1,4 +1,4 @@
-"""Write amounts of money in one form, wherever the currency is written, and as a sign, a code or a name."""
+"""Write amounts of money in one form, although texts put the currency before or after the number, as sign, code or name."""
 
 from __future__ import annotations
 

@@ -323,7 +323,7 @@ def _written(value: object) -> str:
 
 
 def _evaluated(text: str, default: object) -> object:
-    """Return the value of a literal, or `default` if the text is not one."""
+    """Return the value of a literal, or `default` if the text is not a literal."""
     if len(text) > _LONGEST:
         return default
     for read in (literal_of, json.loads):

@@ -82,13 +82,14 @@ class Cost:
     """The measured costs of one component; NaN where the endpoint does not report them.
 
     Attributes:
-        calls: Requests, count.
-        uncached_tokens: Input tokens that were processed, count.
+        calls: Number of requests.
+        uncached_tokens: Number of input tokens that were processed rather than read from a cache.
         cached_tokens: Input tokens read from a prefix cache, count.
         output_tokens: Generated tokens, count.
         seconds: Wall-clock time, seconds.
-        written_tokens: Uncached tokens that were written to a cache, as Anthropic charges them for five minutes, count.
-        written_1h_tokens: Uncached tokens that were written to a cache for an hour, count.
+        written_tokens: Number of uncached tokens that were written to a cache; at Anthropic, to one that lasts five
+            minutes.
+        written_1h_tokens: Number of uncached tokens that were written to a cache that lasts an hour.
     """
 
     calls: float = 0.0

@@ -28,7 +28,7 @@ def id_hash(question_id: str) -> str:
 
 
 def text_hash(question: str) -> str:
-    """Return the hash of a question's normalised text, which identifies the question under another id.
+    """Return the hash of a question's normalised text, which recognises the question even under another id.
 
     >>> text_hash("Who wrote The Tempest?") == text_hash("who wrote  tempest")
     True
@@ -37,7 +37,7 @@ def text_hash(question: str) -> str:
 
 
 def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) -> list[str]:
-    """Return one name for each question, the smallest name among all questions with the same text.
+    """Return one name for each question: the smallest of the names of all questions with the same text.
 
     Names are joined transitively: if two clusters share a text, all of their questions get one name.
 

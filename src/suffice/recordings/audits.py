@@ -16,7 +16,7 @@ def stop_rounds(recording: Recording) -> Floats:
 
 
 def without_audits(recording: Recording) -> Recording:
-    """Return the recording without rounds that ran after the answer; the affected questions then end by `rule`."""
+    """Return the recording without the rounds that ran after the answer; questions that had such rounds then end by `rule`."""
     rounds = recording.table.column("round").to_numpy()
     # A comparison with NaN is False: without a known stop, all rounds stay.
     later = rounds > stop_rounds(recording)[recording.row_question]

@@ -1,4 +1,4 @@
-"""Join recordings of one configuration: shards, halves, or the same questions with several prompts."""
+"""Join recordings of one configuration: shards, recordings of different questions, or of one set with several prompts."""
 
 from __future__ import annotations
 

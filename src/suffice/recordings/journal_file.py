@@ -116,7 +116,7 @@ class _Reading:
 
     Attributes:
         place: The end of the last record that was read.
-        torn: Number of bytes of a torn tail after `place`, known once all records were read; 0 if there is none.
+        torn: Number of bytes of a torn tail after `place`, or 0; it is known once all records were read.
         rest: All bytes from a torn tail on.
     """
 
@@ -289,7 +289,7 @@ class LockedJournal:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The identity of the file, which distinguishes it from another file of the same name."""
+        """The identity of the file, which another file of the same name does not share."""
         status = os.fstat(self._file.fileno())
         return status.st_dev, status.st_ino
 

@@ -255,7 +255,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _with_ends(table: pa.Table) -> pa.Table:
-    """Fill in missing reasons for ends, inferred from the lengths of all questions that did not fail."""
+    """Infer missing reasons for ends from the lengths of all questions that did not fail, and fill them in."""
     ids, ends = table.column("question_id").to_pylist(), table.column("end").to_pylist()
     inferred = table.column(INFERRED).to_pylist()
     lengths = Counter(name for name, end in zip(ids, ends, strict=True) if end != "failed")

@@ -216,7 +216,7 @@ def _counted(parts: Sequence[OpenPart]) -> list[OpenPart]:
 
 
 class OpenPart(OpenFile):
-    """One part, opened.
+    """An opened part.
 
     Attributes:
         is_final: True if the part will not change.

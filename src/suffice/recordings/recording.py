@@ -220,7 +220,7 @@ class Recording(Displayed):
 
     @cached_property
     def unexplained(self) -> Mask:
-        """Mask of the questions that are shorter than others for no known reason, so may lack rounds; ``(n_questions,)``.
+        """Mask of the questions that may lack rounds: they are shorter than others, and no reason is known.
 
         An import assumes that a `rule` ended these questions, unless `--ended` or an `end` in the log states the
         reason.

@@ -215,5 +215,5 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 def is_sharded(folder: Path) -> bool:
-    """Return whether a folder contains shards, complete or not."""
+    """Return True if a folder contains shards, complete or not."""
     return (folder / MANIFEST_FILE).is_file() or bool(shards_in(folder, JOURNAL_SUFFIX) or shards_in(folder))

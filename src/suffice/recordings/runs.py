@@ -175,7 +175,7 @@ def labels_differ(*values: str) -> bool:
 
 
 def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
-    """Return the labels that distinguish several loops, each with the number of questions by value.
+    """Return the labels that distinguish several loops, with the number of questions for each value of a label.
 
     The rounds of a question may have different values. If every question has the same values in the same order, they
     form one loop, as in a panel, or if an expensive model follows a cheap one.
@@ -260,7 +260,7 @@ def single_labels(recording: RecordedColumns) -> dict[str, str]:
 
 
 def _several_loops_error(what: str, several: Mapping[str, Counter[str]]) -> UnsettledError:
-    """Return the error that names a label, its values, and how to choose one."""
+    """Return the error that names a label and its values, and explains how to choose one of them."""
     name, loops = next(iter(several.items()))
     ranked = sorted(loops, key=lambda value: (-loops[value], value))
     more = f" and {len(loops) - _SHOWN:,} more" if len(loops) > _SHOWN else ""

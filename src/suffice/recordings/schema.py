@@ -101,7 +101,7 @@ _UNITS = {"calls": "count", "seconds": "seconds"}
 
 
 def cost_column(component: str, kind: str) -> str:
-    """Return the name of the column for a kind of cost of a component.
+    """Return the name of the column that holds one kind of cost of one component.
 
     >>> cost_column("generator", "output_tokens")
     'cost.generator.output_tokens'

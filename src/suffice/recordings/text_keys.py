@@ -89,7 +89,7 @@ def _after(state: npt.NDArray[np.uint64], word: npt.NDArray[np.uint64]) -> npt.N
 
 
 def _words(words: npt.NDArray[np.uint64], place: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Return the eight bytes from each position on, padded with 0 after the last byte."""
+    """Return the eight bytes from each position on; beyond the last byte they are 0."""
     highest = len(words) - 1
     if place.max() <= highest:
         return words[place].astype(np.uint64, copy=False)

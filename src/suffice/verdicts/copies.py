@@ -1,4 +1,4 @@
-"""Find undeclared copies of questions: nearly equal texts, or the same passages in all rounds."""
+"""Find copies of questions that are not declared as such: nearly equal texts, or the same passages in all rounds."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def copies_note(recording: Recording) -> list[str]:
 
 
 def near_texts(texts: Sequence[str | None]) -> list[str | None]:
-    """Return a label for each text, the same for nearly equal texts; None where there is no text.
+    """Return a label for each text; nearly equal texts share a label, and a missing text has None.
 
     Nearly equal texts have `NEARLY` of their normalised words in common, and the same numbers in the same order.
 

@@ -62,7 +62,7 @@ def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Fl
 
 
 def base_name(metric: str) -> str:
-    """Return the metric that a threshold compares: ``f1`` for ``f1 > 0.5``."""
+    """Return the metric in a comparison with a threshold: ``f1`` for ``f1 > 0.5``."""
     return metric.split(">", maxsplit=1)[0].strip()
 
 
@@ -256,7 +256,7 @@ class PolicyLoss:
 
     @property
     def open(self) -> Floats:
-        """The part of the largest losses that is due to unknown outcomes, 0 elsewhere."""
+        """The part of the largest losses that is due to unknown outcomes; 0 where everything is known."""
         return np.where(self.low < self.high, self.high, 0.0)
 
 

@@ -21,8 +21,8 @@ class ReliabilityBin:
         low: Lower edge, a probability.
         high: Upper edge.
         n: Rows in the bin.
-        predicted: Mean probability; NaN if empty.
-        observed: Mean outcome; NaN if empty.
+        predicted: Mean probability; NaN if the bin is empty.
+        observed: Mean outcome; NaN if the bin is empty.
     """
 
     low: float

@@ -1,4 +1,4 @@
-"""The process behind `expression_key`: reads texts as lines of JSON, and writes their keys.
+"""The process behind `expression_key`, which reads texts as lines of JSON and writes their keys.
 
 It imports nothing of this package.  If the value of an expression has too many digits, it is not evaluated, and its
 text is the key, on every machine.  Processor time is limited for each text, and memory for the whole process; the
@@ -61,7 +61,7 @@ class TooLargeError(BaseException):
 
 
 def _guard_powers() -> None:
-    """Prevent the computation of powers of whole numbers and fractions with more than `LARGEST_BITS` bits."""
+    """Prevent the computation of powers of whole numbers and fractions whose result has more than `LARGEST_BITS` bits."""
 
     def guarded(power: Any) -> Any:
         def bounded(base: Any, exponent: Any) -> Any:

@@ -100,7 +100,7 @@ def sufficient_context(threshold: float | None = None) -> Rule:
     (context_sufficient >= 1) & (p_correct > 0.5)
 
     Args:
-        threshold: A probability that the calibrated confidence must exceed, too; None = no such condition. The paper
+        threshold: A probability that the calibrated confidence must exceed, too; None = this is not required. The paper
             combines sufficiency and confidence in a logistic regression that decides to answer or to abstain.
     """
     enough = signal("context_sufficient") >= 1

@@ -85,7 +85,7 @@ def register_selector(name: str, build: _OwnSelector) -> _OwnSelector: ...
 
 
 def register_selector(name: str, build: Any = None) -> Any:
-    """Register your own selector under a name for the text of selectors; see `register_rule`.
+    """Register your own selector under a name that texts of selectors may use; see `register_rule`.
 
     Args:
         name: An ASCII identifier that no other selector has.
@@ -380,7 +380,7 @@ class Spelled(Generic[_Parsed]):
 
     Args:
         kind: The class of the values, which may be abstract.
-        parse: Parses a text into a value.
+        parse: A function that parses a text into a value.
         default: The value of the field if none is given.
     """
 

@@ -106,7 +106,7 @@ class Ranked(Selector):
 
 
 def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Floats:
-    """Return one feature at every round.
+    """Return the value of one feature at every round.
 
     `among` marks, for each round, the candidates with the same answer, shape ``(..., n, n)``.
     """

@@ -131,7 +131,7 @@ class EscAnswer(MajorityOfSamples):
         return f"window_agreement_{self.window}"
 
     def _agreed(self, rounds: Rounds, candidates: Mask) -> tuple[Positions, Mask]:
-        """Return the last answered round, and whether a unanimous window ends there."""
+        """Return the position of the last round with an answer, and a mask that is True if a unanimous window ends there."""
         last = last_of(candidates)
         agreement = np.broadcast_to(rounds[self._agreement], candidates.shape)
         at = np.take_along_axis(agreement, np.maximum(last, 0)[..., None], axis=-1)[..., 0]

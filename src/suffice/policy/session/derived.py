@@ -89,7 +89,7 @@ class Derivation:
     def vote_columns(self) -> dict[str, str]:
         """A map from the name of a raw column to the unweighted signal of `VOTES` that callers cache in it.
 
-        It contains every such signal that the policy reads.
+        The map contains every such signal that the policy reads.
         """
         read = sorted(VOTES & self._from_answers)
         return {self._shared_column(name): name for name in read if not weights_of([name])}

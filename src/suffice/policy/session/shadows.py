@@ -26,10 +26,10 @@ class Following(Protocol):
         """The index of the round that is expected next."""
 
     def observe(self, observed: Round, /) -> Decision:
-        """Decide on one more round."""
+        """Observe one more round and return the decision."""
 
     def end(self, reason: Reason) -> Decision:
-        """End without a further round."""
+        """End the question without a further round, and return the decision."""
 
 
 class Shadows:

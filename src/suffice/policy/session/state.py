@@ -19,7 +19,7 @@ _PLAIN_VERSION = 1  # for sessions without audit and shadows, so that older rele
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """The values from which a session is restored; its columns are computed again from the rounds.
+    """The values from which a session is restored; the session's columns are computed again from the rounds.
 
     Attributes:
         missing: The reaction to a round that lacks a signal which the policy reads.

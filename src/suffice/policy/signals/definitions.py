@@ -184,7 +184,7 @@ def compute_signals(
 ) -> dict[str, float]:
     """Return the signals of the last of `rounds`, by name; NaN where undefined.
 
-    A value in `Round.signals` takes precedence over a computed one.  Before the signal's `first_round` and after its
+    A value in `Round.signals` takes precedence over a computed value.  Before the signal's `first_round` and after its
     `last_round` the signal is NaN in any case.
 
     >>> rounds = [Round(index=1, answer="the Tempest"), Round(index=2, answer="Tempest")]
@@ -312,7 +312,7 @@ _FIELDS_OF_NEEDS: Mapping[str, str] = MappingProxyType(
 
 
 def lacking(name: str, observed: Round, value: float) -> str | None:
-    """Return as text what a round lacks for a signal: fields, or a valid value; None if nothing is wrong.
+    """Return a text that names the missing fields or the invalid value of a signal in a round; None if nothing is wrong.
 
     A value in the round may be undefined. A value out of the signal's range is reported, because it indicates an error
     of the host.

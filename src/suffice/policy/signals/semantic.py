@@ -87,7 +87,7 @@ def _bounded_distance(dot: float, norms: float) -> float:
 
 
 def _previous(rounds: Sequence[Round]) -> Round | None:
-    """Return the round before the last one; None if there is only one."""
+    """Return the last round but one; None if there is only one round."""
     if len(rounds) < _FROM or rounds[-2].index != rounds[-1].index - 1:
         return None
     return rounds[-2]

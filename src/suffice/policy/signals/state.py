@@ -177,7 +177,7 @@ class ZScore(FittedState):
 
 
 def top_score(rounds: Sequence[Round]) -> float:
-    """Return the score of rank 1 in the retriever's unit (or the host's value); NaN if unranked."""
+    """Return the retriever's score of rank 1, or the host's value of `top_score`; NaN if unranked."""
     last = rounds[-1]
     value = as_number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else math.nan))
     return value if math.isfinite(value) else math.nan

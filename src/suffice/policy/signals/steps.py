@@ -97,7 +97,7 @@ class StepSignals:
         }
 
     def _is_check(self, text: str) -> bool:
-        """Return whether a command runs a check that determines the outcome of the whole command."""
+        """Return True if a command runs a check, and this check determines the outcome of the whole command."""
         from suffice.common.shell import shell_commands
 
         decides = True

@@ -1,4 +1,4 @@
-"""Parts of a reply besides its answer: thinking blocks, and the stated confidence."""
+"""The parts of a reply besides the answer: thinking blocks and the stated confidence."""
 
 from __future__ import annotations
 

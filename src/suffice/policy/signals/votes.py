@@ -144,7 +144,7 @@ def _posterior_beta(tally: _VoteTally) -> Floats:
 
 @lru_cache(maxsize=8)
 def _beta_table(n: int) -> Floats:
-    """Return P(p > 1/2) for a Beta(a + 1, b + 1) at index (a + b, a), shape ``(n + 1, n + 1)``.
+    """Return a table of P(p > 1/2) for a Beta(a + 1, b + 1) at index (a + b, a), shape ``(n + 1, n + 1)``.
 
     An entry equals P(Binomial(a + b + 1, 1/2) <= a), which is the mean of the two entries with one vote less. So the
     table is exact.

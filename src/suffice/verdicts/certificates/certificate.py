@@ -1,4 +1,4 @@
-"""A certificate: its statement, what it assumes and what breaks it."""
+"""The certificate of a policy: its statement, its assumptions, and the conditions that break it."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Certificate(Result):
     Attributes:
         policy_digest: `Policy.digest` of the certified policy.
         loss: `net` or `harm`, see `Claim`.
-        metric: The quality.
+        metric: The metric of quality.
         baseline: The baseline that the policy is compared with.
         epsilon: The largest expected loss, in the unit of the metric.
         confidence: 1 - delta.
-        method: The test.
+        method: The name of the statistical test.
         p_value: The p-value of the chosen policy.
         level: The largest p-value that still certifies a policy: delta, or a share of delta.
         procedure: `fixed-sequence` or `bonferroni`.
@@ -66,8 +66,8 @@ class Certificate(Result):
         family_size: Number of policies in the family.
         position: Position of the chosen policy in the test order, from 0.
         sequence: One entry for each policy in test order: rule, p_value, certified, mean loss and calls.
-        n: Certification questions.
-        n_failed: Questions whose recording failed.
+        n: Number of certification questions.
+        n_failed: Number of questions whose recording failed.
         figures: Means of the policy and of the baseline on the certification set. Savings look slightly too good,
             because the policy was chosen on these questions. The loss is a mean over all questions; the other means
             leave out failed questions.

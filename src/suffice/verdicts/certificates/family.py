@@ -23,7 +23,7 @@ class Family:
     """Policies in test order.
 
     Attributes:
-        policies: At least one.
+        policies: The policies, at least one.
         kind: `path` if the policies differ in one threshold, from conservative to cheap; otherwise `list`.
         text: A description of the family and of its order, for the certificate.
         seen: The tune questions that determined the order.
@@ -56,7 +56,7 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
 
     Raises:
         RuleSyntaxError: The rule has no threshold on the signal or several, or a value is not finite.
-        DataError: No values.
+        DataError: There are no values.
     """
     literal = find_threshold(policy.rule, signal)
     downwards = literal.comparison in (">", ">=")
@@ -131,8 +131,8 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
 
     A policy is idle if it saves none of the cost `cheapest` compared with the baseline, or if it behaves like an
     earlier policy on every tune question.  A fixed sequence has more power if the most certain policies are tested
-    first ("Learn then test", split fixed sequence).  That is allowed because the certificate is based on other
-    questions.
+    first ("Learn then test", split fixed sequence).  Reordering by tune questions is allowed because the certificate is
+    based on other questions.
 
     Args:
         family: The declared family.

@@ -135,7 +135,7 @@ class Claim:
         return "betting (Waudby-Smith and Ramdas 2024)"
 
     def p_values(self, losses: Floats, level: float) -> Floats:
-        """Return the p-value of each row of losses; the test bets on the losses of a row in the given order.
+        """Return the p-value of each row of losses; the test bets on a row's losses from left to right.
 
         The losses have shape ``(n_policies, n_questions)``.
         """
@@ -180,7 +180,7 @@ class MeasuredLosses:
     rivals: tuple[Rival, ...] = ()
 
     def spent(self, cost: str) -> tuple[Floats, Floats]:
-        """Return each policy's cost, one of `COST_NAMES`, shape ``(n_policies, n_questions)``, and the baseline's.
+        """Return one of the `COST_NAMES` for each policy, shape ``(n_policies, n_questions)``, and for the baseline.
 
         Raises:
             DataError: The cost was not recorded for every question.
@@ -198,7 +198,7 @@ def measure_losses(
 
     Args:
         recording: Recorded rounds, full width.
-        policies: At least one.
+        policies: The policies to measure, at least one.
         claim: Metric, loss and baseline, and the treatment of failed questions.
         rivals_by: One of `COST_NAMES`, the cost by which each policy is also compared with fixed budgets and with its
             random twin; None = no such comparison.

@@ -39,9 +39,9 @@ class Need:
     Attributes:
         rule: The rule of that policy. In a fixed sequence it is the first policy that failed, otherwise the uncertified
             policy with the smallest p-value.
-        p_value: Its p-value.
-        loss: Its mean loss on the certification set.
-        calls: Its mean calls on the certification set.
+        p_value: The policy's p-value.
+        loss: The policy's mean loss on the certification set.
+        calls: The policy's mean calls on the certification set.
         questions: Approximate number of questions that would be enough in four of five cases, if losses stay
             distributed as observed; None if no number is enough, or more than `MOST_QUESTIONS` are needed.
     """
@@ -298,7 +298,7 @@ def certify(
         UnsettledError: The recording holds the loops of several models, prompts, temperatures or systems:
             `recording.where(model=...)` chooses one.
         CensoredError: A rule ended recorded questions before the baseline would have.
-        DataError: The metric is missing or leaves [0, 1]; an unknown cost.
+        DataError: The metric is missing or leaves [0, 1], or the cost is unknown.
     """
     if cheapest not in COST_NAMES:
         raise DataError(f"unknown cost {cheapest!r}; allowed: {', '.join(COST_NAMES)}")

@@ -1,4 +1,4 @@
-"""Advice about a loop: one sentence that begins with a verb, a few figures, and the trial, which later questions can extend."""
+"""Advice about a loop: one sentence that begins with a verb, a few figures, and the trial, which can be extended later."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Advice(Result):
 
     @property
     def n(self) -> int:
-        """Independent questions of the verdict part."""
+        """Number of independent questions of the verdict part."""
         return self.trial.totals.n
 
     @property
@@ -103,7 +103,7 @@ class Advice(Result):
         return self.trial.chosen
 
     def knows(self, recording: Recording) -> bool:
-        """Return True if the trial has already used one of the recording's questions, compared by id.
+        """Return True if the trial has already used a question of the recording, recognised by its id.
 
         True does not prove that the recording comes from the same loop: another loop may have been asked the same questions.
         """
@@ -188,7 +188,7 @@ class Advice(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence and, unless nothing can be judged, sentences on the dollars of giving up and on an agent's spending."""
+        """The sentence of the advice; if anything can be judged, sentences on giving up and on spending follow it."""
         if self.trial.unjudged:
             return f"{self.sentence.rstrip('.')}."
         return " ".join(filter(None, [self.sentence, *(about.sentence for about in self._money)]))

@@ -33,12 +33,12 @@ _EXACT = ("agreement", "agreement_em")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
-    """Numbers of answers that could be read, compared and scored; counts of further questions can be added.
+    """Numbers of questions and answers that could be read, compared and scored; counts of further questions can be added.
 
     Questions whose recording failed are left out, because they are lost in any case.
 
     Attributes:
-        questions: Questions.
+        questions: Number of questions.
         answered: Questions with an answer in some round.
         differing: Questions with different answers in two rounds. A round without an answer also counts as different,
             unless the metric was computed from answers.
@@ -188,7 +188,7 @@ def why_blind(
         metric: The declared metric.
         constant: The score, if all answers score the same.
         never_varied: Whether every question scores the same under all candidates and the baseline.
-        n_units: Independent questions.
+        n_units: Number of independent questions.
     """
     if answers is None:
         is_blind = constant is not None and constant < 1

@@ -114,7 +114,7 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
 
 
 def _has_priced_trials(recording: Recording) -> bool:
-    """Return True if the checkpoints of chains of thought have both the tokens of thinking and of each trial answer."""
+    """Return True if both the tokens of thinking and the tokens of trial answers were recorded at checkpoints."""
     for component in ("generator", TRIAL):
         names = [cost_column(component, kind) for kind in ("uncached_tokens", "output_tokens")]
         asked = recording.seen & ~recording.failed[:, None] & (recording.column(cost_column(component, "calls")) > 0)
@@ -368,8 +368,8 @@ def _rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]
 def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
     """Yield the rules that stop a chain of thought.
 
-    Token budgets are left out if each checkpoint always has the same number of tokens, since they would equal round
-    budgets.
+    Token budgets are left out if all questions have the same number of tokens at a checkpoint, since they would then
+    equal round budgets.
     """
     tokens = tune.column("thinking_tokens")
     ended = np.arange(tokens.shape[1]) == tune.seen.sum(axis=1)[:, None] - 1

@@ -22,7 +22,7 @@ _FLOATS = ("log_capital", "log_value", "log_highest")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftAlarm:
-    """Bets that the losses of tested candidates have risen above the bound; arrays have shape ``(n_tested,)``.
+    """Bets that the losses of the tested candidates have risen above a bound; arrays have shape ``(n_tested,)``.
 
     The evidence of a trial reacts slowly to a change: if the first 3,000 questions lose nothing and all later ones lose
     5 points, the overall mean reaches 2 points only after 2,000 of the later ones.  These bets begin anew at each

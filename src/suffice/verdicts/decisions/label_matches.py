@@ -1,4 +1,4 @@
-"""Right and wrong answers by labels: several labels of one question are combined, and a share of labels may be wrong."""
+"""Judge answers by labels: several labels of a question are combined, and a share of the labels may be wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Given = tuple[int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubleLabels:
-    """Comparison of the labels of questions that have several.
+    """Comparison of labels, for questions with several labels.
 
     Attributes:
         n: Number of questions whose first two labels judge a common answer.
@@ -42,7 +42,7 @@ class DoubleLabels:
     contradicting: tuple[tuple[str, str, str], ...] = ()
 
     def notes(self, noise: float) -> list[str]:
-        """Return notes on labels that contradict each other, and on the share of wrong labels that this implies."""
+        """Return notes on labels that contradict each other, and on the share of wrong labels estimated from contradictions."""
         notes = []
         if self.contradicting:
             (name, first, second), more = self.contradicting[0], len(self.contradicting) - 1
@@ -76,7 +76,7 @@ def wrong_share(differing: float) -> float:
 
 
 def _most_differing(n_differ: int, n: int) -> float:
-    """Return the upper end of the exact one-sided interval of a share (Clopper and Pearson 1934)."""
+    """Return the upper end of the exact one-sided confidence interval of the share `n_differ` / `n` (Clopper and Pearson 1934)."""
     from scipy.stats import beta
 
     return 1.0 if n_differ == n else float(beta.ppf(1 - _RISK, n_differ + 1, n - n_differ))

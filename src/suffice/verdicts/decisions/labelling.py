@@ -1,4 +1,4 @@
-"""Find the questions of a recording that need a label, and the questions that can be bet on without one.
+"""Find the questions of a recording that need a label, and the questions on which bets need no label.
 
 Equal answers lose nothing under any metric that is a function of question and answer, so most questions of a log need
 no gold answer.  The order in which questions are labelled and bet on is computed from their texts, so it is fixed

@@ -208,7 +208,7 @@ def _suffix(path: str | Path) -> str:
 
 
 def _shown(recording: Recording, q: int) -> dict[str, str]:
-    """Return a question's different answers by letter."""
+    """Return the different answers of a question, by letter."""
     ids = recording.answer_ids(normalizer_in(recording))[q]
     first = {own: str(text) for own, text in reversed([*zip(ids.tolist(), recording.answers[q].tolist(), strict=True)])}
     return _by_letter(recording.question_ids[q], [text for own, text in first.items() if not np.isnan(own)])
@@ -264,7 +264,7 @@ def _head(name: str) -> str:
 
 
 def _csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as CSV, with a column for each letter."""
+    """Return rows as CSV, with a column for each letter of an answer."""
     letters = sorted({letter for row in rows for letter in row.get("answers") or {}}, key=lambda one: (len(one), one))
     others = [*dict.fromkeys(name for row in rows for name in row if name not in _HEADS)]
     out = io.StringIO()

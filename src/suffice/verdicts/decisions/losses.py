@@ -47,7 +47,7 @@ class Totals:
     The last entry of `values` and of each cost belongs to the baseline.
 
     Attributes:
-        n: Units.
+        n: Number of units.
         n_recorded: Units with at least one row that did not fail; quality and costs are means over these units.
         losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
         open: The part of `losses` that is due to unknown outcomes, same shape.
@@ -80,7 +80,7 @@ class Totals:
 
     @classmethod
     def start(cls, n_candidates: int) -> Totals:
-        """Return sums over no units, all zero."""
+        """Return the sums before any unit is added, all zero."""
         zeros = np.zeros(n_candidates + 1)
         sums: dict[str, Any] = dict.fromkeys(
             ("losses", "open", "squares", "twins", "gains", "squared_gains"), zeros[1:]

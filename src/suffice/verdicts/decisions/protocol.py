@@ -190,7 +190,7 @@ def _begun(
     notes: list[str],
     of_labels: bool,
 ) -> tuple[Trial, Recording | None]:
-    """Declare a trial from tune questions; also return the questions of the verdict part, or raise if there are none."""
+    """Declare a trial by the tune questions; also return the questions of the verdict part, or raise if there are none."""
     if "label_noise" in given:
         check_noise(given["label_noise"], of_labels=of_labels)
     declared = {**declared_defaults(recording, given.get("metric"), priced=bool(prices)), **given}

@@ -1,4 +1,4 @@
-"""Checks that later questions come from the loop that a decision is about."""
+"""Check that later questions come from the same loop as an earlier decision."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def one_loop(recording: Recording, tune: Recording | None, baseline: str | None)
 
 
 def refuse_single_rounds(recording: Recording) -> None:
-    """Raise a `DataError` if no question has a second round, since there is then nothing to stop."""
+    """Raise a `DataError` if no question has a second round, because then there is nothing to stop."""
     if len(recording.index) and int(recording.index[-1]) <= 1 and not begins_closed_book(recording):
         noted = next(filter(None, map(_AFTER_SINGLE.search, recording.metadata.get("notes", ()))), None)
         remedy = f"Import the log in another way: {noted[1]}" if noted else "Log every round"

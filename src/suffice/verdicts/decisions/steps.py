@@ -1,4 +1,4 @@
-"""Logs of agents: candidates that read steps, and where the money of the recorded runs went."""
+"""Logs of agents: the candidates that read steps, and the spending of the recorded runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SPENT = (0.5, 0.75, 0.9)
 
 
 def knows_spending(recording: Recording) -> bool:
-    """Return whether the dollars of each step were recorded."""
+    """Return True if the dollars of each step were recorded."""
     return "spend" in recording.names("signal") and bool(np.isfinite(recording.column("spend")[recording.seen]).all())
 
 

@@ -116,13 +116,13 @@ class Trial:
         """Declare a trial without evidence; tune questions decide the order of the candidates and the stakes.
 
         Args:
-            candidates: At least one.
+            candidates: The candidates, at least one.
             on_tune: Losses and costs of candidates and baseline on tune questions.
             max_loss: See the class.
             cost: See the class.
             label_noise: See the class.
             min_saving: See the class.
-            fields: The other attributes of the declaration.
+            fields: The other attributes that belong to the declaration.
         """
         n = on_tune.totals.n
         spent = on_tune.totals.costs[cost] / n
@@ -299,7 +299,7 @@ class Trial:
 
     @property
     def hopeless(self) -> Mask:
-        """Mask of the candidates that are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``.
+        """Mask of the candidates that are shown to lose more than `max_loss`, each with risk `alpha`, shape ``(n_candidates,)``.
 
         Candidates that lost less than `max_loss` on all questions so far are excluded.  The declared share of wrong
         labels plays no role here, because wrong labels make a loss look smaller, never larger.

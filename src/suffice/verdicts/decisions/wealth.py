@@ -59,9 +59,9 @@ class Wealth:
     losses and any variance, so it has no parameter to choose.
 
     The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune
-    questions, which are never bet on, improve the shares: 70 % of the capital is divided in proportion to the capital
-    that each gambler would have after betting on the tune questions (Bayes' rule; Cover 1991, "Universal portfolios").
-    The other 30 % are divided by the stakes alone.
+    questions improve the shares, because they are never bet on: 70 % of the capital is divided in proportion to the
+    capital that each gambler would have after betting on the tune questions (Bayes' rule; Cover 1991, "Universal
+    portfolios"). The other 30 % are divided by the stakes alone.
 
     >>> import numpy as np
     >>> wealth = Wealth.start(0.02, "below", 1).bet(np.zeros((1, 400)))
@@ -73,7 +73,7 @@ class Wealth:
         side: `below` to show that the mean loss is smaller than the bound, `above` to show that it is larger.
         log_capital: Logarithm of each gambler's capital relative to its start, shape ``(n_candidates, n_stakes)``.
         log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.
-        squares: Sum of the squares by which the logarithm of each capital changed, shape of `log_capital`.
+        squares: Sum of the squared changes of the logarithm of each capital, shape of `log_capital`.
         shares: Each gambler's share of the capital at the start, shape of `log_capital`; those of a candidate add up to
             1. They never change, because the error bound would break if they changed after some losses while the
             highest wealth is kept.
@@ -314,7 +314,7 @@ class LossCounts:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], n: int, n_losses: int) -> LossCounts:
-        """Return the counts of a decision file, which holds the fields as JSON.
+        """Return the counts from the values in a decision file.
 
         Args:
             data: The values.

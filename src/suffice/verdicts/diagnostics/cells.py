@@ -36,8 +36,8 @@ class CellRow:
     """One cell (a model, a retriever, a corpus); NaN where a figure is undefined.
 
     Attributes:
-        cell: Its name.
-        n: Questions.
+        cell: The name of the cell.
+        n: Number of questions.
         calibration: The origin of `p_correct`: `as recorded`, `cross-fitted`, or the reason why `p_correct` is missing.
         mean: Mean of the raw margin over rounds, nats.
         sd: Standard deviation of the raw margin over rounds, nats.

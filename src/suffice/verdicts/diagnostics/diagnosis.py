@@ -164,7 +164,7 @@ def _resolved_policy(recording: Recording, tune: Recording | None, policy: Polic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
-    """The inputs of `diagnose`; each part of the diagnosis notes the inputs that it lacks."""
+    """The inputs of `diagnose`; a part of the diagnosis adds a note if an input is missing."""
 
     prepared: PreparedRecording
     policy: Policy | None

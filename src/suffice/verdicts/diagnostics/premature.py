@@ -79,7 +79,7 @@ class PrematureStops(Result):
     Attributes:
         policy: The policy.
         metric: The metric that says which answers are right.
-        n: Questions.
+        n: Number of questions.
         n_unmeasured: Early stops left out because the metric is unknown at the returned answer.
         early: Questions that stopped before their last recorded round; a share of all questions.
         right: Early stops with a right answer.
@@ -198,7 +198,7 @@ class FloorEffect(Result):
         bare: The rule without the floor.
         floor: The floor.
         metric: The metric that says which answers are right.
-        n: Questions.
+        n: Number of questions.
         n_unmeasured: Questions left out: the metric is unknown at one of the two answers, or the rule needs rounds that
             were not recorded because another rule had stopped the question.
         unchanged: Questions whose stop the floor did not delay.

@@ -21,7 +21,7 @@ class TypeRow:
 
     Attributes:
         type: Name of the type; ``all`` for all questions.
-        n: Questions.
+        n: Number of questions.
         quality: Mean of the metric under the policy.
         baseline: Mean of the metric under the baseline.
         calls: Mean calls of the policy.

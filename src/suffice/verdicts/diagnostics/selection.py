@@ -166,7 +166,7 @@ class Reference:
     """The references under one stopping rule: the metric of `last` and of the oracles.
 
     Attributes:
-        last: The metric of the latest seen answer, shape ``(n_questions,)``.
+        last: The metric of the latest answer up to the stop, shape ``(n_questions,)``.
         full: The metric of the best recorded answer; NaN where a rule ended the recording.
         undefined: Whether in some resample `last` is as good as an oracle, so that there is no gap to take a share of.
 

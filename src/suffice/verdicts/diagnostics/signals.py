@@ -34,7 +34,7 @@ class SignalSummary:
     Attributes:
         name: The signal.
         unit: Its unit.
-        n: Rounds.
+        n: Number of rounds.
         n_defined: Rounds in which it is defined.
         undefined: Share of rounds in which it is undefined.
         n_right: Rounds with a right answer and a defined signal.
@@ -82,7 +82,7 @@ class SignalTable(Result):
     """All signals, over all rounds and by round.
 
     Attributes:
-        signals: Over all recorded rounds.
+        signals: The summaries over all recorded rounds.
         by_round: The summaries for each round.
         metric: The metric that says which answers are right.
         n_units: Number of questions (or clusters), which are the units of resampling.

@@ -1,4 +1,4 @@
-"""Vary one threshold of a policy over its whole range: quality and costs of each value, Pareto front and knee."""
+"""Vary one threshold of a policy over its whole range, and report quality and costs, the Pareto front and its knee."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ThresholdSweep(Result):
         comparison: The operator of the comparison. With ``>`` and ``<=``, each interval of thresholds includes its
             lower end, otherwise its upper end.
         metric: The quality.
-        n: Questions.
+        n: Number of questions.
         n_outcomes: Number of different outcomes over all thresholds.
         points: All outcomes in ascending order of the threshold; if there are too many, only the outcomes of evenly
             spaced thresholds.

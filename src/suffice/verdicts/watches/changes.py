@@ -14,7 +14,7 @@ MODEL = REPLY_COLUMNS[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyChange:
-    """A value (model id or fingerprint) that earlier replies had not contained.
+    """A new value (model id or fingerprint) that no earlier reply contained.
 
     Attributes:
         place: Position of the first request with the new value.

@@ -174,7 +174,7 @@ class ReturnedAnswers:
     Attributes:
         recording: The rows that did not fail.
         numbers: The id of each candidate's answer, shape ``(n_candidates, n_rows)``. Equal answers in a row have the
-            same id. It is -1 if the answer is missing or cannot be read; such an answer is never right.
+            same id. The id is -1 if the answer is missing or cannot be read; such an answer is never right.
         of_baseline: The id of the baseline's answer, shape ``(n_rows,)``.
         unsure: Mask of the rows in which the answer of candidate or baseline is unknown, shape of `numbers`.
     """

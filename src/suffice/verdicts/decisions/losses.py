@@ -97,7 +97,7 @@ class Totals:
         return Totals(costs=costs, **sums)
 
     def blocked(self, max_loss: float) -> Mask:
-        """Return a mask of the candidates that even more units like these could not prove, shape ``(n_candidates,)``.
+        """Return a mask of the candidates that no further units of this kind could prove, shape ``(n_candidates,)``.
 
         Unknown outcomes may cost such a candidate more than `max_loss`, and the known outcomes do not offset this loss.
         """

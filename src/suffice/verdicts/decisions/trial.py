@@ -311,8 +311,8 @@ class Trial:
     def chosen(self) -> int | None:
         """The position of the candidate that the advice is about; None if there is none.
 
-        It is the cheapest proved candidate that saves.  If there is none, it is the tested candidate that needs the
-        fewest further questions, among those that save and seem to lose less than `max_loss`.
+        It is the cheapest proved candidate that saves. Without a proved one, it is the candidate that needs the fewest
+        further questions among the tested candidates that save and seem to lose less than `max_loss`.
         """
         costs = self.totals.costs[self.cost][:-1]
         loss = self.totals.losses / max(self.totals.n, 1)

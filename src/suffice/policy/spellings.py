@@ -78,8 +78,8 @@ def ask_about_initials(pairs: Pairs) -> None:
 def ask_about_case(name: str, golds: Collection[str], pairs: Pairs) -> None:
     """Raise if pairs that `name` treats as equal differ only in case, although gold answers distinguish answers by case.
 
-    They do so if both spellings of a pair occur among the gold answers and among the answers. They also do so if they
-    are a notation in which both forms occur, such as chess moves: Bxc3 is another move than bxc3.
+    Gold answers do so if both spellings of a pair occur among them and among the answers. They also do so if they are
+    written in a notation in which both forms occur, such as chess moves: Bxc3 is another move than bxc3.
 
     Raises:
         UnsettledError: More than a few pairs are of this kind.

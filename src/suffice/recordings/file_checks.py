@@ -114,7 +114,10 @@ def chunks_of(file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str
 
 
 def _bound(chunk: Any, rows: int | None) -> int:
-    """Return a chunk's largest possible size in memory by its metadata, which does not bound the length of a single text."""
+    """Return a chunk's largest possible size in memory according to its metadata.
+
+    The metadata does not bound single texts, so each text may be as long as all stored texts together.
+    """
     n = int(chunk.num_values if rows is None else min(chunk.num_values, rows))
     if chunk.physical_type != _TEXT:
         return _NUMBER_BYTES * n

@@ -109,7 +109,8 @@ def _each_once(
 ) -> list[_Question]:
     """Keep the best copy of each run and mark its other copies as dropped.
 
-    A copy that ended is better than one that did not, then a longer copy, then one that was amended later.
+    A copy is better if it ended; of two such copies, the longer one is better, and of two equally long copies, the one
+    that was amended later.
     """
     best: dict[str, _Question] = {}
     for question in questions:

@@ -436,7 +436,7 @@ def open_recording(path: str | Path, *, keep: bool = False) -> OpenRecording:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a recording, a file or a folder of parts, and compare its checksums; repeat this if it is compacted meanwhile.
+    """Read a recording and compare its checksums; read a folder of parts again if it is compacted meanwhile.
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.

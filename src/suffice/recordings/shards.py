@@ -76,7 +76,7 @@ class Shard:
         return self.part_name.removesuffix(".parquet")
 
     def beside(self, path: Path, suffix: str) -> Path:
-        """Return the shard's own path for a file that a command otherwise writes only once, such as stored replies."""
+        """Return the path of the shard's version of a file, such as stored replies, of which a command without shards writes one."""
         return path.with_name(f"{path.name}.{self.folder_name}{suffix}")
 
     def takes(self, question_id: str) -> bool:

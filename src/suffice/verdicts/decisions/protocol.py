@@ -314,7 +314,7 @@ def _judged_by_labels(
 
 
 def _same_parts(previous: Advice, labels: Labels | None, *, of_tune: bool) -> Advice:
-    """Return the earlier advice; if labels are used, without its evidence, because the sheet holds all earlier labels."""
+    """Return the earlier advice, but without its evidence if labels are used: the sheet contains the earlier labels, too."""
     if of_tune:
         raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
     if previous.trial.labels is None and labels is not None:

@@ -1,4 +1,4 @@
-"""Compare selectors under stopping rules, also by the share that each closes of the gap to the oracle."""
+"""Compare selectors under stopping rules, and report the share of the gap to the oracle that each selector closes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def compare_selectors(
     metric: str = "f1",
     resampling: Resampling = Resampling(),
 ) -> SelectorComparison:
-    """Compare selectors under stopping rules, also by the share that each closes of the gap to the oracle.
+    """Compare selectors under stopping rules, and report the share of the gap to the oracle that each selector closes.
 
     Args:
         recording: Recorded rounds of questions on which no part was fitted.

@@ -78,7 +78,7 @@ class Drifts:
 
     @property
     def moved(self) -> list[Movement]:
-        """The numbers that moved: first the signals that the rule reads, then by distance, the largest first."""
+        """The numbers that moved: signals that the rule reads come first, and otherwise larger distances come first."""
         moved = [item for item in self.movements if item.moved]
         return sorted(moved, key=lambda item: (item.role != _READ, -item.distance))
 

@@ -1,4 +1,7 @@
-"""Write amounts of money in one form, although texts put the currency before or after the number, as sign, code or name."""
+"""Write amounts of money in one form.
+
+In the texts, the currency is a sign, a code or a name, before or after the number.
+"""
 
 from __future__ import annotations
 

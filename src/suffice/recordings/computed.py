@@ -41,7 +41,7 @@ def is_computed(name: str) -> bool:
 
 
 def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
-    """Return the columns to read for these names; for signals that must be computed, these are the columns of their sources."""
+    """Return the columns to read for these names; a signal without a column needs the columns from which it is computed."""
     wanted = set(names)
     if any(is_computed(name) and name not in schema.names for name in names):
         wanted.update((*_TEXTS, EMBEDDING))

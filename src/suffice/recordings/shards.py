@@ -90,7 +90,7 @@ class Shard:
 
 
 def shard_files_beside(path: Path, suffix: str) -> list[Path]:
-    """Return the files of all shards that belong to a file; see `Shard.beside`."""
+    """Return the paths of all shards' versions of a file; see `Shard.beside`."""
     return sorted(path.parent.glob(f"{escape(path.name)}.part-*-of-*{suffix}"))
 
 

@@ -67,7 +67,7 @@ def step_rules(tune: Recording) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """The spending of recorded runs, divided by its purpose into shares in [0, 1]; None where unknown.
+    """The spending of recorded runs: the total, and shares of the total in [0, 1]; None where unknown.
 
     Attributes:
         unit: The currency, or `tokens` where no step has a price.

@@ -77,7 +77,7 @@ class Rows:
 
     @cached_property
     def coded(self) -> dict[str, Coded]:
-        """The columns in coded form, in which each value is replaced by the number of a distinct value."""
+        """The columns in coded form: distinct values are numbered, and each value is replaced by its number."""
         return {name: Coded.of(column) for name, column in self.columns.items()}
 
     def labelled(self, outcome_: int) -> Mask:

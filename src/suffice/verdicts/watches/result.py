@@ -71,7 +71,7 @@ class WatchResult(Result):
         times: Start time of each request, seconds since 1970.
         n_audited: Requests whose loss is known.
         n_missing: Audited requests whose loss needs a gold answer or a mark that is missing after the gold deadline.
-        n_unknown: Audited requests whose loss is unknown, for that reason or because the audit was lost.
+        n_unknown: Audited requests whose loss is unknown: a gold answer or mark is missing, or the audit was lost.
         gold_deadline: Seconds after a request within which its gold answer or mark must arrive.
         n_drawn: Requests that were drawn for an audit.
         n_lost: Audits that were lost.

@@ -1,4 +1,4 @@
-"""The loss of each request by a later signal from its user, such as a complaint."""
+"""The loss of each request, as reported by a later signal of its user, such as a complaint."""
 
 from __future__ import annotations
 

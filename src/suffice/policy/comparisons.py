@@ -216,7 +216,7 @@ def _ask_about_words(name: str, pairs: Pairs) -> None:
 def _beside_other_words(name: str, pairs: Pairs) -> list[tuple[str, str]]:
     """Return the pairs with equal numbers but different words or currencies; an empty list if there are only a few.
 
-    A pair does not count if one text contains all words of the other.
+    Words only count as different if each text has a word that the other lacks.
     """
     key_of = NORMALIZERS[name]
     same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
@@ -232,7 +232,7 @@ def _with_commas(pairs: Pairs) -> list[str]:
 
 
 def _have_other_words(first: str, second: str) -> bool:
-    """Return True if each text has a word that the other lacks; a percent sign is a word, a currency or "the" is not."""
+    """Return True if each text has a word that the other lacks; a percent sign counts, currencies and "the" do not."""
     texts = (_PERCENT.sub(" percent ", without_currency(text).lower()) for text in (first, second))
     own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", text))} for text in texts)
     return bool(own - other and other - own)

@@ -292,8 +292,8 @@ class Decision(Result):
         answer_round: The round whose answer is returned; None while the loop continues, or if no round has an answer.
         answer: The returned answer; None if `answer_round` is None.
         reason: The reason for the stop; None while the loop continues.
-        fired: The text of the rule that fired or, in a cascade, of its member that fired; None unless `reason` is
-            `rule`.
+        fired: The text of the rule that fired, or for ``|`` and cascades of the member that fired; None unless `reason`
+            is `rule`.
         signals: The signals that the policy read at this round; NaN where undefined.
     """
 

@@ -52,9 +52,9 @@ class Rule(ABC):
         return dict.fromkeys(sorted(self.signals), rounds.seen)
 
     def held(self, rounds: Rounds) -> str:
-        """Return the text of the member that fires at the last of `rounds`, which belong to one question.
+        """Return the text of the member that fires at the last of `rounds`, the rounds of one question.
 
-        A rule without members returns its own text.
+        Only ``|`` and `FirstOf` name a member; any other rule returns its own text.
         """
         del rounds
         return str(self)

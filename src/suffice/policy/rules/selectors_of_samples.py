@@ -31,8 +31,8 @@ class MajorityOfSamples(Selector):
     """The selector of the most frequent answer, by the policy's normalizer; ties are broken at random, by seed.
 
     Samples have no order, so the last one is not preferred, unlike in `majority`. An unreadable answer casts no vote.
-    The choice among tied answers depends only on the seed and the votes, so it is the same live and in a replay of that
-    seed. Replays usually take the expectation over all seeds (`shares`).
+    The choice among tied answers depends only on the seed and the votes, so it is the same live and in a replay.
+    Evaluations take the expectation over all seeds instead (`shares`).
 
     Attributes:
         weight: A signal by which each vote is weighted; an answer whose signal is undefined does not vote. None = equal

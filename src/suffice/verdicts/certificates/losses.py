@@ -164,7 +164,7 @@ class MeasuredLosses:
         n_failed: Questions whose recording failed: each counts as lost, unless the claim leaves them out.
         notes: Notes for the reader.
         rivals: The rival of each policy: the cheapest fixed_k or random policy with at least the same quality on these
-            questions. A rival also records whether it dominates the policy. Empty if not requested.
+            questions. A `Rival` also names a policy that dominates, if there is one. Empty if not requested.
     """
 
     losses: Floats

@@ -59,9 +59,9 @@ class Wealth:
     losses and any variance, so it has no parameter to choose.
 
     The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune
-    questions improve the shares, because they are never bet on: 70 % of the capital is divided in proportion to the
-    capital that each gambler would have after betting on the tune questions (Bayes' rule; Cover 1991, "Universal
-    portfolios"). The other 30 % are divided by the stakes alone.
+    questions, on which nobody bets, improve the shares: 70 % of the capital is divided in proportion to the capital
+    that each gambler would have after betting on the tune questions (Bayes' rule; Cover 1991, "Universal portfolios").
+    The other 30 % are divided by the stakes alone.
 
     >>> import numpy as np
     >>> wealth = Wealth.start(0.02, "below", 1).bet(np.zeros((1, 400)))

@@ -271,7 +271,7 @@ class Losses:
 
     @property
     def least_rate(self) -> float | None:
-        """The smallest audit rate; None if all rates are equal, so that the audited requests alone are a fair sample."""
+        """The smallest audit rate; None if the audited requests alone are a fair sample, since all rates are equal."""
         is_even = not len(self) or bool((self.rates == self.rates[0]).all())
         return None if is_even and self.audited.all() else float(self.rates.min())
 

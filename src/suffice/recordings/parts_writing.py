@@ -356,7 +356,7 @@ def _part_settings(part: Path) -> Mapping[str, Any]:
 
 @cache
 def _machine() -> str:
-    """Return a short id of this machine or container since its boot; within it, process ids are unique."""
+    """Return a short id of this machine or container, which changes at each boot, so that process ids are unique under it."""
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/pid").readlink())]

@@ -84,7 +84,7 @@ class Certification(Result):
 
     @cached_property
     def need(self) -> Need | None:
-        """The next policy to certify and the questions it would need; None if all policies are certified."""
+        """The next policy to certify and the questions it would need, estimated at first access; None if all are certified."""
         if self.certified.all():
             return None
         # In a fixed sequence the first policy that failed, else the uncertified one with the smallest p-value.

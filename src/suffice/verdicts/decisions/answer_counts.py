@@ -232,7 +232,7 @@ def _is_of_answers(recording: Recording, metric: str) -> bool:
 def _is_given(recording: Recording, metric: str) -> bool:
     """Return True if a metric that could be computed from answers was read from the log instead.
 
-    Without gold answers its values must come from the log.
+    This is so if there are no gold answers, or if the import read the metric from a column.
     """
     if not is_computed(metric) or is_agreement(metric):
         return False

@@ -94,5 +94,5 @@ def _time_amended(stored: StoredRun) -> float:
 
 
 def _is_kept(name: str, value: Any) -> bool:
-    """Return False if a value is missing and is not a cost; a missing cost is kept, because it is unknown rather than zero."""
+    """Return True if a value exists or is a cost; a missing cost is kept, because it is unknown rather than zero."""
     return value is not None or name.startswith("cost.")

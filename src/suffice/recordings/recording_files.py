@@ -133,7 +133,7 @@ class HereFile:
 
 
 class _UploadedFile(HereFile):
-    """A recording in progress for a URL, to which its journal is copied until it is complete."""
+    """A recording in progress for a URL; its journal is copied to the URL until the recording is complete."""
 
     def __init__(self, files: RecordingFiles, journal: Path) -> None:
         self._path, self._target, self._journal = files.path, files.target, journal

@@ -230,8 +230,8 @@ class Session:
         """Return the measured signals that a decision at `observed` reads, in the order in which it reads them.
 
         The rule's members are evaluated in order, and skipped members read nothing. A signal that the round lacks
-        counts as undefined. So the first signal in the result that the round lacks is certain to be read.  The state of
-        the session does not change.
+        counts as undefined. So of the signals in the result that the round lacks, the first one is certain to be read.
+        The state of the session does not change.
 
         Args:
             observed: The round, as far as it is known; its index must be `next_round`.

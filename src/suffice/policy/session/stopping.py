@@ -40,7 +40,7 @@ class Stops:
         return np.where(self.answer_position >= 0, self.view.index[self.answer_position], -1)
 
     def charged(self) -> Mask:
-        """Return a mask of the rounds up to each stop, whose costs count, shape ``(n_questions, n_rounds)`` of `view`."""
+        """Return a mask of the rounds that a question is charged for, up to its stop, shape ``(n_questions, n_rounds)`` of `view`."""
         mask: Mask = self.view.seen & (np.arange(len(self.view)) <= self.position[:, None])
         return mask
 

@@ -85,7 +85,8 @@ def _most_differing(n_differ: int, n: int) -> float:
 def judged_by(labels: Labels, recording: Recording, noise: float = 0.0) -> tuple[Recording, DoubleLabels]:
     """Return a recording with the metric `match`, and the comparison of labels that belong to one question.
 
-    `match` is 1 for a right answer and 0 for a wrong one. It is NaN for a question without a label and a gold answer.
+    `match` is 1 for a right answer and 0 for a wrong one. It is NaN for a question that has neither a label nor a gold
+    answer.
 
     The metric is computed from labels and gold answers alone. Scores of the log are not read, because equal answers
     must score alike. Labels of the same question, recognised by its text or else its id, are combined: an answer is

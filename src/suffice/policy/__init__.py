@@ -1,5 +1,5 @@
-"""Deciding one question: rounds, signals, rules, selectors, calibration and the live session.
+"""Decisions on one question: rounds, signals, rules, selectors, calibration and the live session.
 
-From rounds it computes a `Decision`, with its reason and the signals that led to it.  The same rule object decides live
-and replays a recording.  It needs numpy only.
+A policy turns rounds into a `Decision`, with the reason and the signals that led to it. The same rule object decides
+live and replays a recording. This package needs numpy only.
 """

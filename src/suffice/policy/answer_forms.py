@@ -1,4 +1,4 @@
-"""Forms of written answers, with a function that reads each: decimal commas, thousands, dates and currencies."""
+"""Forms in which answers are written, with a function that reads each form: decimal commas, thousands, dates, currencies."""
 
 from __future__ import annotations
 

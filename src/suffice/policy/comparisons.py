@@ -1,4 +1,4 @@
-"""Choose the normalizer that compares a recording's answers, with the reason; ask if two normalizers would disagree."""
+"""Choose the normalizer that compares a recording's answers, or ask the user if two normalizers would disagree."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Rival:
-    """Another normalizer that may be meant if one text of a pair, or each if `both`, matches the pattern `looks`."""
+    """Another normalizer that may be meant if a text of a pair matches `looks`; with `both`, each text must match it."""
 
     name: str
     looks: re.Pattern[str]
@@ -128,8 +128,8 @@ def chosen_normalizer(golds: Iterable[str], answers: Iterable[str] = (), pairs: 
         pairs: Answers to compare with one another, to see whether two normalizers would disagree.
 
     Raises:
-        UnsettledError: Another normalizer reads the gold answers as well, and the two disagree on more than 1 % of the
-            pairs; or the gold answers have decimal commas.
+        UnsettledError: Another normalizer also reads the gold answers and disagrees on more than 1 % of the pairs, or
+            the gold answers have decimal commas.
     """
     texts = golds if isinstance(golds, Collection) else [*golds]
     try:
@@ -172,7 +172,7 @@ def _chosen(texts: Collection[str], answers: Iterable[str], pairs: Pairs) -> Com
 
 
 def _ask_about_comma(texts: Collection[str], pairs: Pairs) -> None:
-    """Raise if gold answers are numbers, and some of them may have a decimal comma."""
+    """Raise if all gold answers are numbers and one may have a decimal comma, such as 3,5."""
     with_comma = next(filter(_DECIMAL_COMMA.fullmatch, texts), None)
     if with_comma is None or not all(map(_is_number, texts)):
         return
@@ -185,9 +185,9 @@ def _ask_about_comma(texts: Collection[str], pairs: Pairs) -> None:
 
 
 def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
-    """Raise if sentences with mostly different words contain the same single number, which would make them equal.
+    """Raise if sentences with mostly different words would be equal because they contain the same single number.
 
-    If most gold answers are long sentences themselves, as in summaries, any different word is enough.
+    If the gold answers are long sentences themselves, as in summaries, the number of different words does not matter.
     """
     words = [[{*_WORD.findall(text.lower())} for text in pair] for pair in pairs]
     least = _PHRASE if are_golds else _SENTENCE
@@ -205,7 +205,7 @@ def _ask_about_sentences(pairs: Pairs, *, are_golds: bool) -> None:
 
 
 def _ask_about_words(name: str, pairs: Pairs) -> None:
-    """Raise if texts with the same number differ in their other words, such as LX 200 and BA 200, or in the currency."""
+    """Raise if pairs have the same number but differ in other words (LX 200 and BA 200) or in the currency."""
     if found := _beside_other_words(name, pairs):
         first, second = found[0]
         question = f"{len(found):,} of {len(pairs):,} pairs, such as {first!r:.40} and {second!r:.40}, have the same number beside other words or signs"
@@ -214,9 +214,9 @@ def _ask_about_words(name: str, pairs: Pairs) -> None:
 
 
 def _beside_other_words(name: str, pairs: Pairs) -> list[tuple[str, str]]:
-    """Return the pairs with the same number beside other words or currencies, if there are more than a few.
+    """Return the pairs with equal numbers but different words or currencies; an empty list if there are only a few.
 
-    Where the words of one are among those of the other, it only says more.
+    Words only count as different if each text has a word that the other lacks.
     """
     key_of = NORMALIZERS[name]
     same = [pair for pair in pairs if key_of(pair[0]) == key_of(pair[1]) is not None]
@@ -226,13 +226,13 @@ def _beside_other_words(name: str, pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def _with_commas(pairs: Pairs) -> list[str]:
-    """Return the normalizers that read a decimal comma: the one that counts words and units only where they differ."""
+    """Return `decimal_comma` and, if words or units differ beside equal numbers, the normalizer that also compares these."""
     name = "decimal_comma"
     return [name, _WITH_WORDS[name]] if _beside_other_words(name, pairs) else [name]
 
 
 def _have_other_words(first: str, second: str) -> bool:
-    """Return whether each text has a word that the other lacks; currencies and words such as "the" do not count, a percent sign does."""
+    """Return True if each text has a word that the other lacks; a percent sign counts, currencies and "the" do not."""
     texts = (_PERCENT.sub(" percent ", without_currency(text).lower()) for text in (first, second))
     own, other = ({*_NAME.findall(_SAYS_NOTHING.sub(" ", text))} for text in texts)
     return bool(own - other and other - own)
@@ -244,7 +244,7 @@ def _have_other_currencies(first: str, second: str) -> bool:
 
 
 def _ask_about_decimal_commas(name: str, pairs: Pairs) -> None:
-    """Raise if texts with a comma after points, such as 1.234,5 kg, equal others only if it is the decimal point."""
+    """Raise if some pairs with a text such as 1.234,5 kg are equal only if the comma is the decimal point."""
     key_of = NORMALIZERS[name]
     written = [pair for pair in pairs if any(map(_COMMA_AFTER_POINTS.search, pair))]
     apart = [pair for pair in written if comma_number(pair[0]) == comma_number(pair[1]) is not None]
@@ -270,9 +270,9 @@ def _ask_about_order(name: str, pairs: Pairs) -> None:
 
 
 def _ask_about_thousands(name: str, pairs: Pairs) -> None:
-    """Raise if texts such as 5.141 and 5141 are equal only if points separate thousands, and hardly any point is decimal.
+    """Raise if pairs such as 5.141 and 5141 are equal only if points separate thousands.
 
-    Texts that are not numbers, such as names, are ignored.
+    Nothing is raised if more than a few texts have a decimal point. Texts that are not numbers are ignored.
     """
     number, comma = NORMALIZERS["number"], comma_number
     apart = [pair for pair in pairs if "." in pair[0] + pair[1] and number(pair[0]) != number(pair[1])]
@@ -287,9 +287,9 @@ def _ask_about_thousands(name: str, pairs: Pairs) -> None:
 
 
 def _by_percent(pairs: Pairs) -> Comparison | None:
-    """Return `percent` (39 % is 0.39) if it makes percentages equal fractions, else None.
+    """Return the normalizer `percent`, which reads 39 % as 0.39, if it makes percentages equal fractions; else None.
 
-    Raise if it does so for some pairs, but others are equal only without it (39 % is 39).
+    Raise if other pairs need 39 % to be read as 39.
     """
     apart = [pair for pair in pairs if "%" in pair[0] + pair[1] and differ("number", "percent", *pair)]
     alike = [pair for pair in apart if len({*map(NORMALIZERS["percent"], pair)}) == 1]
@@ -304,7 +304,7 @@ def _by_percent(pairs: Pairs) -> Comparison | None:
 
 
 def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | None:
-    """Return the most specific normalizer that reads all gold answers, if any."""
+    """Return the most specific normalizer that reads all gold answers; None if there is none."""
     why = "which reads all gold answers"
     if any(map(_QUOTED.fullmatch, texts)) and _share(is_code, texts) >= MOST:
         return Comparison("literal", why)
@@ -321,7 +321,7 @@ def _specific(texts: Collection[str], answers: Iterable[str]) -> Comparison | No
 
 
 def _reads_none(name: str, answers: Iterable[str]) -> bool:
-    """Return whether there are answers and the normalizer reads none of them."""
+    """Return True if there are answers but the normalizer reads none of them."""
     first = next(iter(texts := iter(answers)), None)
     return first is not None and all(NORMALIZERS[name](text) is None for text in chain([first], texts))
 
@@ -335,7 +335,7 @@ def _is_number(text: str) -> bool:
 
 
 def guess_normalizer(golds: Iterable[str], answers: Iterable[str] = ()) -> str:
-    r"""Return the name of the normalizer that fits; no pairs are checked for another one that would disagree.
+    r"""Return the name of the normalizer that fits; unlike `chosen_normalizer`, compare no pairs of answers.
 
     >>> guess_normalizer(["A", "(C)"]), guess_normalizer(["05/01/2021"]), guess_normalizer(["True", "False"])
     ('letter', 'date', 'qa')
@@ -360,7 +360,7 @@ def merged_by_words(pairs: Pairs) -> int:
 
 
 def _by_answers(answers: Iterable[str], pairs: Pairs) -> Comparison:
-    """Choose the normalizer from answers, without gold answers; prose that contains a number is not read as a number."""
+    """Choose the normalizer from the answers if there are no gold answers; prose with a number is not read as a number."""
     texts = answers if isinstance(answers, Collection) else [*answers]
     why = "since there are no golds, and it reads nearly all answers"
     if _share(is_number_alone, texts) >= MOST:
@@ -396,7 +396,7 @@ def _code_or_words(texts: Collection[str], pairs: Pairs, why: str) -> Comparison
 
 
 def _is_half_right(first: str, second: str) -> bool:
-    """Return whether two texts are different quantities, to which F1 would give points for a common unit."""
+    """Return True if two texts are different quantities, such as 5 km and 7 km; F1 would count their common unit as half right."""
     both = first != second and is_quantity(first) and is_quantity(second)
     return both and NORMALIZERS["mixed"](first) != NORMALIZERS["mixed"](second)
 
@@ -425,10 +425,10 @@ def _ask_if_another_differs(name: str, texts: Collection[str], pairs: Pairs) -> 
 
 
 def _are_versions(texts: Iterable[str]) -> bool:
-    """Return whether decimals such as 3.9 and 3.10 look like versions, not like measured numbers.
+    """Return True if decimals such as 3.9 and 3.10 look like versions rather than measured numbers.
 
-    Measured numbers of one precision end in any digit, and others end in a zero only if it pads them, as in 78.50, which
-    few version numbers reach.  Where 3.2 and 3.20 both occur, they are two versions.
+    Measured numbers with equally many decimals may end in any digit. Others end in a zero only if it pads them, as in
+    78.50, but few versions have parts as large as 50. If 3.2 and 3.20 both occur, they are two versions.
     """
     versions = [text.strip() for text in texts if _VERSION.fullmatch(text)]
     known = [text.partition(".")[2] for text in versions]
@@ -442,7 +442,7 @@ def _are_versions(texts: Iterable[str]) -> bool:
 
 
 def _share(holds: Callable[[str], object], texts: Iterable[str]) -> float:
-    """Return the share of texts for which `holds` is true; 0 without texts."""
+    """Return the share of texts for which `holds` returns a true value; 0 if there are no texts."""
     n = true = 0
     for text in texts:
         n += 1

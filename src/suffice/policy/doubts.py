@@ -1,4 +1,4 @@
-"""Ask which normalizer compares answers: the meaning of each normalizer, and the error that offers a choice of them."""
+"""The error that asks the user which normalizer compares answers, with the meaning of each."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def unsettled(message: str, names: Sequence[str], confirmed: str = "") -> Unsett
     Args:
         message: The reason to ask.
         names: The normalizers that may be meant.
-        confirmed: The normalizer that the texts clearly point to; "" if there is none.
+        confirmed: The normalizer that the texts clearly suggest; "" if there is none.
     """
     return UnsettledError(
         f"{message}: how are answers compared?",
@@ -72,9 +72,9 @@ def with_exact(error: UnsettledError) -> UnsettledError:
 
 
 def are_codes(texts: Collection[str]) -> bool:
-    """Return whether nearly all texts are codes: letters and digits in a few forms, or numbers with leading zeros.
+    """Return True if nearly all texts are codes: letters and digits in a few forms, or numbers with leading zeros.
 
-    Letters after digits are units, unless there are many of them.
+    Letters after digits are taken as units, unless there are many different ones.
 
     >>> are_codes(["H04L 9/32", "G06F 3/01"]), are_codes(["007", "118"]), are_codes(["5 km", "12 kg"]), are_codes(["EUR42", "EUR9"])
     (True, True, False, False)
@@ -93,20 +93,23 @@ def are_codes(texts: Collection[str]) -> bool:
 
 
 def are_prose(texts: Collection[str]) -> bool:
-    """Return whether texts are sentences of at least eight words on average."""
+    """Return True if the texts are sentences of at least eight words on average."""
     return sum(len(text.split()) for text in texts) >= LONG * len(texts) > 0
 
 
 def say_more_than_numbers(texts: Collection[str], pairs: Pairs) -> bool:
-    """Return whether gold answers that contain a number are names such as Terminal 2, or prose like the answers."""
+    """Return True if gold answers with a number are more than that number: names such as Terminal 2, or prose.
+
+    They only count as prose if the answers are prose, too.
+    """
     return (are_prose(texts) and are_prose([own for own, _ in pairs])) or _are_numbered_names(texts, pairs)
 
 
 def _are_numbered_names(texts: Collection[str], pairs: Pairs) -> bool:
-    """Return whether gold answers are names with a number, such as Terminal 2, and should be compared as names.
+    """Return True if gold answers are names with a number, such as Terminal 2, and should be compared as names.
 
-    They should if more than a few answers (such as other names) cannot be read as a number, and reading the others as
-    numbers makes at most a few more pairs equal.
+    This is so if more than a few answers cannot be read as a number, and comparing the others as numbers would make
+    only a few more pairs equal.
     """
     named = [match[1].lower() for text in texts if (match := _NUMBERED.match(without_currency(text)))]
     if 2 * len(named) <= len(texts) or len({*named}) < _FORMS:
@@ -118,6 +121,6 @@ def _are_numbered_names(texts: Collection[str], pairs: Pairs) -> bool:
 
 
 def differ(name: str, other: str, first: str, second: str) -> bool:
-    """Return whether both normalizers read both answers, and exactly one treats them as equal."""
+    """Return True if both normalizers read both answers, and exactly one of them treats the answers as equal."""
     keys = [(key_of(first), key_of(second)) for key_of in (NORMALIZERS[name], NORMALIZERS[other])]
     return all(None not in pair for pair in keys) and len({pair[0] == pair[1] for pair in keys}) > 1

@@ -1,4 +1,4 @@
-"""The protocol of embedders, the pooling of long drafts, embeddings as a measurement of rounds, and clusters of answers by meaning."""
+"""Embedders: their protocol, the pooling of long drafts, embeddings of rounds, and clusters of answers by meaning."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Embedder(Protocol):
         ...
 
     def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
-        """Like `embed`, with the cost."""
+        """Return the vectors of `embed`, and the cost."""
         ...
 
 
@@ -62,7 +62,7 @@ def identity(embedder: Embedder) -> dict[str, str]:
 
 
 def pieces_of(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Cut a text into pieces that fit and together cover it; blank pieces are left out.
+    """Cut a text into consecutive pieces that fit; blank pieces are left out.
 
     A piece that does not fit is halved, at a space if there is one near its middle.
 
@@ -80,7 +80,7 @@ def pieces_of(text: str, fits: Callable[[str], bool]) -> list[str]:
 
 
 def checked_vectors(name: str, vectors: Any, n: int) -> npt.NDArray[np.float64]:
-    """Check a model's output, and return it as an array of shape ``(n, width)``; NaN rows are kept.
+    """Check the vectors that a model returned; return them as an array of shape ``(n, width)``, including NaN rows.
 
     Raises:
         ModelError: The output is not a table of numbers, or has another number of rows.
@@ -105,8 +105,8 @@ def pooled(vectors: npt.NDArray[np.float64], weights: Sequence[float], counts: S
            [1.  , 0.  ]], dtype=float32)
 
     Args:
-        vectors: Vectors of all pieces, text after text, shape ``(n_pieces, width)``; if a row is not finite, the vector
-            of its text is NaN.
+        vectors: Vectors of all pieces, in the order of the texts, shape ``(n_pieces, width)``. If a row is not finite,
+            its text gets a vector of NaN.
         weights: Weight of each piece, > 0, length n_pieces.
         counts: Number of pieces of each text; 0 gives the zero vector.
     """
@@ -123,7 +123,7 @@ def pooled(vectors: npt.NDArray[np.float64], weights: Sequence[float], counts: S
 
 
 def _over_largest(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Divide finite values by the largest, so that sums and squares neither overflow nor underflow."""
+    """Divide finite values by the largest absolute value, so that sums and squares neither overflow nor underflow."""
     largest = np.abs(values).max(initial=0.0)
     return values / largest if largest > 0 else values
 
@@ -135,7 +135,7 @@ def _unit_vector(vector: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 def required_texts(texts: Sequence[str]) -> list[str]:
-    """Return the texts with lone surrogates, which tokenizers do not accept, replaced by question marks.
+    """Return the texts; lone surrogates, which tokenizers do not accept, are replaced by question marks.
 
     Raises:
         DataError: `texts` is a single text, or an element is not a text.
@@ -150,7 +150,7 @@ class PieceEmbedder(ABC):
 
     @abstractmethod
     def _cut(self, texts: list[str]) -> list[list[Any]]:
-        """Cut each text into pieces; a text without words has none."""
+        """Cut each text into pieces; a text without words has no pieces."""
 
     @abstractmethod
     def _embed_pieces(self, pieces: list[Any]) -> tuple[npt.NDArray[np.float64], Sequence[float], Cost]:
@@ -167,7 +167,7 @@ class PieceEmbedder(ABC):
         return self.embed_costed(texts)[0]
 
     def embed_costed(self, texts: Sequence[str]) -> tuple[Vectors, Cost]:
-        """Like `embed`, with the cost: calls, tokens (NaN if unknown), seconds."""
+        """Return the vectors of `embed`, and the cost: calls, tokens (NaN if unknown) and seconds."""
         began = time.perf_counter()
         well_formed = required_texts(texts)
         row_of = {text: row for row, text in enumerate(dict.fromkeys(well_formed))}
@@ -236,8 +236,8 @@ class MeaningClusters(Grouping):
     """A normalizer that treats answers with nearly the same embedding as one answer.
 
     An answer joins the most similar earlier cluster if the cosine with that cluster's first answer reaches the
-    threshold, and begins a new cluster otherwise.  Clusters depend on the order of the answers, which is that of the
-    requests, both live and in a recording.  Later answers do not change earlier clusters, so a live vote and its replay
+    threshold, and begins a new cluster otherwise.  Clusters depend on the order of the answers. Live and in a recording
+    this is the order of the requests.  Later answers do not change earlier clusters, so a live vote and its replay
     agree.  Texts without words cast no vote.
 
     Embeddings hardly distinguish negations and numbers: "safe" and "not safe" are close.  Use this for sentences, not

@@ -1,4 +1,4 @@
-"""Records such as "Single, 2026-05-23, 6 nights": their fields, and the reason why one wrong field makes an answer wrong."""
+"""Records such as "Single, 2026-05-23, 6 nights", which are only right if all of their fields are."""
 
 from __future__ import annotations
 
@@ -41,10 +41,13 @@ def fields_of(text: str) -> list[str]:
 
 
 def reason_of_records(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> str:
-    """Return the reason to compare answers as 'mixed', "" if there is none: F1 would count wrong records as half right.
+    """Return the reason to compare answers as 'mixed', if the gold answers are records; else "".
 
-    Gold answers are records if they have the same number of fields, and one field contains a number in nearly all of them,
-    or each field has its own labels.  Other texts with fields are lists or prose, where a partly right answer counts.
+    F1 would count a record with one wrong field as nearly right.
+
+    Gold answers are records if they have the same number of fields, and either some field nearly always contains a
+    number, or each field has labels of its own.  Other texts with fields are lists or prose, where a partly right
+    answer counts.
 
     >>> golds = ["Oslo, 3 May, 2 guests", "Rome, 4 May, 1 guest"]
     >>> reason_of_records(golds, [("Oslo, 3 May, 1 guest", golds[0])]).partition(": ")[0]
@@ -78,7 +81,10 @@ def _has_numbers(column: Sequence[str]) -> bool:
 
 
 def _are_labels(columns: Sequence[Sequence[str]]) -> bool:
-    """Return whether each field has a few labels of its own; the fields of a list would share their labels."""
+    """Return True if each field has a few labels of its own.
+
+    In a list, by contrast, the same words would occur at different places.
+    """
     labels = [{*map(str.lower, column)} for column in columns]
     are_few = all(len(own) <= _LABELS and _EACH * len(own) <= len(columns[0]) for own in labels)
     return are_few and sum(map(len, labels)) == len(set().union(*labels))

@@ -1,8 +1,8 @@
 """Metrics with a gold answer (exact match, token F1, containment), and the weighted mean of a judge's marks.
 
 Definitions follow the official HotpotQA scorer (Yang et al., 2018): lowercase, strip punctuation, strip articles,
-collapse white space, in that order.  TASR's published replay strips articles before punctuation, which turns
-"the-cat" into "thecat" in one order and "cat" in the other; this module keeps the official order.
+collapse white space, in that order.  TASR's published replay strips articles before punctuation, so that "the-cat"
+becomes "cat" instead of "thecat"; this module keeps the official order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLOSED = frozenset({"yes", "no", "noanswer"})
 
 @lru_cache(maxsize=4096)  # each metric, signal and split normalises the same texts
 def normalize_answer(text: str) -> str:
-    """Return `text` as the official HotpotQA scorer compares it.
+    """Return `text` in the normalised form that the official HotpotQA scorer compares.
 
     >>> normalize_answer("The  Tempest!")
     'tempest'
@@ -37,7 +37,7 @@ def normalize_answer(text: str) -> str:
 
 
 def answer_key(text: str) -> str:
-    """Return the key by which the answers of two rounds are compared.
+    """Return the key of an answer; answers of two rounds are equal if their keys are.
 
     The key is the normalised answer; if that is empty ("The The" loses both words), it is the lowercased, stripped
     text.
@@ -91,7 +91,7 @@ def contains(answer: str | None, golds: Sequence[str]) -> float:
     """Return 1.0 if the normalised answer contains a normalised gold answer as a run of characters, else 0.0.
 
     A gold answer that normalises to the empty string never matches, nor does a missing answer.  Containment favours
-    long answers: report it beside `exact_match` and `f1`.
+    long answers, so report it beside `exact_match` and `f1`.
 
     >>> contains("It was The Tempest, in 1979", ["the tempest"]), contains("anything", ["The"])
     (1.0, 0.0)
@@ -152,11 +152,11 @@ def information_score(marks: Mapping[str, float], weights: Mapping[str, float] =
     0.9
 
     Args:
-        marks: Marks by metric, each in [0, 1]; values outside, and NaN, are undefined.
+        marks: Marks by metric, each in [0, 1]; NaN and values outside [0, 1] count as undefined.
         weights: Weights by metric, not negative and with the sum 1.
 
     Returns:
-        The score; NaN where a mark with a non-zero weight is undefined or missing.
+        The score; NaN if a mark with a non-zero weight is undefined or missing.
 
     Raises:
         DataError: A weight is negative, or the sum is not 1.
@@ -174,7 +174,7 @@ def information_score(marks: Mapping[str, float], weights: Mapping[str, float] =
 
 
 def without_parts(names: Iterable[str]) -> list[str]:
-    """Leave out precision and recall metrics whose F1 is also listed: neither alone says how good an answer is.
+    """Leave out precision and recall metrics whose F1 is also listed, because neither alone measures an answer's quality.
 
     >>> without_parts(["bertscore_precision", "bertscore_recall", "bertscore_f1", "rouge1"])
     ['bertscore_f1', 'rouge1']

@@ -1,4 +1,7 @@
-"""Write amounts of money in one form, whether the currency is a sign, a code or a name, before or after the number."""
+"""Write amounts of money in one form.
+
+In the texts, the currency is a sign, a code or a name, before or after the number.
+"""
 
 from __future__ import annotations
 
@@ -67,9 +70,9 @@ _OF_CURRENCY = re.compile(rf"(\d(?:\s(?:{_SCALE}))?)\s({_CODE})(?!\w)|(\$)(?=\.?
 
 
 def in_one_form(text: str) -> str:
-    """Rewrite amounts of money as a number before a currency code (42.50 EUR); dollars become $5, which also equals 5.
+    """Rewrite amounts of money as a number and a currency code, such as 42.50 EUR; dollars are written as $5.
 
-    Amounts that name no currency or two, ranges and formulas stay unchanged.
+    Ranges, formulas, and amounts with no currency or two currencies stay unchanged.
 
     >>> in_one_form("€42.50 or EUR 42.50"), in_one_form("-€1.5k a night"), in_one_form("73 500 US dollars")
     ('42.50 EUR or 42.50 EUR', '-1.5 thousand EUR a night', '$73500')
@@ -91,7 +94,7 @@ def without_currency(text: str) -> str:
 
 
 def currencies_in(text: str) -> set[str]:
-    """Return the codes of the currencies in a text, "$" for dollars.
+    """Return the codes of the currencies in a text; the code of dollars is "$".
 
     >>> sorted(currencies_in("€5 or 5 dollars")), currencies_in("5 km")
     (['$', 'EUR'], set())

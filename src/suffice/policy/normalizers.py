@@ -1,7 +1,7 @@
 """Normalizers, which decide whether two answers count as the same.
 
-A vote among independent answers depends on this comparison.  The normalizer of question answering, made for names and
-phrases, confuses "-5" with "5" and "3.5" with "35".
+A vote among independent answers depends on this comparison. The usual normalizer of question answering is made for
+names and phrases; it confuses "-5" with "5" and "3.5" with "35".
 """
 
 from __future__ import annotations
@@ -39,14 +39,16 @@ Normalizer = Callable[[str], str | None]
 
 
 class Grouping(ABC):
-    """A normalizer that groups all answers so far by comparing them, since single answers have no key of their own.
+    """A normalizer that groups the answers to a question by comparing them with each other.
 
-    Called with a single answer, it returns a key under which only equal texts are the same.
+    A single answer has no key of its own.
+
+    If it is called with a single answer, it returns the text, so that only equal texts have the same key.
     """
 
     @abstractmethod
     def ids(self, answers: Sequence[str | None]) -> list[float]:
-        """Number the distinct answers by first appearance; return each answer's number, NaN for one without a vote.
+        """Number the distinct answers by first appearance; return each answer's number, or NaN if it casts no vote.
 
         The number of an answer depends only on the answers before it, so that a live vote equals its replay.
 
@@ -175,7 +177,7 @@ def _exact_key(answer: str) -> str | None:
 
 @register_normalizer("number")
 def _number_key(answer: str) -> str | None:
-    """Return the only number of the text, or of the part after its last "=": 1,200.0 is 1200, and .5 is 1/2.
+    """Return the only number of the text, or of the part after its last "=", as the key: 1,200.0 is 1200, and .5 is 1/2.
 
     Sign and decimal point always count.  Units, currencies and percent signs are ignored, because gold answers often omit
     what the question already says: 5, 5 km, $5 and 5 % are equal.  So 5 % is 5, never 0.05.
@@ -186,7 +188,7 @@ def _number_key(answer: str) -> str | None:
 
 @register_normalizer("percent")
 def _percent_key(answer: str) -> str | None:
-    """Return the key as `number` does, but apply a percent sign: 39 % is 0.39."""
+    """Return the key of the normalizer `number`, but with percent signs applied: 39 % is 0.39."""
     value = only_number(answer)
     return None if value is None else str(value / 100 if _PERCENT.search(answer) else value)
 
@@ -201,7 +203,7 @@ def comma_number(answer: str) -> str | None:
 
 
 def with_decimal_point(answer: str) -> str:
-    """Turn decimal commas into points, points between thousands into commas, and remove blanks between thousands.
+    """Turn decimal commas into points and points between thousands into commas; remove blanks between thousands.
 
     Punctuation between words stays unchanged.
 
@@ -214,21 +216,24 @@ def with_decimal_point(answer: str) -> str:
 
 @register_normalizer("decimal_comma")
 def _decimal_comma_key(answer: str) -> str | None:
-    """Return the key as `number` does, but read commas as decimal points, and points or blanks as separators of thousands.
+    """Return the key of the normalizer `number`, but read a comma as the decimal point.
 
-    So 1.234,5 is 2469/2.  A text that is not such a number, such as a word or a date, is read as in `mixed_comma`.
+    A point or a blank separates thousands.
+
+    So 1.234,5 is 2469/2. Any other text, such as a word or a date, gets the key of `mixed_comma`.
     """
     return comma_number(answer) or _mixed_comma_key(answer)
 
 
 @register_normalizer("mixed")
 def _mixed_key(answer: str) -> str | None:
-    """Return the key as `qa` does, but with the value, sign and unit of numbers, and with code and formulas as written.
+    """Return the key of the normalizer `qa`, but compare numbers by value, sign and unit; code and formulas stay as written.
 
-    Different spellings of one value are equal: lengths, masses, volumes and times in any unit (87 km is 87,000 m), times of
-    day (8:05 and 08:05, 3 pm and 15:00), dates with the name of a month, alone or as a field of a record (Oslo, 3 May 2021,
-    2 nights), ranges (12-17 and 12 to 17), and amounts of money: EUR 5 is €5, but neither $5 nor 5; 5 USD is $5 and also 5.
-    Except in literals and programs, typography is ignored: any dash is a hyphen, and any quote a straight one.
+    Different spellings of one value have the same key. This holds for lengths, masses, volumes and times in any unit
+    (87 km is 87,000 m), times of day (8:05 and 08:05, 3 pm and 15:00) and ranges (12-17 and 12 to 17). It also holds
+    for dates with the name of a month, alone or as a field of a record (Oslo, 3 May 2021, 2 nights), and for amounts of
+    money: EUR 5 is €5, but neither $5 nor 5; 5 USD is $5 and also 5. Typography is ignored except in literals and
+    programs: any dash is a hyphen, and any quote is a straight one.
     """
     text = answer.strip()
     if not text.isascii() and not is_structured(text):
@@ -255,34 +260,43 @@ def _mixed_key(answer: str) -> str | None:
 
 @register_normalizer("mixed_comma")
 def _mixed_comma_key(answer: str) -> str | None:
-    """As `mixed`, where the comma is the decimal point, and a point or a blank separates thousands: 2,5 km is 2.500 m, not 2,5 m."""
+    """Return the key of the normalizer `mixed`, but read a comma as the decimal point: 2,5 km is 2.500 m.
+
+    A point or a blank separates thousands.
+    """
     return _mixed_key(with_decimal_point(answer))
 
 
 @register_normalizer("boolean")
 def _boolean_key(answer: str) -> str | None:
-    """Return "true" for yes and true, "false" for no and false, alone or before punctuation; 1 and 0 have no key."""
+    """Return "true" if the answer is yes or true, "false" if it is no or false, alone or before punctuation.
+
+    Any other answer, such as 1 or 0, has no key.
+    """
     match = _TRUTH_FIRST.fullmatch(answer[:_LONGEST])
     return _TRUTH[match[1].lower()] if match else None
 
 
 @register_normalizer("letter")
 def _letter_key(answer: str) -> str | None:
-    """Return the letter of an option as the key: "b", "(B)" and "B) Paris" have the key B; "(A), (C)" names two and has none."""
+    """Return the letter of an option as the key: B for "b", "(B)" and "B) Paris"; None for "(A), (C)", which has two."""
     match = None if _OPTIONS.fullmatch(answer[:_LONGEST].strip()) else _OPTION.fullmatch(answer[:_LONGEST].strip())
     return match[1].upper() if match else None
 
 
 @register_normalizer("literal")
 def _literal_key(answer: str) -> str | None:
-    """Return the value of a Python or JSON literal as the key, whatever its spaces and quotes; else the text."""
+    """Return the value of a Python or JSON literal as the key, so that spaces and quotes do not matter; else the text."""
     text = answer.strip()
     return _written(_evaluated(text, text)) if text else None
 
 
 @register_normalizer("unordered")
 def _unordered_key(answer: str) -> str | None:
-    """Return the key as `literal` does, ignoring the order of items in lists and in texts with commas, semicolons or lines."""
+    """Return the key of the normalizer `literal`, but ignore the order of list items.
+
+    Texts that are divided by commas, semicolons or line breaks count as lists.
+    """
     text = answer.strip()
     value = _evaluated(text, text)
     items = listed_items(value) if text and isinstance(value, str) else value
@@ -297,7 +311,7 @@ def listed_items(text: str) -> list[str]:
 
 
 def _written(value: object) -> str:
-    """Return a value as Python writes it, with the items of sets and objects in one order."""
+    """Return a value as Python writes it, with the items of sets and objects sorted."""
     if isinstance(value, dict):
         items = sorted(f"{_written(key)}: {_written(item)}" for key, item in value.items())
         return f"{{{', '.join(items)}}}"
@@ -309,7 +323,7 @@ def _written(value: object) -> str:
 
 
 def _evaluated(text: str, default: object) -> object:
-    """Return the value of a literal, or `default` if the text is not one."""
+    """Return the value of a literal, or `default` if the text is not a literal."""
     if len(text) > _LONGEST:
         return default
     for read in (literal_of, json.loads):
@@ -320,7 +334,10 @@ def _evaluated(text: str, default: object) -> object:
 
 @register_normalizer("math")
 def _math_key(answer: str) -> str | None:
-    r"""Return the value of a mathematical expression, in LaTeX or not: \frac{1}{2} is 0.5; this needs the extra `math`."""
+    r"""Return the value of a mathematical expression, in LaTeX or not; `\frac{1}{2}` is 0.5.
+
+    This needs the extra `math`.
+    """
     from suffice.policy.expressions import expression_key, is_available
 
     if answer.strip().lower() in _MISSING or _UNCLEAR.search(answer):
@@ -331,13 +348,13 @@ def _math_key(answer: str) -> str | None:
 
 @register_normalizer("date")
 def _date_key(answer: str) -> str | None:
-    """Return a date as YYYY-MM-DD; of two numbers before a year, the first is the month."""
+    """Return a date as YYYY-MM-DD; if two numbers precede the year, the first is the month."""
     return _date(answer, (*_WRITTEN, *_MONTH_FIRST))
 
 
 @register_normalizer("date_day_first")
 def _day_first_key(answer: str) -> str | None:
-    """Return a date as YYYY-MM-DD; of two numbers before a year, the first is the day."""
+    """Return a date as YYYY-MM-DD; if two numbers precede the year, the first is the day."""
     return _date(answer, (*_WRITTEN, *_DAY_FIRST))
 
 
@@ -365,7 +382,7 @@ def normalizer_of(name: str) -> Normalizer:
 
 
 def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
-    """Return 1.0 if an answer equals a gold answer by a normalizer, else 0.0; NaN without gold answers.
+    """Return 1.0 if an answer equals a gold answer under a normalizer, else 0.0; NaN if there are no gold answers.
 
     >>> match("18.0", ["18"], "number"), match(None, ["18"], "number"), match("18", [], "number")
     (1.0, 0.0, nan)
@@ -379,12 +396,12 @@ def match(answer: str | None, golds: Iterable[str], normalizer: str) -> float:
 
 
 def is_code(text: str) -> bool:
-    """Return whether a text is a literal of Python or JSON, a number or a program."""
+    """Return True if a text is a literal of Python or JSON, a number or a program."""
     return _evaluated(text.strip(), _NO_LITERAL) is not _NO_LITERAL or is_structured(text)
 
 
 def is_structured(text: str) -> bool:
-    """Return whether a text is a program, or a literal in brackets or quotes."""
+    """Return True if a text is a program, or a literal in brackets or quotes."""
     text = text.strip()
     is_enclosed = len(text) > 1 and _CLOSING.get(text[0]) == text[-1]
     return _PROGRAM.search(text[:_LONGEST]) is not None or (
@@ -397,8 +414,8 @@ def title(metric: str, others: Collection[str] | None = None) -> str:
 
     Args:
         metric: Its name.
-        others: On a first screen: the names of the other columns.  F1 and EM are then called the score, unless a column has
-            that name.  None on other screens.
+        others: The names of the other columns on a first screen, where F1 and EM are called "score" unless a column has
+            that name. None on other screens.
 
     >>> title("f1"), title("f1", ()), title("f1", ["score"]), title("rouge1", ())
     ('score (F1)', 'score', 'score (F1)', 'rouge1')

@@ -1,7 +1,7 @@
 """Numbers as people and models write them in answers: signs, thousands, fractions, powers of ten, currencies and units.
 
-A sign and a decimal point always count.  What can be read in two ways is not read: "1.234,5" (whose comma is it?), "9 - 4"
-(two numbers or a difference?), "9^9".
+A sign and a decimal point always count. Text that can be read in two ways is not read as a number: "1.234,5" (which
+sign is the decimal point?), "9 - 4" (two numbers or a difference?), "9^9".
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ _BARE = re.compile(r"[\s$€£¥%.()*]*\0[\s$€£¥%.()*]*")
 
 
 def without_numbers(text: str) -> tuple[tuple[str, ...], tuple[Fraction | str, ...]]:
-    """Split a text at its numbers; return the pieces around them and their values, or an unreadable number's text.
+    """Split a text at its numbers; return the pieces around the numbers, and the values of the numbers.
+
+    A number that can be read in two ways is returned as its text.
 
     >>> rest, values = without_numbers("-2.50 of 1,000 or 1.234,5 km")
     >>> rest, [str(value) for value in values]
@@ -109,7 +111,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def only_number(text: str) -> Fraction | None:
-    """Return the only number of a text, or of the part after its last "="; None if there is none, or several.
+    """Return the only number of a text, or of the part after its last "="; None unless there is exactly one.
 
     >>> [str(only_number(text)) for text in ("-$5", "1 1/2 km", "1.5 million", "5.5kg", "x = 7", "18 dollars, so 18.0")]
     ['-5', '3/2', '1500000', '11/2', '7', '18']
@@ -131,7 +133,7 @@ def only_number(text: str) -> Fraction | None:
 
 
 def is_number_alone(text: str) -> bool:
-    """Return whether a text is only a number, possibly with a currency or a percent sign.
+    """Return True if a text is only a number, possibly with a currency or a percent sign.
 
     >>> [is_number_alone(text) for text in ("-5", "$1,200.50", "12 %", "about 5", "5-6")]
     [True, True, True, False, False]
@@ -183,7 +185,7 @@ _QUANTITY = re.compile(
 
 
 def in_base_units(text: str) -> str:
-    """Convert the quantities in a text to metres, grams, litres, seconds, watts and the like; other units and words stay.
+    """Convert the quantities in a text to base units such as metres, grams, litres, seconds and watts; the rest stays.
 
     >>> in_base_units("about 87,000 m"), in_base_units("87 km"), in_base_units("5 km/h or $5 m")
     ('about 87000 m', '87000 m', '5 km/h or $5 m')
@@ -200,7 +202,7 @@ def in_base_units(text: str) -> str:
 
 
 def is_quantity(text: str) -> bool:
-    """Return whether a text is a number with a unit of length, mass, volume, time, power or the like, and nothing else.
+    """Return True if a text is only a number with a unit of length, mass, volume, time, power or the like.
 
     >>> is_quantity("1.409,0 km"), is_quantity("5 miles"), is_quantity("5 km away")
     (True, False, False)

@@ -20,7 +20,7 @@ class Passage:
         title: Title; a loop reveals no title twice if the retriever identifies passages by title
             (`Retriever.identity`).
         text: The text that the model reads.
-        score: The retriever's score; its unit is the retriever's. NaN if unranked.
+        score: The retriever's score, in its own unit; NaN if unranked.
     """
 
     passage_id: str
@@ -82,13 +82,14 @@ class Cost:
     """The measured costs of one component; NaN where the endpoint does not report them.
 
     Attributes:
-        calls: Requests, count.
-        uncached_tokens: Input tokens that were processed, count.
+        calls: Number of requests.
+        uncached_tokens: Number of input tokens that were processed rather than read from a cache.
         cached_tokens: Input tokens read from a prefix cache, count.
         output_tokens: Generated tokens, count.
         seconds: Wall-clock time, seconds.
-        written_tokens: Uncached tokens that were written to a cache, as Anthropic charges them for five minutes, count.
-        written_1h_tokens: Uncached tokens that were written to a cache for an hour, count.
+        written_tokens: Number of uncached tokens that were written to a cache; at Anthropic, to one that lasts five
+            minutes.
+        written_1h_tokens: Number of uncached tokens that were written to a cache that lasts an hour.
     """
 
     calls: float = 0.0
@@ -104,7 +105,7 @@ class Cost:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of cost that are stored: all kinds, but without cache writes if there are none."""
+        """The kinds of cost that are stored: all kinds, except for cache writes if there were none."""
         return (*COST_KINDS, *(kind for kind in WRITTEN_KINDS if getattr(self, kind)))
 
     @property
@@ -113,7 +114,7 @@ class Cost:
         return self.uncached_tokens + self.cached_tokens + self.output_tokens
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; unknown ones become None."""
+        """Return JSON-ready values; unknown values become None."""
         return {kind: number_to_json(getattr(self, kind)) for kind in self.kinds}
 
     @classmethod

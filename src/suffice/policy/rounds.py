@@ -74,10 +74,10 @@ _readers: list[Callable[..., Reply]] = []
 def read_responses_by(reader: Callable[..., Reply]) -> None:
     """Register the function with which `Round.from_response` reads responses; the last registered one is used.
 
-    This module cannot import the interfaces of models, since these import rounds.
+    Registration is needed because the modules of model interfaces import this one, so it cannot import them.
 
     Args:
-        reader: Takes a response and, by keyword, `position`, `seconds` and `provider`.
+        reader: A function of a response and of the keywords `position`, `seconds` and `provider`.
     """
     _readers.append(reader)
 
@@ -93,8 +93,8 @@ class Reply:
         answer: The answer extracted from the text; None if there is none.
         text: The generated text, unchanged.
         tokens: Generated tokens with log-probabilities; None if the endpoint gives none.
-        answer_tokens: The run of `tokens` that spells the answer, first non-white-space token first; None if it
-            cannot be located or there are no tokens.
+        answer_tokens: The run of `tokens` that spells the answer, from its first token that is not white space; None if
+            it cannot be located or there are no tokens.
         signals: Signals that the model measured itself (such as the span reader's margin), by name.
         costs: Costs by component.
         finish_reason: The reason for the end of the reply, in the endpoint's words.
@@ -159,7 +159,7 @@ class Round:
 
     @classmethod
     def of(cls, index: int, reply: Reply, **others: Any) -> Round:
-        """Build a round from a reply; other fields replace those of the reply.
+        """Build a round from a reply; the fields in `others` replace those of the reply.
 
         >>> Round.of(1, Reply(answer="Oslo"), feedback="Say where.").answer
         'Oslo'
@@ -184,18 +184,19 @@ class Round:
         'Oslo'
 
         Args:
-            response: A chat completion, completion or response of OpenAI's client, a message of Anthropic's, or a reply
-                of LiteLLM, each as an object or as a dict of its JSON; an assistant's message with `role` and
-                `content`; or plain text.  A response that only calls tools has no answer, and neither has one that was
-                cut off by `length`, a filter or an error.
+            response: A chat completion, completion or response of OpenAI's client, a message of Anthropic's client, or
+                a reply of LiteLLM, each as an object or as a dict of its JSON. Or an assistant's message with `role`
+                and `content`, or plain text.  A response that only calls tools has no answer, and neither has one that
+                was cut off by `length`, a filter or an error.
             index: The round.
-            position: The position of the answer, an `AnswerPosition`; None = the whole text after any thinking block.
+            position: The position of the answer in the text, an `AnswerPosition`; None = the whole text after any
+                thinking block.
             seconds: Duration of the call, seconds; NaN if unknown.
             provider: The provider whose interface the response must have; None = any of these.
             **others: Other fields, which replace those of the response.
 
         Raises:
-            DataError: The response is none of these, reports a failure, or has several choices.
+            DataError: The response has none of these forms, reports a failure, or has several choices.
         """
         reply = _readers[-1](response, position=position, seconds=seconds, provider=provider)
         return cls.of(index, reply, **others)
@@ -211,9 +212,9 @@ class Round:
         return cls.from_response(response, provider="anthropic", **arguments)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the round as JSON-ready values, for `from_dict`.
+        """Return the round as JSON-ready values, which `from_dict` reads.
 
-        An undefined number becomes None; an embedding from which no distance can be computed is left out.
+        An undefined number becomes None. An embedding from which no distance can be computed is left out.
         """
         vector = None if self.embedding is None else np.asarray(self.embedding, dtype=np.float64)
         return {
@@ -244,7 +245,7 @@ class Round:
         'Oslo'
 
         Raises:
-            SchemaError: The values are not such a round.
+            SchemaError: The values are not those of a round.
         """
         try:
             check_types(cls, data)
@@ -289,9 +290,10 @@ class Decision(Result):
         stop: Whether the loop ends here.
         stop_round: The round at which the loop ends; None while it continues.
         answer_round: The round whose answer is returned; None while the loop continues, or if no round has an answer.
-        answer: The returned answer; None without `answer_round`.
+        answer: The returned answer; None if `answer_round` is None.
         reason: The reason for the stop; None while the loop continues.
-        fired: The text of the rule, or of its member, that fired; None unless `reason` is `rule`.
+        fired: The text of the rule that fired, or for ``|`` and cascades of the member that fired; None unless `reason`
+            is `rule`.
         signals: The signals that the policy read at this round; NaN where undefined.
     """
 
@@ -308,7 +310,7 @@ class Decision(Result):
         """Return the decision that `to_dict` wrote.
 
         Raises:
-            SchemaError: The values are not such a decision.
+            SchemaError: The values are not those of a decision.
         """
         try:
             check_types(cls, data)
@@ -328,12 +330,13 @@ class Rounds:
 
     Args:
         columns: Columns by signal name, each of shape ``(..., n_rounds)``; NaN = undefined.
-        index: The rounds that the last axis stands for, shape ``(n_rounds,)``, consecutive integers.
-        seen: Mask of the rounds that exist, shape ``(..., n_rounds)``; False after the end of a trajectory.
-        answers: The answers, same shape, None where missing; needed by selectors only.  Or a function that returns them,
-            called when they are first read.
+        index: The round of each entry of the last axis, shape ``(n_rounds,)``, consecutive integers.
+        seen: Mask of the rounds that exist, shape ``(..., n_rounds)``: False for rounds after the end of a question's
+            trajectory.
+        answers: The answers, shape ``(..., n_rounds)``, None where missing; only selectors need them. Or a function
+            that returns the answers and is called when they are first read.
         normalizer: The normalizer that compares answers; None = `suffice.policy.metrics.answer_key`.
-        answered: Mask of the rounds with an answer, same shape; None = computed when first needed.
+        answered: Mask of the rounds with an answer, shape of `seen`; None = computed when first needed.
     """
 
     __slots__ = ("_answers", "answered", "columns", "index", "normalizer", "seen")
@@ -371,7 +374,7 @@ class Rounds:
         """Return some of the rounds.
 
         Args:
-            take: A function that returns the selected part of an array of this shape.
+            take: A function that takes an array with the shape of these rounds and returns the selected part.
             index: The numbers of the selected rounds.
         """
         return Rounds(
@@ -384,7 +387,7 @@ class Rounds:
         )
 
     def derived(self, columns: Mapping[str, Floats], normalizer: Callable[[str], str | None] | None = None) -> Rounds:
-        """Return the same rounds with other columns, and another normalizer for comparing answers."""
+        """Return the same rounds with other columns; `normalizer` then compares answers."""
         return Rounds(columns, self.index, self.seen, self._answers, normalizer, answered=self.answered)
 
     def __getitem__(self, name: str) -> Floats:
@@ -408,7 +411,7 @@ class Rounds:
     def from_columns(
         cls, columns: Mapping[str, Sequence[Any] | Floats], *, start: int = 1, answers: Sequence[Any] | None = None
     ) -> Rounds:
-        """Build a view from plain sequences, for calling `Rule.fires` directly.
+        """Build `Rounds` from plain sequences, to call `Rule.fires` directly.
 
         >>> rounds = Rounds.from_columns({"p_correct": [0.3, 0.81, 0.8]})
         >>> rounds.shape, rounds["round"].tolist()

@@ -1,4 +1,4 @@
-"""Hashes of the questions on which a part was fitted, chosen or certified, to mark results on the same questions."""
+"""Hashes of the questions on which a part was fitted, chosen or certified, so that results on the same ones are marked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def id_hash(question_id: str) -> str:
 
 
 def text_hash(question: str) -> str:
-    """Return the hash of a question's normalised text, which identifies the question under another id.
+    """Return the hash of a question's normalised text, which recognises the question even under another id.
 
     >>> text_hash("Who wrote The Tempest?") == text_hash("who wrote  tempest")
     True
@@ -37,9 +37,9 @@ def text_hash(question: str) -> str:
 
 
 def one_name_per_text(names: Sequence[str], texts: Sequence[str | None] | None) -> list[str]:
-    """Return one name for each question, the smallest name among all questions with the same text.
+    """Return one name for each question: the smallest of the names of all questions with the same text.
 
-    Links are transitive: if two clusters share a text, all of their questions have one name.
+    Names are joined transitively: if two clusters share a text, all of their questions get one name.
 
     >>> one_name_per_text(["q2", "q1", "q3"], ["Who wrote The Tempest?", "who wrote tempest", None])
     ['q1', 'q1', 'q3']
@@ -123,7 +123,7 @@ class Seen:
         return bool(self.ids or self.texts)
 
     def among(self, ids: Sequence[str], texts: Sequence[str | None] | None = None) -> npt.NDArray[np.bool_]:
-        """Return a mask, shape ``(n,)``, that is True for each question whose id or text this object contains.
+        """Return a mask of the questions whose id or text this object contains, shape ``(n,)``.
 
         Args:
             ids: The questions' ids.

@@ -1,4 +1,4 @@
-"""Choose a comparison for answers that are the same in two spellings but differ in words, or ask which one is meant."""
+"""Choose a comparison for answers that are spelled in two ways, such as 8:05 and 08:05, or ask which one is meant."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ _NOTATION = re.compile(r"(?=\S*\d)[^\W\d_]\S*")
 
 
 def reason_of_spellings(pairs: Pairs) -> str:
-    r"""Return the reason to compare answers as 'mixed' if `qa` would tell apart more than a few equal pairs; "" if not.
+    r"""Return the reason to compare answers as 'mixed', if `qa` would treat more than a few equal pairs as different; else "".
 
     Raises:
-        UnsettledError: The pairs are equal only if zeros are ignored, but their numbers may be ids or versions.
+        UnsettledError: More than a few of these pairs are equal only if zeros are ignored, but the numbers may be ids
+            or versions.
 
     >>> reason_of_spellings([("12\u201317 days", "12-17 days"), ("Oslo", "Rome")]).partition("12-17 days', ")[2]
     "differ in dashes, quotes or blanks alone, which 'qa' would tell apart"
@@ -63,10 +64,10 @@ def reason_of_spellings(pairs: Pairs) -> str:
 
 
 def ask_about_initials(pairs: Pairs) -> None:
-    """Raise if short texts share only their first letter, as the names J. Smith and J. Moss do, but options (B) do not.
+    """Raise if the texts of pairs share only their first letter, as names do (J. Smith and J. Moss), but not options such as (B).
 
     Raises:
-        UnsettledError: More than a few pairs do.
+        UnsettledError: More than a few pairs share only their first letter.
     """
     found = [pair for pair in pairs if _have_one_initial(*pair)]
     if len(found) > FEW * len(pairs):
@@ -75,13 +76,13 @@ def ask_about_initials(pairs: Pairs) -> None:
 
 
 def ask_about_case(name: str, golds: Collection[str], pairs: Pairs) -> None:
-    """Raise if pairs that `name` treats as equal differ only in case, and gold answers use case to tell answers apart.
+    """Raise if pairs that `name` treats as equal differ only in case, although gold answers distinguish answers by case.
 
-    They do if both spellings of a pair occur among the gold answers and among the answers, or if gold answers are a notation
-    in which both forms occur, such as chess moves: Bxc3 is another move than bxc3.
+    Gold answers do so if both spellings of a pair occur among them and among the answers. They also do so if they are
+    written in a notation in which both forms occur, such as chess moves: Bxc3 is another move than bxc3.
 
     Raises:
-        UnsettledError: More than a few pairs do.
+        UnsettledError: More than a few pairs are of this kind.
 
     >>> ask_about_case("qa", ["Oslo", "Rome"], [("oslo", "Oslo"), ("COVID-19", "Covid-19")])
     """
@@ -117,7 +118,7 @@ def _have_one_initial(first: str, second: str) -> bool:
 
 
 def _split(pairs: Pairs) -> list[tuple[str, str]]:
-    """Return the pairs that 'mixed' treats as equal, but that `qa` tells apart and F1 scores below 1.
+    """Return the pairs that 'mixed' treats as equal, although `qa` treats them as different and their F1 is below 1.
 
     Pairs with the same words in another order, as in dates, have an F1 of 1.
     """
@@ -129,7 +130,7 @@ def _split(pairs: Pairs) -> list[tuple[str, str]]:
 
 
 def _may_be_another(first: str, second: str) -> bool:
-    """Return whether two texts differ in the zeros of a number that may be an id or a version, not a date or quantity."""
+    """Return True if two texts differ in zeros of numbers that may be ids or versions; dates and quantities do not count."""
     if all(map(is_quantity, (first, second))) or None not in map(NORMALIZERS["date"], (first, second)):
         return False
     padded = [sorted(map(int, _PADDED.findall(text))) for text in (first, second)]

@@ -1,7 +1,7 @@
 """Recorded rounds on disk: the schema, parts, journals of unfinished recordings, merging, and the response cache.
 
-Rows of rounds become a `Recording`, which every evaluation reads.  A killed process loses no reply that was paid for,
-and reading a file of another version raises an error.
+Rounds become rows of a `Recording`, which every evaluation reads. If a process is killed, no paid reply is lost.
+Reading a file of another version raises an error.
 """
 
 from typing import TYPE_CHECKING

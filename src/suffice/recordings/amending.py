@@ -1,4 +1,7 @@
-"""Add outcomes that become known after a run was recorded: the run is recorded again with them, and the new copy counts."""
+"""Add outcomes that become known after a run was recorded.
+
+The run is recorded again with these outcomes, and the new copy counts.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +26,18 @@ _OF_A_RUN = frozenset({"question_id", "end", RUN, INFERRED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run in a folder of parts.
+    """A run that is stored in a folder of parts.
 
     Attributes:
-        rows: The rows of its rounds, in order.
-        kinds: The kinds of their columns.
+        rows: The rows of the run's rounds, in order.
+        kinds: The kinds of the columns of these rows.
     """
 
     rows: Sequence[Mapping[str, Any]]
     kinds: Mapping[str, str]
 
     def amended(self, metrics: Sequence[Mapping[str, float | None]], end: str | None = None) -> Changes:
-        """Return the changes that record the run again, with these metrics and this end.
+        """Return the changes that record the run again, with these metrics and this reason for its end.
 
         Args:
             metrics: Metrics of each round, which replace those that are stored.
@@ -54,12 +57,14 @@ class StoredRun:
 
 
 def stored_runs(folder: Path, column: str, value: str) -> list[StoredRun]:
-    """Return the runs of a folder of parts that have a value in a column; of several copies, the one amended last.
+    """Return the runs in a folder of parts that have the text `value` in a column.
+
+    Of several copies of a run, the one that was amended last is returned.
 
     Args:
         folder: The recording.
         column: A column of text that is the same in all rounds of a run.
-        value: The text.
+        value: The text to find.
 
     Raises:
         SchemaError: A part is damaged.
@@ -89,5 +94,5 @@ def _time_amended(stored: StoredRun) -> float:
 
 
 def _is_kept(name: str, value: Any) -> bool:
-    """Return whether to keep a value: any but a missing one; a missing cost is kept, since it is unknown and not zero."""
+    """Return True if a value exists or is a cost; a missing cost is kept, because it is unknown rather than zero."""
     return value is not None or name.startswith("cost.")

@@ -1,4 +1,4 @@
-"""Reduce a log to its loop's own behaviour: no audit rounds, and its own stops as ends."""
+"""Reduce a log to what its loop did by itself, without the rounds of audits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from suffice.recordings.recording import Recording
 
 
 def stop_rounds(recording: Recording) -> Floats:
-    """Return the round at which each question's policy stopped, shape ``(n_questions,)``; NaN if the log does not say."""
+    """Return the round at which the policy stopped each question, shape ``(n_questions,)``; NaN if it was not recorded."""
     return np.array(recording.per_question("stop_round", [None] * len(recording.question_ids)), dtype=np.float64)
 
 
 def without_audits(recording: Recording) -> Recording:
-    """Return the recording without rounds that ran after the answer; the affected questions then end by `rule`."""
+    """Return the recording without the rounds that ran after the answer; questions that had such rounds then end by `rule`."""
     rounds = recording.table.column("round").to_numpy()
     # A comparison with NaN is False: without a known stop, all rounds stay.
     later = rounds > stop_rounds(recording)[recording.row_question]
@@ -29,10 +29,10 @@ def without_audits(recording: Recording) -> Recording:
 
 
 def uncut(recording: Recording) -> Recording:
-    """Return the recording with the loop's own stops as ends, as if no further rounds had been possible.
+    """Return the recording as if no further rounds had been possible where the loop's own rule stopped.
 
-    Policies then stop where the loop stopped or earlier, so every outcome is known.  If no reason is recorded for an
-    end (`Recording.unexplained`), the loop may have continued, and the question stays cut.
+    Policies then stop where the loop stopped or earlier, so every outcome is known. If no reason is recorded for the
+    end of a question (`Recording.unexplained`), the loop may have continued, so this question is not changed.
     """
     own = (recording.ends == "rule") & ~recording.unexplained
     if not own.any():
@@ -41,7 +41,7 @@ def uncut(recording: Recording) -> Recording:
 
 
 def _with_ends(recording: Recording, ends: npt.NDArray[np.object_]) -> pa.Table:
-    """Return a recording's table with the end of each question replaced."""
+    """Return a recording's table with another reason for the end of each question."""
     table = recording.table
     place, field = table.column_names.index("end"), table.schema.field("end")
     return table.set_column(place, field, pa.array(ends[recording.row_question].tolist(), field.type))

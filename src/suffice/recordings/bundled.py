@@ -1,4 +1,7 @@
-"""Recordings in the package: derived from published runs, without their texts, and chains of our own model (see data/DATA.md)."""
+"""Recordings that come with the package (see data/DATA.md).
+
+Some are derived from published runs, without the texts; others are chains of thought of our own model.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +57,7 @@ ALL_BUNDLED = (
 def bundled_recording(name: str) -> Recording:
     """Return a recording that comes with the package.
 
-    If the answers are drafts, the column `answer` contains hashes instead of texts: equal drafts have equal hashes.
+    If the answers are drafts, the column `answer` contains hashes instead of texts; equal drafts have equal hashes.
 
     >>> bundled_recording("self_refine_gpt4").shape
     (480, 5)

@@ -1,4 +1,4 @@
-"""The response cache: one sqlite file of JSON, keyed by the whole request, safe with several processes and threads."""
+"""The response cache: an sqlite file that maps whole requests to responses, safe with several processes and threads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PRIMARY = 0xFF
 
 @contextmanager
 def sqlite_faults(path: str | Path, *, locked: str, damaged: str) -> Iterator[None]:
-    """Convert sqlite's errors to this library's, with one message for a locked file and one for a damaged file."""
+    """Convert the errors of sqlite to errors of this library, with one message for a locked and one for a damaged file."""
     try:
         yield
     except sqlite3.ProgrammingError:  # such as a closed connection: a bug, not a fault of the file
@@ -81,10 +81,9 @@ def request_key(request: Mapping[str, Any]) -> str:
 class ResponseCache:
     """A cache of responses by request, stored in a file.
 
-    A response is committed when `put` returns, so that killing the process loses nothing (a power cut may lose the last
-    responses, but does not damage the file).  The first of several responses to a request is kept, so that a cache
-    always gives the same answer.  The file must be on a local disk: sqlite's write-ahead log does not work on network
-    drives.
+    A response is committed when `put` returns, so that killing the process loses nothing. A power cut may lose the last
+    responses, but does not damage the file. Of several responses to a request the first is kept, so a cache always
+    gives the same answer.  The file must be on a local disk: sqlite's write-ahead log does not work on network drives.
 
     Args:
         path: The file; created if missing.
@@ -128,7 +127,7 @@ class ResponseCache:
         return response
 
     def put(self, request: Mapping[str, Any], response: Mapping[str, Any]) -> None:
-        """Store the response to `request`; it is committed on return.  An earlier response is kept.
+        """Store and commit the response to `request`; if there is already a response, keep that one.
 
         Raises:
             DataError: Request or response is not JSON, or the cache is closed.
@@ -144,7 +143,7 @@ class ResponseCache:
             connection.execute("INSERT OR IGNORE INTO responses VALUES (?, ?, ?)", (key, text, time.time()))
 
     def take(self, other: Path) -> None:
-        """Add the responses of another cache; responses to the same request are kept from this cache.
+        """Add the responses of another cache; if both have a response to a request, keep the one of this cache.
 
         Raises:
             SchemaError: The other file is not a response cache, or is damaged.
@@ -221,7 +220,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _check_is_cache(connection: sqlite3.Connection, path: Path) -> bool:
-    """Return whether the file is empty; raise if it is not a response cache."""
+    """Return True if the file is empty; raise if it is neither empty nor a response cache."""
     kind = connection.execute("PRAGMA application_id").fetchone()[0]
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -238,7 +237,7 @@ def _check_is_cache(connection: sqlite3.Connection, path: Path) -> bool:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch to the write-ahead log, waiting for other processes, since sqlite does not wait for this switch."""
+    """Switch to the write-ahead log; wait for other processes, because sqlite itself does not wait for this switch."""
     until = time.monotonic() + _CACHE_BUSY_S
     while True:
         try:
@@ -252,7 +251,9 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _seal_of(*parts: Any) -> str:
-    """Return a checksum of JSON-ready values, which is stored with a row since sqlite has no checksums.
+    """Return a checksum of JSON-ready values.
+
+    It is stored with each row, because sqlite has no checksums.
 
     >>> _seal_of("q1", 2, {"answer": "Oslo"})
     'f3047d80'

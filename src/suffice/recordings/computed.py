@@ -1,8 +1,8 @@
-"""Compute signals from recorded rounds, for recordings without a column for them.
+"""Compute signals from recorded rounds, if a recording has no column for them.
 
 A signal that was registered after a recording was made is computed by its own function, from the same `Round` objects
-that a live loop gives it.  A recording does not contain all parts of a round; a function that reads a missing part
-raises an error.
+that a live loop gives it.  A recording does not contain all parts of a round. If a function reads a missing part, an
+error is raised.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NO_COST = Cost()
 
 
 def is_computed(name: str) -> bool:
-    """Return whether a signal has a registered function without needs, so that it may be computed from recorded rounds.
+    """Return True if a signal may be computed from recorded rounds: it has a registered function and no `Signal.needs`.
 
     >>> is_computed("answer_length"), is_computed("answer_margin"), is_computed("my_own")
     (True, False, False)
@@ -41,7 +41,7 @@ def is_computed(name: str) -> bool:
 
 
 def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
-    """Return the columns to read for these names, including the sources of computed signals that the file lacks."""
+    """Return the columns to read for these names; a signal without a column needs the columns from which it is computed."""
     wanted = set(names)
     if any(is_computed(name) and name not in schema.names for name in names):
         wanted.update((*_TEXTS, EMBEDDING))
@@ -52,14 +52,15 @@ def source_columns(names: Collection[str], schema: pa.Schema) -> set[str]:
 def compute_column(recording: RecordedColumns, name: str) -> Floats:
     """Return the values of a registered signal at every recorded round.
 
-    Causal: the function is called with the question's rounds up to each round, as in a live loop.
+    For each round, the function is called with the question's rounds up to that round, as in a live loop.
 
     Args:
         recording: Recorded rounds.
         name: A signal for which `is_computed` holds.
 
     Returns:
-        Shape ``(n_questions, n_rounds)``, in the signal's range; NaN where undefined and past the end of a trajectory.
+        Values in the signal's range, shape ``(n_questions, n_rounds)``; NaN where undefined and past the end of a
+        trajectory.
 
     Raises:
         UnknownSignalError: The function reads a part of a round that the recording does not have.
@@ -79,7 +80,7 @@ def compute_column(recording: RecordedColumns, name: str) -> Floats:
 
 
 class _UnrecordedError(Exception):
-    """A signal reads a part of a round that was not recorded."""
+    """Raised if a signal reads a part of a round that was not recorded."""
 
 
 class _RecordedRound(Round):
@@ -130,7 +131,7 @@ def _recorded_rounds(recording: RecordedColumns, absent: set[str]) -> Iterator[l
 
 
 def _is_measured(name: str) -> bool:
-    """Return whether a host or model measures a signal, so that a live round contains it, too."""
+    """Return True if a host or model measures a signal, so that a live round contains it, too."""
     return name not in SIGNALS or SIGNALS[name].compute is None
 
 
@@ -156,7 +157,7 @@ def _refusal(name: str, absent: set[str]) -> UnknownSignalError:
 
 
 def reordered_totals(totals: Floats, places: npt.NDArray[np.int64]) -> Floats:
-    """Recompute running totals for another order of the rounds, or for several; each round adds the same as before.
+    """Recompute running totals for one or several other orders of the rounds; each round adds the same amount as before.
 
     >>> reordered_totals(np.array([[1.0, 4.0, 6.0]]), np.array([[2, 0, 1]])).tolist()
     [[3.0, 5.0, 6.0]]

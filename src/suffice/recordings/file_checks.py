@@ -1,11 +1,12 @@
-"""Check a recording's file: before its rows are read, that they fit into memory; while they are read, the checksums.
+"""Check a recording's file: that its rows fit into memory before they are read, and the checksums while they are read.
 
-Parquet stores a repeated text once.  So a file of some kilobytes may contain thousands of rows of megabytes each, which its
-metadata does not show.  The size is therefore computed by reading the texts as references to the stored ones.
+Parquet stores a repeated text once. So a file of some kilobytes may contain thousands of rows of megabytes each, and
+its metadata does not show this. The size is therefore computed by reading each text as a reference to the stored text.
 
-Parquet itself only has checksums of pages.  The metadata of the file contains one checksum for the header (the JSON object and the
-names and kinds of columns) and one for the decoded values of each column.  A reader of some columns checks only those.  The
-checksums do not depend on chunks, row groups, encodings and compression, so a recording can be written and read in pieces.
+Parquet itself only has checksums of pages.  The metadata of the file contains one checksum for the header (the JSON
+object and the names and kinds of columns) and one for the decoded values of each column.  If only some columns are
+read, only their checksums are checked.  The checksums do not depend on chunks, row groups, encodings and compression,
+so a recording can be written and read in pieces.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def _referring(path: Any, footer: Any, texts: list[str]) -> pq.ParquetFile:
 
 
 def most_bytes() -> int:
-    """Return the most bytes that rows read at once may take: 8 GiB, unless the environment variable sets another limit."""
+    """Return the largest size in bytes of rows that are read at once: 8 GiB, unless an environment variable sets another limit."""
     text = os.environ.get(VARIABLE, "")
     if not text:
         return _MOST_BYTES
@@ -113,7 +114,10 @@ def chunks_of(file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str
 
 
 def _bound(chunk: Any, rows: int | None) -> int:
-    """Return a chunk's largest possible size in memory, by its metadata: each text may be as long as all texts together."""
+    """Return a chunk's largest possible size in memory according to its metadata.
+
+    The metadata does not bound single texts, so each text may be as long as all stored texts together.
+    """
     n = int(chunk.num_values if rows is None else min(chunk.num_values, rows))
     if chunk.physical_type != _TEXT:
         return _NUMBER_BYTES * n
@@ -121,7 +125,7 @@ def _bound(chunk: Any, rows: int | None) -> int:
 
 
 def _size_of(values: pa.Array) -> int:
-    """Return the size in memory of texts, also in lists, that are stored as references to a dictionary."""
+    """Return the size in memory of texts, or of lists of texts, that are stored as references to a dictionary."""
     while pa.types.is_list(values.type) or pa.types.is_large_list(values.type):
         values = values.flatten()
     counts = np.bincount(values.indices.drop_null().to_numpy(), minlength=len(values.dictionary))
@@ -130,7 +134,7 @@ def _size_of(values: pa.Array) -> int:
 
 
 class ColumnDigest:
-    """The checksum of one column, computed in any number of pieces, in sequence or independently.
+    """The checksum of one column, computed in any number of pieces, one after another or independently.
 
     >>> whole, parts = ColumnDigest(), ColumnDigest()
     >>> whole.update(pa.array(["Oslo", None, "Lima"]))
@@ -143,7 +147,8 @@ class ColumnDigest:
     True
 
     Args:
-        after: Number of earlier rows, for checksums that are added up.  Checksums of lists cannot be added.
+        after: Number of rows before this piece, if checksums of pieces are added up. Checksums of lists cannot be
+            added.
     """
 
     def __init__(self, after: int = 0) -> None:
@@ -242,7 +247,10 @@ class ColumnDigest:
 
 
 def _offsets(values: pa.Array) -> npt.NDArray[Any]:
-    """Return the offsets of texts or lists from the buffer, since arrow's functions take longer than a small checksum."""
+    """Return the offsets of texts or lists.
+
+    They are read from the buffer, because arrow's functions take longer than a small checksum.
+    """
     is_large = pa.types.is_large_string(values.type) or pa.types.is_large_list(values.type)
     offsets = np.frombuffer(values.buffers()[1], dtype=np.int64 if is_large else np.int32)
     return offsets[values.offset : values.offset + len(values) + 1]
@@ -293,7 +301,7 @@ def _header_digest(schema: pa.Schema, header: bytes) -> str:
 
 
 def stored_digests(schema: pa.Schema, header: bytes, stored: Mapping[bytes, bytes], path: object) -> dict[str, str]:
-    """Return the stored checksums by column after checking the header; empty for files of older releases."""
+    """Check the header, and return the stored checksums by column; empty for files of older releases."""
     text = stored.get(DIGEST_KEY)
     if text is None:
         return {}

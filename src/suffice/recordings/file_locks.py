@@ -1,4 +1,4 @@
-"""Locks of open files, which end with the process in any case."""
+"""Locks of open files; a lock always ends with its process."""
 
 from __future__ import annotations
 

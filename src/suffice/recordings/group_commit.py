@@ -1,4 +1,4 @@
-"""Commit writes of several threads to one file together, so that they wait for the disk only once."""
+"""Commit writes of several threads to one file together, so that all of them wait for the disk only once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ class Write:
     """A write that waits to be committed.
 
     Attributes:
-        error: The reason why it was rejected; None if it was not.
-        turn: Set when the write is committed or rejected, or when its thread must commit all waiting writes.
+        error: The reason why the write was rejected; None if it was not.
+        turn: An event that is set when the write is committed or rejected, or when its thread must commit all waiting
+            writes.
         leads: Whether its thread must commit all waiting writes.
     """
 
@@ -32,13 +33,13 @@ class Write:
 class Writers:
     """The threads of this process that write to one file.
 
-    One thread leads: it commits all waiting writes with its own, then hands the lead to a thread whose write came
-    meanwhile. So a thread waits at most for the sync that includes its own write.
+    One thread leads: it commits its own write and all waiting ones, then hands the lead to a thread whose write came
+    meanwhile. So no thread waits longer than until the sync that includes its own write.
 
     Attributes:
-        lock: Held while a thread has the file open for writing. Threads wait for it in turn, while a process polls for the lock of
-            the file with ever longer pauses.
-        known: What the last writer knows about the file; None without a writer.
+        lock: Held while a thread has the file open for writing. Threads of a process queue for this lock, whereas
+            processes poll for the lock of the file, with ever longer pauses.
+        known: The knowledge of the last writer about the file; None before the first write.
     """
 
     def __init__(self) -> None:
@@ -50,11 +51,12 @@ class Writers:
         self._is_led = False
 
     def commit(self, value: Any, commit_all: Callable[[Sequence[Write]], None]) -> None:
-        """Commit a value together with those of all waiting threads.
+        """Commit a value together with the values of all waiting threads.
 
         Args:
             value: The content of the write.
-            commit_all: Commits several writes. It sets the error of each write that it refuses; if it raises, none is stored.
+            commit_all: A function that commits several writes. It sets the error of each write that it refuses; if it
+                raises, no write is stored.
         """
         write = Write(value)
         with self._adding:
@@ -102,7 +104,7 @@ _LOCKS = [threading.Lock()]
 
 
 def _forget() -> None:
-    """Reset all state in a forked process, in which the parent's threads and lock holders do not exist."""
+    """Reset all state in a forked process, because the parent's threads and lock holders do not exist there."""
     _WRITERS.clear()
     _LOCKS[0] = threading.Lock()
 
@@ -112,7 +114,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def writers_of(path: Path, known: Writers | None = None) -> Writers:
-    """Return the writers of a file in this process; `known` is used unless a fork inherited it."""
+    """Return the writers of a file in this process; `known` is returned unless it was inherited through a fork."""
     if known is not None and known.process == os.getpid():
         return known
     with _LOCKS[0]:

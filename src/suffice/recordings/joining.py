@@ -1,4 +1,4 @@
-"""Join recordings of one configuration: shards, halves, or the same questions with several prompts."""
+"""Join recordings of one configuration: shards, recordings of different questions, or of one set with several prompts."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class MergeSummary(Result):
     Attributes:
         path: The recording that was written.
         sources: Number of questions by file.
-        questions: Number of recorded questions; a question counts once for each prompt.
-        rounds: Number of their rounds.
-        prompts: The prompts, where there are several.
+        questions: Number of recorded questions; a question with several prompts counts once for each.
+        rounds: Number of rounds of these questions.
+        prompts: The prompts, if there are several.
         failed: Questions that failed while recording.
         notes: Caveats for the reader.
     """
@@ -60,7 +60,10 @@ class MergeSummary(Result):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """One file's rows and configuration, divided into entries shared by all files and entries of each prompt."""
+    """The rows and configuration of one file.
+
+    Entries that all files must share are stored apart from the entries of each prompt.
+    """
 
     path: Path
     recording: Recording
@@ -96,12 +99,12 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
     """Join recordings of one configuration and write them as one; the files themselves stay unchanged.
 
     Files of one prompt must have different questions. If the same questions were recorded with several prompts, each
-    run of a question gets its own id, ``ID@PROMPT``, and the question's id as the common `cluster`. Costs stay in their
-    rows; replies of failed questions go into the journal of the new file, so that `record` completes it without
-    requesting them again.
+    run of a question gets its own id, ``ID@PROMPT``, and the question's id as the common `cluster`. Replies of failed
+    questions go into the journal of the new file, so that `record` can complete the file without requesting these
+    replies again. Costs stay in their rows.
 
     Args:
-        out: The new recording; an existing file is only replaced if it was merged, too.
+        out: The new recording. An existing file is only replaced if it also came from a merge.
         paths: The recordings, at least two, or one folder of parts.
 
     Raises:
@@ -135,7 +138,7 @@ def merge_recordings(out: str | Path, paths: Sequence[str | Path]) -> MergeSumma
 
 
 def _shard_notes(parts: Sequence[_Part]) -> list[str]:
-    """Return a note on shards that are missing among the given parts."""
+    """Return a note if shards are missing among the given parts."""
     given: dict[tuple[str, int], set[int]] = {}
     for part in parts:
         if (shard := part.recording.metadata.get(SHARD)) is not None:
@@ -200,7 +203,7 @@ def _check_shared(parts: Sequence[_Part]) -> None:
 
 
 def _named_apart(part: _Part) -> pa.Table:
-    """Return the rows with ids that contain the prompt; the question's own id becomes its cluster."""
+    """Return the rows with the prompt added to each question's id; the original id becomes the cluster."""
     table = part.recording.table
     if len(part.prompts) > 1:
         return table  # a merged file already has such ids
@@ -246,7 +249,7 @@ def _check_questions(parts: Sequence[_Part], tables: Sequence[pa.Table]) -> None
 
 
 def _metadata(parts: Sequence[_Part], prompts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the merged file's metadata: the shared entries, and each file's own entries."""
+    """Return the metadata of the merged file: the shared entries, and the entries of each single file."""
     shared = parts[0].shared
     config, depends = dict(shared["config"]), dict(shared["depends"])
     if len(prompts) > 1:

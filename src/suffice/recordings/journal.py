@@ -1,4 +1,4 @@
-"""Journal of an unfinished recording's replies: each is written to a file before the next call."""
+"""The journal of an unfinished recording, to which each reply is written before the next call."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _CONFIG, _REPLIES, _FINISHED, _CUT_SHORT = "config", "replies", "finished", "cut
 def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = "") -> list[str]:
     """Return the differences between two nested configurations, as ``key: old -> new``.
 
-    Two names of the same model are not a difference, see `suffice.common.identities`; nor are two lists of endpoints
-    with one in common.
+    Two names of the same model are not a difference, see `suffice.common.identities`. Two lists of endpoints are not a
+    difference, either, if they have an endpoint in common.
     """
     if not prefix:
         old = aligned(old, new)
@@ -44,7 +44,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any], prefix: str = ""
 
 
 def _have_common_part(before: Any, after: Any) -> bool:
-    """Return whether two comma-separated lists of addresses have one in common."""
+    """Return True if two comma-separated lists of addresses have an address in common."""
     return bool(set(str(before).split(", ")) & set(str(after).split(", ")))
 
 
@@ -54,12 +54,12 @@ def _shortened(value: Any, most: int = 80) -> str:
 
 
 class Journal:
-    """The replies of an unfinished recording, in a file beside it; only positions of records are in memory.
+    """The replies of an unfinished recording, in a file beside the recording; memory only holds positions of records.
 
-    `suffice.recordings.journal_file` describes the form of the file.  It is locked while it is open, so that only one
-    process uses it; the lock ends with the process.  Once `put` has returned, the reply survives `kill -9`.  The file
-    is synced every second while replies come, and when it is closed, so that a power cut costs at most the replies of
-    the last second.
+    `suffice.recordings.journal_file` describes the form of the file. The file is locked while it is open, so that only
+    one process uses it; the lock ends with the process.  Once `put` has returned, the reply survives `kill -9`.  While
+    replies come, the file is synced every second, and also when it is closed. So a power cut costs at most the replies
+    of the last second.
 
     Args:
         path: The journal file; created if missing.
@@ -69,7 +69,7 @@ class Journal:
         BusyError: Another process is writing to it.
         ConfigMismatchError: The file has another configuration.
         DataError: The disk is not writable.
-        SchemaError: The file is not a journal, it is damaged, or it is one of suffice 0.4.0 or older.
+        SchemaError: The file is not a journal, is damaged, or is a journal of suffice 0.4.0 or older.
     """
 
     def __init__(self, path: str | Path, config: Mapping[str, Any]) -> None:
@@ -90,7 +90,7 @@ class Journal:
         self._synced_at = time.monotonic()
 
     def _begin(self) -> None:
-        """Index the records; write the configuration, or compare it with the file's."""
+        """Index the records; compare the configuration with that in the file, or write it to a new file."""
         stored = None
         for before, (kind, *rest) in self._file.records():
             if kind == _CONFIG:
@@ -127,9 +127,9 @@ class Journal:
         self.changes += 1
 
     def put(self, question_id: str, payloads: Mapping[tuple[int, str], Mapping[str, Any]]) -> None:
-        """Commit replies by round and part (the component that replied), all or none of them.
+        """Commit all of these replies or none; they are keyed by round and part (the component that replied).
 
-        Samples of one question are different rounds, so equal requests have separate replies.
+        Samples of one question are different rounds, so the replies to equal requests are kept apart.
 
         Raises:
             DataError: The disk is full, or not writable.
@@ -171,7 +171,7 @@ class Journal:
             yield question_id, self.rows(question_id)
 
     def rows(self, question_id: str) -> list[dict[str, Any]]:
-        """Return the rows of a question that was finished, or cut short since opening the file.
+        """Return the rows of a question that was finished, or that was cut short since this file was opened.
 
         Raises:
             SchemaError: There are no rows, so the file is damaged.

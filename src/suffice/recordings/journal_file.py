@@ -6,14 +6,14 @@ hexadecimal digits each, then the value as JSON::
     suffice journal 1
     0000001c 8f3a2b10 [["metadata",{"config":{}}]]
 
-The checksum continues that of the previous record, so that a missing or moved record is detected like a changed one.
-JSON text contains neither line breaks nor zero bytes. So three cases can be told apart:
+Each checksum continues the checksum of the previous record, so a missing or moved record is detected like a changed
+one. JSON text contains neither line breaks nor zero bytes. So these cases can be told apart:
 
-- Zero bytes to the end of the file after a record: space that was reserved for further records, so that a sync need not store a new size.
-  So a file of which all bytes after a record were zeroed reads as ended there, without an error.
-- A last record that is cut off, or that zero bytes replace in whole or in part: a torn tail, since the process was killed, the power
-  failed, or the file was copied while the record was written. Its write was never confirmed; it is cut off, and the log names it.
-- A whole record with a wrong checksum or length: damage, an error that names the file and the byte.
+- Zero bytes from a record to the end of the file: this space was reserved for further records, so that a sync need not store a new size.
+  If damage zeroes all bytes after a record, the file also reads as ended there, without an error.
+- A last record that is cut off, or replaced by zero bytes in whole or in part: a torn tail. The process was killed, the power failed, or
+  the file was copied while the record was written. The write was never confirmed, so the tail is removed and the log mentions it.
+- A whole record with a wrong checksum or length: damage. An error names the file and the byte.
 - Any beginning of the file: a valid journal of the commits up to there, so the file may be copied at any time.
 """
 
@@ -59,7 +59,7 @@ _locked: WeakSet[io.FileIO] = WeakSet()
 
 
 def _close_in_child() -> None:
-    """Close inherited files in a forked process, which would otherwise keep its parent's locks after the parent's end."""
+    """Close inherited files in a forked process; otherwise it would keep the parent's locks after the parent's end."""
     for file in [*_locked]:
         file.close()
 
@@ -98,7 +98,7 @@ def encoded(value: Any, seal: int = 0) -> tuple[bytes, int]:
 
 
 def _decoded(line: bytes, seal: int) -> tuple[Any, int] | None:
-    """Return a line's value and checksum; None unless it is a whole record that continues the checksum `seal`."""
+    """Return a line's value and checksum; None unless the line is a whole record that continues the checksum `seal`."""
     match = _PREFIX.match(line)
     if match is None or not line.endswith(b"\n"):
         return None
@@ -116,7 +116,7 @@ class _Reading:
 
     Attributes:
         place: The end of the last record that was read.
-        torn: Number of bytes of a torn tail after `place`, known once all records were read; 0 if there is none.
+        torn: Number of bytes of a torn tail after `place`, or 0; it is known once all records were read.
         rest: All bytes from a torn tail on.
     """
 
@@ -125,7 +125,7 @@ class _Reading:
         self.place, self.torn, self.rest = place, 0, b""
 
     def __iter__(self) -> Iterator[tuple[Place, Any]]:
-        """Yield each record's value after its place: the end of the previous record."""
+        """Yield for each record its place, which is the end of the previous record, and its value."""
         self._file.seek(self.place.offset)
         if self.place == BEGINNING and not self._has_header():
             return
@@ -157,7 +157,7 @@ class _Reading:
         return False
 
     def _size_of_torn(self, rest: bytes) -> int:
-        """Return the size of a torn tail, 0 if there is only reserved space; raise if these bytes are damage."""
+        """Return the size of a torn tail, or 0 if `rest` is only reserved space; raise if it is damage."""
         written = rest.rstrip(b"\0")
         if b"\0" in written:
             is_damage = not self._lacks_sectors(written)
@@ -174,7 +174,7 @@ class _Reading:
         return len(written)
 
     def _lacks_sectors(self, written: bytes) -> bool:
-        """Return whether the last write lacks whole sectors, since later ones were written or copied before earlier ones."""
+        """Return True if the last write lacks whole sectors, which happens if later sectors are stored before earlier ones."""
         begun, _, later = written.partition(b"\0")
         first, end = self.place.offset + len(begun), self.place.offset + len(written) - len(later.lstrip(b"\0"))
         if b"\n" in begun or b"\n" in later[:-1] or end % _SECTOR:
@@ -201,7 +201,7 @@ def check_age(path: Path) -> None:
 
 
 def is_finished_old(path: Any) -> bool:
-    """Return whether a file is an old sqlite journal (0.4.0 or older) from which all questions were moved."""
+    """Return True if a file is an sqlite journal of release 0.4.0 or older from which all questions were moved."""
     if is_url(path):
         return False
     try:
@@ -235,7 +235,7 @@ def read_records(path: Any) -> Iterator[Any]:
 
 
 def _is_left(path: Path, reading: _Reading) -> bool:
-    """Return whether the torn tail was left by an ended process: it is still there, and no process writes to the file."""
+    """Return True if an ended process left the torn tail: it is still there, and no process writes to the file."""
     with suppress(OSError), path.open("rb", buffering=0) as file:
         if try_lock(file, shared=True):
             try:
@@ -256,9 +256,8 @@ def _torn_text(path: Any, offset: int, size: int, what: str) -> str:
 class LockedJournal:
     """A journal to which only this process writes until it is closed; the lock also ends with the process.
 
-    Once `append` has returned, its records are in the file and survive `kill -9`. With `sync` they have also passed `os.fdatasync`
-    (or `os.fsync`), and survive a power cut if the system and the drive honour it; `os.fsync` of its folder does the same for the name of a
-    new file.
+    Once `append` has returned, its records survive `kill -9`. With `sync` they have also passed `os.fdatasync` (or `os.fsync`), so they
+    survive a power cut if the system and the drive honour it. `os.fsync` of the folder secures the name of a new file.
 
     Args:
         path: The file; its folder is created if missing.
@@ -290,12 +289,12 @@ class LockedJournal:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """The identity of the file, which distinguishes it from another file of the same name."""
+        """The identity of the file, which another file of the same name does not share."""
         status = os.fstat(self._file.fileno())
         return status.st_dev, status.st_ino
 
     def has(self, place: Place) -> bool:
-        """Return whether a record still ends at a known position; only then may reading continue there."""
+        """Return True if a record still ends at a known position, so that reading may continue there."""
         if place == BEGINNING:
             return True
         self._file.seek(place.start)
@@ -304,7 +303,7 @@ class LockedJournal:
         return size >= place.offset and prefix[9:] == b"%08x " % place.seal
 
     def records(self) -> Iterator[tuple[Place, Any]]:
-        """Yield positions and values of the records after `place`; cut off a torn tail, and log this."""
+        """Yield positions and values of the records after the last one that was read; cut off a torn tail and log this."""
         with self._buffered() as file:
             reading = _Reading(file, self.path, self.place)
             for before, value in reading:
@@ -332,7 +331,7 @@ class LockedJournal:
         return open(self._file.fileno(), "rb", closefd=False)
 
     def append(self, values: Iterable[Any], *, sync: bool = True, reserve: bool = False) -> list[Place]:
-        """Write values as one group with one sync, all or none; return the end of the record before each value.
+        """Write all values or none, with one sync; return the place of each: the end of the record before it.
 
         Args:
             values: The values of the records.
@@ -398,9 +397,10 @@ class LockedJournal:
         self.place = BEGINNING
 
     def remove(self) -> None:
-        """Remove the file, and close it.
+        """Remove and close the file.
 
-        If the system allows it, it is removed before it is closed, so that a process that waits for the lock notices.
+        If the system allows it, the file is removed before it is closed, so that a process waiting for the lock
+        notices.
         """
         if sys.platform == "win32":
             self.close()

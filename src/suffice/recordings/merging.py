@@ -56,14 +56,15 @@ def merged(
 ) -> tuple[pa.Table, dict[str, Any]]:
     """Combine the rows of a recording and its journal; also return their common metadata.
 
-    A question that has not ended counts as failed, and a question whose audit has not ended as stopped by the rule.  A
-    missing reason for an end is inferred from the lengths of all questions: `max_rounds` (the cap) for the longest, and
-    `rule` (the loop) for the others.
+    A question that has not ended counts as failed. A question whose audit has not ended counts as stopped by the rule.
+    A missing reason for an end is inferred from the lengths of all questions: `max_rounds` (the cap) for the longest,
+    and `rule` (the loop) for the others.
 
     Args:
         stored: The rows of the recording; None if there is none.
         metadata: The metadata of the recording.
-        content: The journal; questions without rounds are only counted, and stored ones are left out, unless they were amended.
+        content: The journal. Questions without rounds are only counted. Questions that are already stored are left out,
+            unless the journal amends them.
 
     Raises:
         DataError: There are no rows.
@@ -106,7 +107,7 @@ def merged(
 def _without_amended(
     stored: pa.Table | None, runs: AbstractSet[str], content: JournalContent
 ) -> tuple[pa.Table | None, dict[str, str]]:
-    """Leave out stored runs that the journal repeats with later outcomes; also return the names of these runs, by run."""
+    """Leave out stored runs that the journal amends; also return a map from these runs to their names."""
     again = [q.run for q in content.questions if q.run in runs and AMENDED in q.fields]
     if stored is None or not again:
         return stored, {}
@@ -133,7 +134,7 @@ def common_facts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _doubts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what was doubtful when the logs of several files were imported: all that was said of any of them, each text once."""
+    """Return the doubts that were noted when the logs of several files were imported, each text once."""
 
     def joined(texts: Iterable[str]) -> str:
         return "; ".join(dict.fromkeys(texts))
@@ -155,7 +156,7 @@ def _doubts(metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the data set's entry if the files contain all of its shards; otherwise nothing."""
+    """Return a list with the entry of the data set if the files are all of its shards; else an empty list."""
     shards = [item.get(SHARD) or {} for item in metadata]
     indexes = {shard.get("index") for shard in shards}
     sets = {shard["dataset"]["hash"]: shard["dataset"] for shard in shards if shard}
@@ -163,7 +164,10 @@ def _whole_sets(metadata: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 class RunNames:
-    """Unique names for the runs of a question: the cluster's name, then ``NAME#2``, ...; used ones are in `taken`."""
+    """Unique names for the runs of a question: the name of the cluster, then ``NAME#2``, ``NAME#3`` and so on.
+
+    `taken` contains the names that are already used.
+    """
 
     def __init__(self, taken: set[str]) -> None:
         self._taken = taken
@@ -194,11 +198,12 @@ def together(tables: Sequence[pa.Table]) -> pa.Table:
 def joint_schema(schemas: Sequence[pa.Schema], is_blank: Callable[[int, str], bool]) -> pa.Schema:
     """Return one schema for tables whose columns may differ.
 
-    A column of several types gets the type that can hold all values; text, if there is none.
+    A column of several types gets the type that can hold all values, or text if there is none.
 
     Args:
         schemas: The columns of each table.
-        is_blank: Called with a table's position and a column; returns whether it has no value, so that its type is only a guess.
+        is_blank: A function of a table's position and a column's name; True means that the column has no value there,
+            so that its type is only a guess.
     """
     if all(schema is schemas[0] or schema.equals(schemas[0]) for schema in schemas):
         return schemas[0].remove_metadata()
@@ -222,9 +227,9 @@ def _joint_field(occurrences: Sequence[tuple[int, pa.Field]], is_blank: Callable
 
 
 def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the columns of `schema`; columns that it lacks are empty.
+    """Return a table with the columns of `schema`; columns that the table lacks are empty.
 
-    Costs that it lacks are 0 in rows with recorded calls, since a component without a column was not called.
+    In rows with recorded calls, missing costs are 0, because a component without a column was not called.
     """
     if table.schema.equals(schema):
         return pa.Table.from_arrays(table.columns, schema=schema)
@@ -250,7 +255,7 @@ def conformed(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def _with_ends(table: pa.Table) -> pa.Table:
-    """Fill in missing reasons for ends, inferred from the lengths of all questions that did not fail."""
+    """Infer missing reasons for ends from the lengths of all questions that did not fail, and fill them in."""
     ids, ends = table.column("question_id").to_pylist(), table.column("end").to_pylist()
     inferred = table.column(INFERRED).to_pylist()
     lengths = Counter(name for name, end in zip(ids, ends, strict=True) if end != "failed")

@@ -1,4 +1,4 @@
-"""Write and open files of recordings: written atomically, opened without reading rows, checked while read."""
+"""Write files of recordings atomically, and open them without reading rows; rows are checked while they are read."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _Read = TypeVar("_Read")
 
 
 class PartGoneError(NotFoundError):
-    """Raised when a file was removed after it was listed, as a compaction does with parts whose rows it has joined."""
+    """Raised if a file was removed after it was listed; a compaction removes parts after joining their rows."""
 
     def __init__(self, path: object) -> None:
         super().__init__(f"{str(path)!r} was compacted or removed while it was read: try again")
 
 
 def read_again(read: Callable[[], _Read]) -> _Read:
-    """Call a function that reads a folder, and again if the folder is compacted meanwhile; return its result."""
+    """Call a function that reads a folder, and repeat the call if the folder is compacted meanwhile; return the result."""
     for _ in range(_MORE_READINGS):
         with suppress(PartGoneError):
             return read()
@@ -56,7 +56,7 @@ class OpenRecording(ABC):
     @property
     @abstractmethod
     def n_rows(self) -> int:
-        """The number of its rows."""
+        """The number of rows."""
 
     @abstractmethod
     def round_range(self) -> tuple[int, int]:
@@ -101,7 +101,7 @@ class OpenFile(OpenRecording):
 
     Raises:
         NotFoundError: The file does not exist.
-        SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
+        SchemaError: The file is corrupt, truncated, not a recording or of another version, or its header is damaged.
     """
 
     def __init__(self, path: str | Path, buffer: pa.Buffer | None = None) -> None:
@@ -153,7 +153,7 @@ class OpenFile(OpenRecording):
 
     @property
     def n_rows(self) -> int:
-        """The number of its rows."""
+        """The number of rows."""
         with self.used() as file:
             return int(file.metadata.num_rows)
 
@@ -175,7 +175,7 @@ class OpenFile(OpenRecording):
         return min(low for low, _ in ends), max(high for _, high in ends)
 
     def is_blank(self, name: str) -> bool:
-        """Return whether a column has no value, from the statistics in the file."""
+        """Return True if a column has no value, according to the statistics in the file."""
         with self.used() as file:
             statistics = self._statistics(file, name)
             if all(item is not None and item.has_null_count for item in statistics):
@@ -205,7 +205,10 @@ class OpenFile(OpenRecording):
         columns: Sequence[str] | None = None,
         digests: Mapping[str, ColumnDigest] | None = None,
     ) -> Iterator[pa.Table]:
-        """Yield the rows of some row groups, and add them to `digests`, which are compared after all rows."""
+        """Yield the rows of some row groups, and add them to `digests`.
+
+        The checksums are compared after the last row.
+        """
         metadata = self.schema.metadata  # without the checksums, since the caller may change the table
         with self.used() as file, reaching(self.path):
             try:
@@ -228,7 +231,7 @@ class OpenFile(OpenRecording):
                 raise _unreadable_file(self.path, error) from None
 
     def new_digests(self, columns: Sequence[str] | None = None, after: int = 0) -> dict[str, ColumnDigest]:
-        """Return empty checksums for the given columns that have one, to be updated with rows."""
+        """Return new checksums, to be updated with rows, for those of the given columns that have a stored checksum."""
         return {name: ColumnDigest(after) for name in self.digests if columns is None or name in columns}
 
     def compare(self, digests: Mapping[str, ColumnDigest]) -> None:
@@ -265,7 +268,7 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
 
     Raises:
         DataError: The file does not exist, or no round was observed yet.
-        SchemaError: It is corrupt or truncated, not a recording, of another version, or its header is damaged.
+        SchemaError: The file is corrupt, truncated, not a recording or of another version, or its header is damaged.
     """
     path = place(path)
     # The journal is read before the recording: rows that are moved meanwhile are then in both, and none is missed.
@@ -282,9 +285,9 @@ def open_file(path: str | Path, kind: type[_Opened]) -> _Opened:
 
 
 def check_moved(path: Path, content: JournalContent | None) -> None:
-    """Raise a `SchemaError` if a file lacks rows that its journal has moved to it.
+    """Raise a `SchemaError` if a file lacks rows that were moved to it from its journal.
 
-    The two are then copies of different times.
+    Then file and journal are copies from different times.
     """
     if content is None or not content.file_rows:
         return
@@ -302,7 +305,7 @@ def check_moved(path: Path, content: JournalContent | None) -> None:
 
 
 def _journal_content(path: Path) -> JournalContent | None:
-    """Return the content of a recording's journal; None without one."""
+    """Return the content of a recording's journal; None if there is no journal."""
     if not path.with_name(path.name + ROUNDS_SUFFIX).exists():
         return None
     from suffice.recordings.round_journal import RoundJournal
@@ -358,7 +361,7 @@ def write_tables(
     *,
     private: bool = False,
 ) -> None:
-    """Write a recording in pieces, atomically; a private one can be read by its owner alone."""
+    """Write a recording in pieces, atomically; with `private`, only the owner can read the file."""
     with replacing(path, private=private) as temporary:
         _write(temporary, schema, tables, metadata)
 
@@ -380,7 +383,7 @@ def _write(
 
 
 def _codecs(schema: pa.Schema, first: pa.Table | None) -> dict[str, str]:
-    """Return the compression of each column: zstd for large ones, and snappy, which needs no setup, for small ones.
+    """Return the compression of each column: zstd for large columns, and snappy, which needs no setup, for small ones.
 
     A part of a log has many small columns, and the setup of zstd for each would take two thirds of the time to read the part.
     """

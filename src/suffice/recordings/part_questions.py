@@ -1,4 +1,4 @@
-"""Resolve questions that are in several parts of a folder: one copy of each run counts, with a unique name."""
+"""Resolve questions that are in several parts of a folder, so that one copy of each run counts, with a unique name."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ class PartQuestions:
 
     Attributes:
         dropped: The names of questions that count in another part.
-        names: The new names of renamed questions, by the name in the part.
-        is_shorter: True if other parts have longer questions, so that no inferred end in this part is the cap.
+        names: A map from names in the part to new names, for renamed questions.
+        is_shorter: True if another part has longer questions, so that questions here whose end was inferred did not
+            reach the cap.
     """
 
     dropped: set[str] = field(default_factory=set)
@@ -58,7 +59,7 @@ def _with_column(table: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Tabl
 
 
 class _Question(NamedTuple):
-    """One question of one part; sorted by time.
+    """One question of one part; questions sort by time.
 
     Of several copies of a run, the one with the greatest `weight` counts.
     """
@@ -74,8 +75,8 @@ class _Question(NamedTuple):
 def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
     """Return for each part the questions that count in the whole recording, and their names there.
 
-    Memory holds the identities of one part at a time and two hashes for each question; more is stored only for
-    questions that were recorded several times.
+    Memory holds the identities of one part at a time, and two hashes for each question. More is kept only for questions
+    that were recorded several times.
     """
     result = [PartQuestions() for _ in parts]
     hashes: list[npt.NDArray[np.uint64]] = []
@@ -106,7 +107,11 @@ def part_questions(parts: Sequence[OpenFile]) -> list[PartQuestions]:
 def _each_once(
     questions: Sequence[_Question], parts: Sequence[OpenFile], result: Sequence[PartQuestions]
 ) -> list[_Question]:
-    """Keep one copy of each run and mark the others as dropped: an ended copy before others, then the longer, then the later amended one."""
+    """Keep the best copy of each run and mark its other copies as dropped.
+
+    A copy is better if it ended; of two such copies, the longer one is better, and of two equally long copies, the one
+    that was amended later.
+    """
     best: dict[str, _Question] = {}
     for question in questions:
         other = best.get(question.run)
@@ -127,7 +132,7 @@ def _each_once(
 
 
 class _Identities:
-    """The questions of a part: one entry for each, in the order of its rows."""
+    """The identities of a part's questions, in the order of the part's rows."""
 
     def __init__(self, part: OpenFile) -> None:
         names = [name for name in _IDENTITY_COLUMNS if name in part.schema.names]
@@ -146,7 +151,7 @@ class _Identities:
         self.cluster_hashes = text_keys(self._clusters) if self._has_runs else np.zeros(0, dtype=np.uint64)
 
     def numbered(self) -> npt.NDArray[np.bool_]:
-        """Return a mask of the questions whose name was numbered, or whose cluster's name looks numbered."""
+        """Return a mask of the questions whose name was numbered (``NAME#2``), or whose cluster has a name of this form."""
         if not self._has_runs:
             return np.zeros(len(self.run_hashes), dtype=np.bool_)
         other = pc.not_equal(self._first.column("question_id"), self._clusters)
@@ -154,7 +159,7 @@ class _Identities:
 
     @property
     def longest(self) -> int:
-        """The largest number of rounds of a question that did not fail, if ends were inferred from it; else 0."""
+        """The largest number of rounds of any question that did not fail; 0 if the part has no inferred ends."""
         if INFERRED not in self._first.column_names:
             return 0
         valid = pc.not_equal(self._first.column("end"), "failed").to_numpy()
@@ -163,7 +168,7 @@ class _Identities:
     def questions(
         self, place: int, repeated_runs: npt.NDArray[np.uint64], repeated_clusters: npt.NDArray[np.uint64]
     ) -> list[_Question]:
-        """Return the questions to compare with other parts: possible copies, and questions that may need another name."""
+        """Return the questions to compare with those of other parts: possible copies, and questions that may need a new name."""
         some = np.isin(self.run_hashes, repeated_runs) | self.numbered()
         if self._has_runs:
             some |= np.isin(self.cluster_hashes, repeated_clusters)

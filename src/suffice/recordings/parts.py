@@ -40,14 +40,17 @@ _SMALL_BYTES = 1 << 22
 
 
 def part_paths(folder: Path) -> list[Path]:
-    """Return the parts of a folder, by name; some may have a journal and no file yet."""
+    """Return the paths of a folder's parts, sorted by name; a part may have a journal but no file yet."""
     # List journals first: a journal is removed after its file was written, so a part that is sealed meanwhile is not missed.
     journals = {path.with_name(path.name.removesuffix(ROUNDS_SUFFIX)) for path in folder.glob(ANY_PART + ROUNDS_SUFFIX)}
     return sorted(journals | {*folder.glob(ANY_PART)})
 
 
 def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return two files' metadata with only the fitted state that both have: the deployed policy may have changed."""
+    """Return the metadata of two files, with only the fitted state that both have.
+
+    The state may differ because the deployed policy may have changed.
+    """
     states = [item.get("state") or {} for item in (first, second)]
     both = states[0].keys() & states[1].keys()
     one, other = ({name: state[name] for name in both} for state in states)
@@ -57,8 +60,9 @@ def common_state(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[d
 class OpenFolder(OpenRecording):
     """The parts of a folder as one recording.
 
-    The second run of a question, by time, is named ``NAME#2``, while parts may use one name for both.  If a run is in
-    several parts, the copy that ended, or has most rounds, counts; of equal ones, the one that was amended last.
+    The second run of a question, by time, is named ``NAME#2``, although parts may use one name for both runs. If a run
+    is in several parts, the copy that ended counts, else the one with most rounds; of equal copies, the one that was
+    amended last.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -89,7 +93,7 @@ class OpenFolder(OpenRecording):
 
     @cached_property
     def questions(self) -> list[PartQuestions]:
-        """For each part, the questions that count in this recording, and their names."""
+        """The questions of each part that count in this recording, with their names."""
         return part_questions(self.parts)
 
     def _metadata(self) -> dict[str, Any]:
@@ -106,7 +110,7 @@ class OpenFolder(OpenRecording):
 
     @property
     def n_rows(self) -> int:
-        """The number of rows in all parts, counting a row in several parts several times."""
+        """The number of rows of all parts; a row that is in several parts counts several times."""
         return sum(part.n_rows for part in self.parts)
 
     def round_range(self) -> tuple[int, int]:
@@ -126,18 +130,18 @@ class OpenFolder(OpenRecording):
                 yield from self.counted(i, table, schema)
 
     def counted(self, i: int, table: pa.Table, schema: pa.Schema) -> Iterator[pa.Table]:
-        """Yield the rows of a part that count, with their names in the whole recording; nothing if there are none."""
+        """Yield the rows of a part that count, with their names in the whole recording; yield nothing if no row counts."""
         some = self.questions[i].applied(table)
         if some.num_rows:
             yield conformed(some, schema)
 
     @property
     def renames(self) -> bool:
-        """True if a question has another name than in its part."""
+        """True if some question has another name in this recording than in its part."""
         return any(questions.names for questions in self.questions)
 
     def needed(self, i: int, names: Sequence[str]) -> list[str]:
-        """Return the columns to read from a part: the wanted ones, and those needed for names, ends and costs."""
+        """Return the columns to read from a part: `names`, and the columns that names, ends and costs depend on."""
         part, questions = self.parts[i], self.questions[i]
         more = {"question_id", *([INFERRED] if questions.is_shorter else [])}
         if any(name.startswith("cost.") and name not in part.schema.names for name in names):
@@ -145,7 +149,7 @@ class OpenFolder(OpenRecording):
         return [name for name in part.schema.names if name in {*names} | more]
 
     def table(self) -> pa.Table:
-        """Return the rows of all parts, sorted by the time of their question's first round."""
+        """Return the rows of all parts, sorted by the time of each question's first round."""
         return _in_order_of_time(pa.concat_tables(self.tables()))
 
     def close(self) -> None:
@@ -155,12 +159,13 @@ class OpenFolder(OpenRecording):
 
 
 def opened_parts(path: Path, known: Container[str] = (), *, keep: bool = False) -> list[OpenPart]:
-    """Open the parts of a folder that have rows and were not compacted into another one.
+    """Open the parts of a folder that have rows and were not compacted into another part.
 
     Args:
         path: The folder.
         known: The names of parts to leave out.
-        keep: Whether to read many small parts at once and keep their rows, since each would be opened several times otherwise.
+        keep: Whether to read the rows of small parts at once and keep them; otherwise each part is opened several
+            times.
     """
     opened: dict[Path, OpenPart | None] = {}
     # A file that is renamed while the folder is listed may be missed, so the folder is listed until nothing is new. Opened
@@ -193,7 +198,7 @@ def opened_parts(path: Path, known: Container[str] = (), *, keep: bool = False) 
 
 
 def _check_link(part: Path, folder: Path) -> None:
-    """Raise if a part is a link to a file outside its folder, whose rows would count as rows of the recording."""
+    """Raise if a part is a link to a file outside its folder, because that file's rows would count for the recording."""
     if not is_url(part) and part.is_symlink() and not part.resolve().is_relative_to(folder.resolve()):
         raise DataError(
             f"{part.name!r} in {str(folder)!r} is a link to a file outside of this folder, which is not read as a part of it: put the file "
@@ -202,7 +207,7 @@ def _check_link(part: Path, folder: Path) -> None:
 
 
 def _counted(parts: Sequence[OpenPart]) -> list[OpenPart]:
-    """Return the parts that were not compacted into another one; close the others."""
+    """Return the parts that were not compacted into another part; close the others."""
     replaced = replaced_parts(parts)
     for part in parts:
         if part.path.name in replaced:
@@ -211,11 +216,11 @@ def _counted(parts: Sequence[OpenPart]) -> list[OpenPart]:
 
 
 class OpenPart(OpenFile):
-    """One part, opened.
+    """An opened part.
 
     Attributes:
-        is_final: True if it will not change.
-        closes_itself: True if its file is closed after each use, since the number of open files is limited.
+        is_final: True if the part will not change.
+        closes_itself: True if the file is closed after each use, because the number of open files is limited.
     """
 
     is_final = False
@@ -225,7 +230,7 @@ class OpenPart(OpenFile):
 
     @property
     def file(self) -> pq.ParquetFile:
-        """The opened file; a small one is read at once, with one call of the system instead of several."""
+        """The opened file; a small file is read at once, by a single system call."""
         if self._opened is None and self._buffer is None and not is_url(self.path):
             with suppress(FileNotFoundError):
                 if self.path.stat().st_size <= _SMALL_BYTES:
@@ -236,11 +241,11 @@ class OpenPart(OpenFile):
 
     @property
     def n_rows(self) -> int:
-        """The number of its rows."""
+        """The number of rows."""
         return super().n_rows if self._kept is None else int(self._kept.num_rows)
 
     def close_itself(self, *, keep: bool = False) -> None:
-        """Close the file now and after each use; if `keep`, first read the rows of a small file into memory."""
+        """Close the file now and after each use; with `keep`, first read the rows of a small file into memory."""
         if keep and self.n_rows <= _SMALL_ROWS:
             with self.used():
                 (self._kept,) = super().tables()
@@ -256,7 +261,10 @@ class OpenPart(OpenFile):
 
     @contextmanager
     def used(self) -> Iterator[pq.ParquetFile]:
-        """Yield the opened file for one use; uses may be nested, and the error for a damaged part contains advice."""
+        """Yield the opened file for one use; uses may be nested.
+
+        The error for a damaged part contains advice.
+        """
         was_closed = self._opened is None
         self._n_uses += 1
         try:
@@ -285,7 +293,7 @@ def damaged_part(path: Path, error: SchemaError) -> SchemaError:
 
 
 def open_folder(path: Path, *, keep: bool = False) -> OpenRecording:
-    """Open a folder of parts; the package `suffice-scale` opens one of shards."""
+    """Open a folder of parts; a folder of shards is opened by the package `suffice-scale`."""
     if is_sharded(path):
         opened: OpenRecording = provided("scale.open_shards", f"reading {str(path)!r}, a recording in shards,")(path)
         return opened
@@ -293,7 +301,7 @@ def open_folder(path: Path, *, keep: bool = False) -> OpenRecording:
 
 
 def _part_with_rows(path: Path) -> OpenPart | None:
-    """Return a part, opened; None if it has no rows."""
+    """Open a part and return it; None if the part has no rows."""
     journal = RoundJournal(path, is_part=True)
     try:
         content = journal.content()
@@ -311,7 +319,7 @@ def _part_with_rows(path: Path) -> OpenPart | None:
 
 
 def open_parts(paths: Sequence[Path]) -> list[OpenPart]:
-    """Open parts to which no process writes, concurrently at a URL; see `open_part`."""
+    """Open parts to which no process writes, as `open_part` does; parts at a URL are opened concurrently."""
     if paths and is_url(paths[0]):
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             return [*pool.map(open_part, paths)]
@@ -334,17 +342,17 @@ def open_part(path: Path) -> OpenPart:
 
 
 def replaced_parts(parts: Sequence[OpenRecording]) -> set[str]:
-    """Return the names of parts whose rows are in another part, into which they were compacted."""
+    """Return the names of the parts that were compacted into another of these parts."""
     return {name for part in parts for name in joined_parts(part)}
 
 
 def joined_parts(part: OpenRecording) -> set[str]:
-    """Return the names of the parts that were compacted into this one."""
+    """Return the names of the parts that were compacted into this part."""
     return {entry["file"] for entry in part.metadata.get(MERGED) or ()} - {part.path.name}
 
 
 def _in_order_of_time(table: pa.Table) -> pa.Table:
-    """Sort a folder's rows by the time of their question's first round, independently of the division into parts."""
+    """Sort a folder's rows by the time of each question's first round, so that the order does not depend on the parts."""
     encoded = table.column("question_id").combine_chunks().dictionary_encode()
     codes = encoded.indices.to_numpy()
     first = pa.array(np.unique(codes, return_index=True)[1])

@@ -39,9 +39,9 @@ class CompactSummary(Result):
 
     Attributes:
         path: The folder.
-        before: Number of its parts before.
-        after: Number of its parts now.
-        open: Number of parts with a journal, because a process writes to them or left questions that have not ended.
+        before: Number of parts before the compaction.
+        after: Number of parts after the compaction.
+        open: Number of parts with a journal: a process writes to them, or left questions that have not ended.
     """
 
     path: Path
@@ -56,13 +56,14 @@ class CompactSummary(Result):
 
 
 def compact_recording(folder: str | Path, *, idle_s: float = IDLE_S, large_rows: int = _LARGE_ROWS) -> CompactSummary:
-    """Join the parts of a folder to which no process writes any more, while processes append and read.
+    """Join the parts of a folder to which no process writes any more; other processes may append and read meanwhile.
 
-    A part has ended if its process sealed it.  A part whose process was killed on this machine is sealed here; its unfinished
-    questions wait in its journal for `Recorder.resume`.  After `idle_s` seconds without a write, a journal of any machine is
-    sealed, and its open questions count as failed for good.
+    A part has ended if its process sealed it.  If a part's process was killed on this machine, its ended questions are
+    moved into the part, and its unfinished questions wait in the journal for `Recorder.resume`. A journal of any
+    machine is sealed after `idle_s` seconds without a write; its open questions then count as failed for good.
 
-    If this is killed at any moment, nothing is lost or counted twice: a joined part names the parts that it replaces.
+    If the compaction is killed at any moment, nothing is lost or counted twice, because a joined part names the parts
+    that it replaces.
 
     Args:
         folder: The recording.
@@ -96,15 +97,16 @@ def compact_recording(folder: str | Path, *, idle_s: float = IDLE_S, large_rows:
 
 
 def has_many_parts(folder: Path) -> bool:
-    """Return whether a folder has enough small parts of this user for its writers to join them."""
+    """Return True if a folder has so many small parts of this user that its writers should join them."""
     return sum(not part.name.endswith(_MERGED_SUFFIX) for part in _own_parts(folder)) > _MANY_PARTS
 
 
 def join_many_parts(folder: Path) -> None:
-    """Join the parts of a folder that only this user can read into parts that only this user can read.
+    """Join the private parts of this user in a folder; the joined parts are private, too.
 
-    This may run while processes write to the folder.  Unlike `compact_recording`, it leaves journals alone, and joins fewer
-    rows at once, since it runs more often.  If another process compacts the folder, it does nothing.
+    Only their user can read private parts. This function may run while processes write to the folder. Unlike
+    `compact_recording`, it leaves journals alone, and it joins fewer rows at once, because it runs more often. If
+    another process compacts the folder, it does nothing.
 
     Raises:
         ConfigMismatchError: Parts were recorded with different settings.
@@ -117,7 +119,10 @@ def join_many_parts(folder: Path) -> None:
 
 
 def _own_parts(folder: Path) -> list[Path]:
-    """Return the sealed parts that no user but this one can read; joined with other parts, they would hide these from their readers."""
+    """Return the sealed parts that only this user can read.
+
+    If they were joined with parts that others can read, the joined part would hide these from their readers.
+    """
     own: list[Path] = []
     if not hasattr(os, "geteuid") or is_sharded(
         folder
@@ -134,7 +139,7 @@ def _own_parts(folder: Path) -> list[Path]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder's compaction, which also ends with the process."""
+    """Hold the lock of a folder's compaction; it also ends with the process."""
     path = folder / _LOCK
     try:
         with path.open("ab") as file:
@@ -152,7 +157,7 @@ def _has_journal(part: Path) -> bool:
 
 
 def _seal_ended(part: Path, idle_s: float) -> None:
-    """Move an ended process's questions into its part's file, and remove the journal if it is then empty."""
+    """Move the questions of an ended process into the file of its part, and remove the journal if this empties it."""
     journal = RoundJournal(part, is_part=True)
     with suppress(FileNotFoundError, SealedError):  # the part's own process sealed it meanwhile
         is_idle = time.time() - journal.path.stat().st_mtime >= idle_s
@@ -167,7 +172,10 @@ def _join_all(folder: Path, paths: Sequence[Path], large_rows: int) -> None:
 
 
 def _without_replaced(paths: Sequence[Path]) -> list[Path]:
-    """Return the parts that count; remove those that an earlier compaction joined before it was killed."""
+    """Return the parts that count.
+
+    Parts that an earlier compaction had already joined when it was killed are removed.
+    """
     parts = [open_part(path) for path in paths]
     replaced = replaced_parts(parts)
     for part in parts:
@@ -195,7 +203,10 @@ def _groups(paths: Sequence[Path], large_rows: int) -> Iterator[list[Path]]:
 
 
 def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield the rows of small tables in large ones, since each table becomes a row group, which takes time to read."""
+    """Yield the rows of small tables as few large tables.
+
+    Each table becomes a row group of the file, and each row group takes time to read.
+    """
     some: list[pa.Table] = []
     for table in tables:
         some.append(table)

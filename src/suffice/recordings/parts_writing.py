@@ -1,4 +1,4 @@
-"""Destinations of recorders: one file that processes share, or a folder with separate parts for each process."""
+"""Destinations of recorders: a file that processes share, or a folder in which each process has its own parts."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ LARGE_BYTES = 1 << 20
 
 
 def recorded_at(path: str | Path, *, questions: int, size: int) -> RecordedFile | RecordedFolder:
-    """Return a recorder's destination: a folder if `path` is one or lacks the suffix ``.parquet``, else a file.
+    """Return a recorder's destination: a folder if `path` is a folder or lacks the suffix ``.parquet``, else a file.
 
     Args:
         path: A file or folder, existing or new.
         questions: The largest number of questions in a part.
-        size: The size of a part's journal, in bytes, from which on the part takes no further questions.
+        size: The size of a part's journal, in bytes, at which the part takes no further questions.
     """
     if is_url(path):
         raise DataError(
@@ -69,7 +69,7 @@ class RecordedFile:
         self.journal = RoundJournal(self.path)
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Store the settings; raise if the file has different ones."""
+        """Store the settings; raise if the file has different settings."""
         if self.path.exists():
             with OpenFile(self.path) as opened:
                 _check_settings(self.path, opened.metadata, metadata, "file")
@@ -94,10 +94,11 @@ class RecordedFile:
 
 
 class RecordedFolder:
-    """A folder of parts, in which this process appends to its own parts and shares no lock with others.
+    """A folder of parts; this process only appends to its own parts and shares no lock with other processes.
 
-    Only one part takes new questions.  When it is full, its ended questions move into its parquet file; once none is
-    open, the part is sealed, i.e. its journal is removed.  After a fork, the child begins its own part.
+    Only one part takes new questions. When it is full, its ended questions move into its parquet file. Once it has no
+    open questions, the part is sealed, which means that its journal is removed.  After a fork, the child begins its own
+    part.
     """
 
     def __init__(self, path: Path, *, questions: int, size: int) -> None:
@@ -107,7 +108,7 @@ class RecordedFolder:
         self._forget()
 
     def _forget(self) -> None:
-        """Begin without parts, also after a fork, since the earlier parts belong to the parent process."""
+        """Begin without parts; this also runs after a fork, because the earlier parts belong to the parent process."""
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._current: RoundJournal | None = None
@@ -119,7 +120,7 @@ class RecordedFolder:
 
     @property
     def journal(self) -> RoundJournal | None:
-        """The journal that takes new questions; None before the first."""
+        """The journal that takes new questions; None before the first question."""
         return self._current
 
     def check(self, metadata: Mapping[str, Any]) -> None:
@@ -176,14 +177,14 @@ class RecordedFolder:
         return self._begun >= questions or journal.size >= size
 
     def _seal_soon(self) -> None:
-        """Join small parts and seal full ones in a thread, so that no question waits for it; call this with the lock held."""
+        """Join small parts and seal full ones in a thread, so that no question waits; the caller must hold the lock."""
         if not self._is_sealing:
             self._is_sealing = True
             self._sealing = threading.Thread(target=self._seal_full, name="suffice-seal")
             self._sealing.start()
 
     def _seal_full(self) -> None:
-        """Join small parts if there are many, and seal the full ones, including those that become full meanwhile."""
+        """Join small parts if there are many, and seal full parts, including parts that become full meanwhile."""
         try:
             _join_elsewhere(self.path)
             self._seal_each()
@@ -212,7 +213,10 @@ class RecordedFolder:
                     _log.warning("%s: its questions stay in its journal for now: %s", journal.recording, error)
 
     def holding(self, run: str) -> RoundJournal | None:
-        """Return the journal with an open question: a local part's own, or a local copy of another machine's."""
+        """Return the journal that contains an open question; None if there is none.
+
+        If the part is from another machine, the question's rounds are first copied into a journal of this process.
+        """
         for part in reversed(part_paths(self.path)):
             journal = RoundJournal(part, is_part=True)
             with suppress(SchemaError, SealedError):
@@ -224,7 +228,7 @@ class RecordedFolder:
         return None
 
     def _copied(self, journal: RoundJournal, run: str) -> RoundJournal | None:
-        """Copy the rounds of a question that began elsewhere into a journal of this process, and return it."""
+        """Copy the rounds of a question that began on another machine into a journal of this process, and return that journal."""
         content = journal.content()
         for question in () if content is None else content.questions:
             if question.run == run:
@@ -255,7 +259,7 @@ class RecordedFolder:
 
 
 def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -> None:
-    """Move ended questions from a journal into its parquet file, or all questions, with open ones as failed."""
+    """Move ended questions from a journal into its parquet file; with `unfinished`, also move open questions, as failed."""
 
     def write(content: JournalContent) -> int | None:
         ended = [question for question in content.questions if unfinished or question.ending is not None]
@@ -273,7 +277,7 @@ def move_ended(path: Path, journal: RoundJournal, *, unfinished: bool = False) -
 def _seal_elsewhere(journals: Sequence[RoundJournal]) -> None:
     """Seal large parts in a separate process, so that questions here need not wait.
 
-    This process seals the parts that the other one could not.
+    Parts that the other process could not seal are sealed by this one.
     """
     large = [journal for journal in journals if journal.size >= LARGE_BYTES]
     # Rounds of open questions may wait for the locks that it holds.
@@ -295,7 +299,7 @@ def _join_elsewhere(folder: Path) -> None:
 
 
 def _run_elsewhere(call: str, words: Sequence[str]) -> int:
-    """Call a function of this module in a separate process, and return its exit status; 1 if none can be started."""
+    """Call a function of this module in a separate process and return the exit status; 1 if no process can be started."""
     if not can_start_python():
         return 1
     nothing, code = subprocess.DEVNULL, f"import sys; from {__name__} import {call.partition('(')[0]}; {call}"
@@ -307,7 +311,7 @@ def _run_elsewhere(call: str, words: Sequence[str]) -> int:
 
 
 def seal_parts(paths: Sequence[str], *, low: bool = False) -> None:
-    """Seal parts; this runs in a separate process, with a low priority if nobody waits for it."""
+    """Seal parts; this runs in a separate process, with `low` priority if nobody waits for it."""
     if low:
         _yield_to_others()
     for journal in (RoundJournal(path, is_part=True) for path in paths):
@@ -316,7 +320,7 @@ def seal_parts(paths: Sequence[str], *, low: bool = False) -> None:
 
 
 def join_parts(folder: str) -> None:
-    """Join the small parts of a folder; this runs in a separate process, for which nobody waits."""
+    """Join the small parts of a folder; this runs in a separate process, and nobody waits for it."""
     from suffice.recordings.parts_compaction import join_many_parts
 
     _yield_to_others()
@@ -352,7 +356,7 @@ def _part_settings(part: Path) -> Mapping[str, Any]:
 
 @cache
 def _machine() -> str:
-    """Return a short id of this machine or container since its boot, within which process ids are unique."""
+    """Return a short id of this machine or container, which changes at each boot, so that process ids are unique under it."""
     facts = [socket.gethostname()]
     with suppress(OSError):
         facts += [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/pid").readlink())]
@@ -365,7 +369,7 @@ def _machine_of(part: Path) -> str:
 
 
 def new_part(folder: Path) -> Path:
-    """Return a unique path for a new part: its name begins with the time, in UTC, and ends with the writer."""
+    """Return a unique path for a new part; the name begins with the time, in UTC, and ends with the writing process."""
     seconds, fraction = divmod(time.time(), 1)
     moment = time.strftime("%Y%m%dT%H%M%S", time.gmtime(seconds)) + f"{int(fraction * 1e6):06d}"
     host = re.sub(r"[^A-Za-z0-9]+", "-", socket.gethostname()).strip("-")[:_HOST_LENGTH] or "host"
@@ -373,7 +377,7 @@ def new_part(folder: Path) -> Path:
 
 
 def writer_ended(part: Path) -> bool:
-    """Return whether the process that wrote a part is known to have ended; unknown for other machines."""
+    """Return True if the process that wrote a part is known to have ended; False for a process of another machine."""
     match = _WRITER.search(part.name)
     if match is None or match[1] != _machine() or sys.platform == "win32":
         return False

@@ -1,4 +1,4 @@
-"""Divide a recording into pieces that processes can read independently: parts, and row groups of large parts."""
+"""Divide a recording into pieces that processes can read independently: whole parts, or row groups of large parts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Piece:
 
     Attributes:
         file: The position of the file among the parts.
-        name: The path of the file, and its row groups if the file has more than these.
+        name: The path of the file; if the piece is not the whole file, also its row groups.
     """
 
     file: int
@@ -45,14 +45,14 @@ def _files(recording: OpenRecording) -> Sequence[OpenFile]:
 
 
 def is_complete_on_disk(recording: OpenRecording) -> bool:
-    """Return whether other processes can read a recording: no rounds are only in this process's memory."""
+    """Return True if other processes can read the whole recording, since no rounds are only in this process's memory."""
     return not any(file.is_in_memory for file in _files(recording))
 
 
 def are_equal(recording: OpenRecording, one: str, other: str) -> bool:
-    """Return whether two columns are equal by their checksums; False if that is unknown.
+    """Return True if two columns are equal according to their checksums; False if that is unknown.
 
-    It is unknown in a folder that renames questions of its parts.
+    It is unknown for a folder in which questions have other names than in their parts.
     """
     if isinstance(recording, OpenFolder) and recording.renames:
         return False
@@ -65,9 +65,9 @@ def pieces_of(recording: OpenRecording, columns: Sequence[str], rows: int) -> li
 
     Args:
         recording: A file, or a folder of parts.
-        columns: The columns that will be read; with a column of lists, files are not divided, because checksums of
+        columns: The columns that will be read. If one of them holds lists, files are not divided, because checksums of
             lists cannot be added.
-        rows: Approximate number of rows of a piece of a larger file.
+        rows: Approximate number of rows of a piece, if a file is divided.
     """
     pieces = []
     for i, file in enumerate(_files(recording)):
@@ -87,10 +87,10 @@ def pieces_of(recording: OpenRecording, columns: Sequence[str], rows: int) -> li
 def piece_tables(
     recording: OpenRecording, piece: Piece, rows: int, columns: Sequence[str]
 ) -> Iterator[tuple[pa.Table, Digests]]:
-    """Yield the rows of the questions that begin in a piece, up to each question's end, which may be in a later piece.
+    """Yield all rows of the questions that begin in a piece, even if the last question ends in a later piece.
 
-    Tables may be empty.  The checksums cover the rows in the piece itself, and are complete after the last table; see
-    `check_pieces`.
+    Tables may be empty.  The checksums cover only the rows of the piece itself, and are complete after the last table;
+    see `check_pieces`.
     """
     file = _files(recording)[piece.file]
     names = [name for name in recording.schema.names if name in {*columns}]

@@ -1,4 +1,4 @@
-"""The protocol of a recording's columns, for functions that a recording itself calls."""
+"""The protocol of a recording's columns, for functions that the class `Recording` itself calls."""
 
 from __future__ import annotations
 

@@ -109,16 +109,16 @@ class Recording(Displayed):
         return len(self.question_ids), len(self.index)
 
     def names(self, kind: str) -> list[str]:
-        """Return the columns of one kind: `signal`, `cost`, `metric`, `label`, `decision`, `identity`, `happened`, `provenance`."""
+        """Return the columns of a kind: `signal`, `cost`, `metric`, `label`, `decision`, `identity`, `happened`, `provenance`."""
         return [name for name, stated in self._kinds.items() if kind == (stated or column_kind(name))]
 
     @cached_property
     def _kinds(self) -> dict[str, str | None]:
-        """The kind of each column that is stated in the file; arrow builds its names anew whenever it is asked for them."""
+        """The kind of each column as stated in the file; cached, because arrow builds column names anew at each access."""
         return {field.name: stated_kind(field) for field in self.table.schema}
 
     def column(self, name: str) -> Floats:
-        """Return a numeric column, NaN where undefined and past the end of a trajectory.
+        """Return a numeric column; NaN where undefined and past the end of a trajectory.
 
         A registered signal without a column is computed from the recorded rounds, see `suffice.recordings.computed`.
 
@@ -140,7 +140,7 @@ class Recording(Displayed):
         return clean_column(name, self._dense(column_values(column.cast(pa.float64()))))
 
     def gives(self, name: str) -> bool:
-        """Return whether `column` can return a column of this name, stored or computed from the recorded rounds."""
+        """Return True if `column` can return a column of this name, whether stored or computed from the recorded rounds."""
         return name in self._kinds or is_computed(name)
 
     @cached_property
@@ -153,7 +153,7 @@ class Recording(Displayed):
         return dense
 
     def objects(self, name: str) -> npt.NDArray[np.object_]:
-        """Return a text or list column, None where missing.
+        """Return a text or list column; None where missing.
 
         Raises:
             UnknownSignalError: The column is missing.
@@ -173,24 +173,24 @@ class Recording(Displayed):
         return self.table.column(name)
 
     def per_question(self, name: str, default: Sequence[Any]) -> npt.NDArray[np.object_]:
-        """Return a column's value at each question's first round, shape ``(n_questions,)``; else `default`."""
+        """Return a column's value at each question's first round, shape ``(n_questions,)``; `default` if the column is missing."""
         out = np.empty(len(self.question_ids), dtype=object)
         out[:] = self.objects(name)[:, 0].tolist() if name in self._kinds else list(default)
         return out
 
     @property
     def exchangeable(self) -> bool:
-        """True if the rounds of a question are independent samples, so that any order of them is as likely as another."""
+        """True if the rounds of a question are independent samples, so that all orders of them are equally likely."""
         return bool(self.metadata.get("exchangeable"))
 
     @property
     def independent(self) -> bool:
-        """True if the rounds of a question are independent answers that vote: samples, or a panel in its order."""
+        """True if the rounds of a question are independent answers that vote: samples, or the members of a panel in fixed order."""
         return self.exchangeable or bool(self.metadata.get("independent"))
 
     @property
     def reading_notes(self) -> tuple[str, ...]:
-        """Notes on what was doubtful when the log was imported or recorded, and still holds."""
+        """Notes on doubts from the import or recording of the log that still apply."""
         reading = self.metadata.get("reading") or {}
         doubts = [*reading.get("cautions", {}).values()]
         doubts += [f"{text} (said to be right)" for text in reading.get("expected", {}).values()]
@@ -200,7 +200,7 @@ class Recording(Displayed):
 
     @property
     def signal_components(self) -> dict[str, str]:
-        """The component whose call produces a signal, for signals that are not in `SIGNALS`."""
+        """A map from signals that are not in `SIGNALS` to the component whose call produces them."""
         return self.metadata.get("signal_components") or {}
 
     @cached_property
@@ -220,16 +220,17 @@ class Recording(Displayed):
 
     @cached_property
     def unexplained(self) -> Mask:
-        """Mask of the questions that may lack rounds: shorter than others for no known reason, ``(n_questions,)``.
+        """Mask of the questions that may lack rounds: they are shorter than others, and no reason is known.
 
-        An import assumed that a `rule` ended them; `--ended`, or an `end` in the log, gives the reason.
+        An import assumes that a `rule` ended these questions, unless `--ended` or an `end` in the log states the
+        reason.
         """
         assumed = self.per_question(ASSUMED_END, [None] * len(self.question_ids))
         return np.asarray((assumed == 1) & (self.ends == "rule"), dtype=np.bool_)
 
     @cached_property
     def texts(self) -> list[str | None] | None:
-        """The texts of the questions, with None for a missing one; None if none was recorded."""
+        """The texts of the questions, with None for a missing text; None instead of a list if no text was recorded."""
         if "question" not in self.table.column_names:
             return None
         texts = self.per_question("question", [None] * len(self.question_ids)).tolist()
@@ -237,7 +238,7 @@ class Recording(Displayed):
 
     @cached_property
     def clusters(self) -> npt.NDArray[np.object_]:
-        """The resampling unit of each question, shape ``(n_questions,)``; the question itself if none is recorded.
+        """The resampling unit of each question, shape ``(n_questions,)``; the question itself if no unit is recorded.
 
         Without a column of clusters, questions with the same text form one unit.
         """
@@ -248,7 +249,7 @@ class Recording(Displayed):
 
     @cached_property
     def answers(self) -> npt.NDArray[np.object_]:
-        """The answers; None where missing."""
+        """The answers; None where an answer is missing."""
         return self.objects("answer")
 
     def answer_ids(self, normalizer: str) -> Floats:
@@ -271,8 +272,8 @@ class Recording(Displayed):
         """Return the stored columns that a policy reads.
 
         Args:
-            columns: The columns to load; None = all recorded signals and costs.  Missing ones are left out, and a policy that
-                reads one raises an error with its name.
+            columns: The columns to load; None = all recorded signals and costs. Missing columns are left out; a policy
+                that reads such a column raises an error that names it.
 
         Raises:
             UnknownSignalError: A registered signal needs a part of the round that was not recorded.
@@ -281,7 +282,7 @@ class Recording(Displayed):
         return self.view({name: self.column(name) for name in names if self.gives(name)})
 
     def view(self, columns: Mapping[str, Floats]) -> Rounds:
-        """Return these columns with the recorded answers, which are loaded on first use."""
+        """Return `Rounds` with these columns and the recorded answers, which are loaded on first use."""
         answers = (lambda: self.answers) if "answer" in self.table.column_names else None
         return Rounds(columns, self.index, self.seen, answers)
 
@@ -309,22 +310,22 @@ class Recording(Displayed):
         return self.table.__arrow_c_stream__(requested_schema)
 
     def select(self, keep: npt.NDArray[np.bool_]) -> Recording:
-        """Return the questions for which `keep`, shape ``(n_questions,)``, is True, as a recording."""
+        """Return a recording of the questions for which the mask `keep`, shape ``(n_questions,)``, is True."""
         return Recording(self.table.filter(pa.array(keep[self.row_question])), self.metadata)
 
     def where(self, **labels: Any) -> Recording:
-        """Return the questions with these values of labels as a recording, such as those of one model or prompt.
+        """Return the questions with these values of labels as a recording, such as the questions of one model or prompt.
 
         >>> recording = Recording(pa.table({"question_id": ["a", "b"], "round": [1, 1], "model": ["small", "large"]}))
         >>> recording.where(model="large").question_ids
         ['b']
 
         Args:
-            labels: Values by column.  The label of a loop that asks several models in turn lists all of them: ``small +
+            labels: Values by column.  If a loop asks several models in turn, the value lists all of them: ``small +
                 large``.
 
         Raises:
-            NotFoundError: There is no such column, or no question with such a value.
+            NotFoundError: There is no such column, or no question has these values.
         """
         part = self.select(keep_where(self, labels))
         values = {
@@ -340,8 +341,8 @@ class Recording(Displayed):
         Running totals of costs follow the new order; the costs of each round itself stay the same.
 
         Args:
-            places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``: permutations of each
-                question's rounds.  With several orders, each question appears once per order under the same id.
+            places: The new position of each round, shape ``(n_orders * n_questions, n_rounds)``: each row permutes a
+                question's rounds. With several orders, each question appears once per order, under the same id.
         """
         n = len(places) // self.shape[0]
         row = (self.row_question + self.shape[0] * np.arange(n)[:, None]).ravel()
@@ -365,7 +366,7 @@ class Recording(Displayed):
 
     @cached_property
     def data_hash(self) -> str:
-        """A short hash of identities, answers and metrics, which depends on their order."""
+        """A short hash of identities, answers and metrics; it depends on the order of the rows."""
         digest = hashlib.sha256()
         for name in ("question_id", "round", "answer", *self.names("metric")):
             if name in self.table.column_names:
@@ -374,12 +375,12 @@ class Recording(Displayed):
 
 
 def column_values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Return the values of a column, without a copy if it is contiguous and complete."""
+    """Return the values of a column, without copying if the column is contiguous and has no missing values."""
     return np.asarray((column.chunk(0) if column.num_chunks == 1 else column).to_numpy(zero_copy_only=False))
 
 
 def check_ends(ends: Iterable[Any]) -> None:
-    """Raise a `DataError` if a reason for the end of a trajectory is not an allowed one."""
+    """Raise a `DataError` if the reason for the end of a trajectory is not allowed."""
     unknown = set(ends) - _KNOWN_ENDS
     if unknown:
         raise DataError(f"unknown end {sorted(map(str, unknown))!r}; allowed: {', '.join(sorted(_KNOWN_ENDS))}")
@@ -389,7 +390,7 @@ def checked_rounds(table: pa.Table) -> npt.NDArray[np.int64]:
     """Return the round of each row, shape ``(n_rows,)``.
 
     Raises:
-        SchemaError: A row has no whole number as its round, or no text as the id of its question.
+        SchemaError: In some row, the round is not a whole number, or the question's id is not a text.
     """
     ids, rounds = table.column("question_id"), table.column("round")
     if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)) or ids.null_count:
@@ -408,18 +409,18 @@ def checked_rounds(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def is_recording(path: str | Path) -> bool:
-    """Return whether a path is a recording (parquet or folder of parts), and not a file of questions or labels."""
+    """Return True if a path is a recording (parquet or a folder of parts) rather than a file of questions or labels."""
     return place(path).suffix == ".parquet" or place(path).is_dir()
 
 
 def open_recording(path: str | Path, *, keep: bool = False) -> OpenRecording:
     """Open a recording, a file or a folder of parts, without reading its rows.
 
-    It includes rounds that a `Recorder` is still adding.
+    Rounds that a `Recorder` is still adding are included.
 
     Args:
         path: The recording.
-        keep: Whether all rows will be read at once, so that they may stay in memory.
+        keep: Whether all rows will be read at once anyway, so that they may stay in memory.
 
     Raises:
         DataError: The file does not exist.
@@ -435,7 +436,7 @@ def open_recording(path: str | Path, *, keep: bool = False) -> OpenRecording:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a recording, a file or a folder of parts (again if it is compacted meanwhile), and compare its checksums.
+    """Read a recording and compare its checksums; read a folder of parts again if it is compacted meanwhile.
 
     Raises:
         DataError: The file is missing, or its rows contradict each other.

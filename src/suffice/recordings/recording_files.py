@@ -1,7 +1,7 @@
 """The files of a recording in progress: their paths, and copies of the journal at a URL.
 
-A recording for a URL is written on this machine; its journal is copied to the URL, so that another machine can resume
-it.
+A recording for a URL is written on this machine. Its journal is copied to the URL, so that another machine can resume
+the recording.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class RecordingFiles:
 
     Attributes:
         whole: The path that the user gave: a parquet file, or the folder of all shards.
-        target: The final file: `whole`, or a shard's part in it.
-        path: The file in progress, on this machine; it differs from `target` if that is at a URL.
+        target: The final file: `whole`, or the part of a shard in the folder `whole`.
+        path: The file in progress, on this machine; it differs from `target` if `target` is at a URL.
     """
 
     whole: Path
@@ -59,7 +59,7 @@ class RecordingFiles:
             journal_folder: For a URL: the local folder of the file and its journal; None = the user's cache folder.
 
         Raises:
-            DataError: A folder of journals is given, and the recording is on this machine; or the file is a folder.
+            DataError: A folder of journals is given although the recording is on this machine, or the file is a folder.
         """
         whole = check_file(path) if shard is None else place(path)
         target = whole if shard is None else whole / shard.part_name
@@ -75,7 +75,7 @@ class RecordingFiles:
 
     @property
     def journal(self) -> Path:
-        """The journal with the replies of the incomplete recording."""
+        """The journal, which holds the replies of the incomplete recording."""
         return journal_of(self.path)
 
     @property
@@ -85,12 +85,12 @@ class RecordingFiles:
 
     @property
     def batches(self) -> Path:
-        """The folder of the batches that are awaited."""
+        """The folder of the batches whose results are awaited."""
         return self.path.with_name(f"{self.path.name}.batches")
 
 
 def journal_of(path: Path) -> Path:
-    """Return the journal of a recording's file, or of a part of it."""
+    """Return the path of the journal of a recording's file or part."""
     return path.with_name(f"{path.name}{JOURNAL_SUFFIX}")
 
 
@@ -113,7 +113,7 @@ class HereFile:
 
     @asynccontextmanager
     async def copying(self, journal: Journal) -> AsyncIterator[None]:
-        """Copy the journal at intervals, while the block runs."""
+        """Copy the journal at intervals while the ``async with`` block runs."""
         del journal
         yield
 
@@ -133,7 +133,7 @@ class HereFile:
 
 
 class _UploadedFile(HereFile):
-    """A recording in progress for a URL, to which its journal is copied until it is complete."""
+    """A recording in progress for a URL; its journal is copied to the URL until the recording is complete."""
 
     def __init__(self, files: RecordingFiles, journal: Path) -> None:
         self._path, self._target, self._journal = files.path, files.target, journal
@@ -177,7 +177,7 @@ class _UploadedFile(HereFile):
 
     @contextmanager
     def _copied(self, journal: Journal) -> Iterator[Path | None]:
-        """Yield a copy of the journal, to be uploaded; None if it has nothing new."""
+        """Yield the path of a copy of the journal to upload; None if the journal has nothing new."""
         changes = journal.changes
         if changes == self._changes:
             yield None
@@ -215,5 +215,5 @@ async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
 
 
 def is_sharded(folder: Path) -> bool:
-    """Return whether a folder contains shards, complete or not."""
+    """Return True if a folder contains shards, complete or not."""
     return (folder / MANIFEST_FILE).is_file() or bool(shards_in(folder, JOURNAL_SUFFIX) or shards_in(folder))

@@ -1,4 +1,4 @@
-"""Journal of the rounds that users' own loops record, in several processes at once."""
+"""The journal of rounds that users' own loops record, possibly from several processes at once."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ class JournalQuestion:
 
     Attributes:
         run: The id of the run, unique among all runs ever recorded.
-        fields: The question's cluster, and under the key `decision` the columns of its decision, once there is one.
+        fields: The question's cluster and, once there is a decision, its columns under the key `decision`.
         ending: The reason for the end; None while the question is open, or if its process was killed.
-        rows: The rows of its rounds, in order.
+        rows: The rows of the question's rounds, in order.
     """
 
     run: str
@@ -63,7 +63,8 @@ class JournalContent:
     Attributes:
         metadata: The configuration that the recording depends on.
         questions: The questions, in the order in which they began.
-        file_rows: Number of rows of the recording's file after questions were last moved there; a file with fewer is old.
+        file_rows: Number of rows that the recording's file had after questions were last moved to it; a file with fewer
+            rows is an old copy.
     """
 
     metadata: Mapping[str, Any]
@@ -72,7 +73,7 @@ class JournalContent:
 
 
 class SealedError(DataError):
-    """Raised when a part's journal was removed, so that the part accepts no more rounds."""
+    """Raised if a part's journal was removed, so that the part accepts no more rounds."""
 
 
 class RoundWriter(ABC):
@@ -80,7 +81,7 @@ class RoundWriter(ABC):
 
     @abstractmethod
     def commit(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Store changes together, all or none.
+        """Store all of these changes or none.
 
         Raises:
             DataError: The disk is full, or not writable, or a round was already recorded.
@@ -95,7 +96,7 @@ class RoundWriter(ABC):
         self.commit([[_ROUND, run, r, row]])
 
     def decide(self, run: str, columns: Mapping[str, Any]) -> None:
-        """Commit the decision on a question, which may continue."""
+        """Commit the decision on a question; the question may go on with an audit."""
         self.commit([[_DECIDED, run, columns]])
 
     def end(self, run: str, ending: Mapping[str, Any], columns: Mapping[str, Any] | None = None) -> None:
@@ -104,7 +105,7 @@ class RoundWriter(ABC):
 
     @contextmanager
     def together(self) -> Iterator[Changes]:
-        """Yield a writer that collects changes, and commit them together after the block; none if the block raises."""
+        """Yield a writer that collects changes, and commit all of them after the block; commit none if the block raises."""
         changes = Changes()
         yield changes
         self.commit(changes.changes)
@@ -125,17 +126,17 @@ class RoundJournal(RoundWriter):
     """Rounds in a file beside a recording; once `put` has returned, a round survives `kill -9` and power loss.
 
     `suffice.recordings.journal_file` describes the file's form.  Any number of threads and processes may write at a
-    time: each commit opens the file, takes its lock, and closes it, so that a fork inherits nothing.  Writes of waiting
-    threads are committed together, with one sync.  Only `seal` removes the file (of a part of a folder); later writers
-    get a `SealedError`.
+    time. Each commit opens the file, takes its lock, and closes it again, so a fork inherits nothing. Writes of waiting
+    threads are committed together, with one sync. The file is only removed by `seal`, and only for a part of a folder;
+    later writers get a `SealedError`.
 
     Args:
         path: The recording; the journal is `path` with ``.rounds`` at its end.
         is_part: Whether the recording is a part of a folder.
 
     Attributes:
-        size: The size of its records in bytes, after the last write by this object.
-        n_open: The number of its questions that had not ended then.
+        size: The size of the records in bytes, after the last write by this object.
+        n_open: The number of questions that had not ended at that time.
     """
 
     def __init__(self, path: str | Path, *, is_part: bool = False) -> None:
@@ -153,7 +154,7 @@ class RoundJournal(RoundWriter):
 
         Raises:
             ConfigMismatchError: The file has another configuration.
-            SchemaError: The file is not such a journal, or it is damaged.
+            SchemaError: The file is not a journal of rounds, or it is damaged.
         """
         with self._locked(create=True) as (file, known):
             stored = known.metadata
@@ -168,7 +169,7 @@ class RoundJournal(RoundWriter):
             )
 
     def n_rounds(self, run: str) -> int | None:
-        """Return the number of rounds of an open question; None if it is not in the file, or has ended."""
+        """Return the number of rounds of an open question; None if the question is not in the file or has ended."""
         with self._locked() as (_, known):
             rounds = known.open.get(run)
             return None if rounds is None else len(rounds)
@@ -223,11 +224,11 @@ class RoundJournal(RoundWriter):
         return JournalContent(metadata=metadata, questions=[*questions.values()], file_rows=file_rows)
 
     def move(self, write: Callable[[JournalContent], int | None], *, unfinished: bool = False) -> None:
-        """Move ended questions into the recording's file, then remove them here; other writers wait meanwhile.
+        """Move ended questions into the recording's file and remove them from the journal; other writers wait meanwhile.
 
         Args:
-            write: Writes the questions to the file, and returns the file's number of rows; None if it did not change.
-                If it raises, nothing is removed.
+            write: A function that writes the questions to the file and returns the file's number of rows, or None if
+                the file did not change. If it raises, nothing is removed.
             unfinished: Whether to remove the open questions, too.
 
         Raises:
@@ -247,7 +248,7 @@ class RoundJournal(RoundWriter):
             file.replace([[*head, [_MOVED, rows]], *_of_runs(file.values(), kept)])
 
     def seal(self) -> bool:
-        """Remove a part's journal if it contains no questions; return whether it is removed."""
+        """Remove a part's journal if it contains no questions; return True if it is removed."""
         if not self.path.exists():
             return True
         with suppress(SealedError), self._locked(sealed=True) as (file, known):
@@ -266,7 +267,7 @@ class RoundJournal(RoundWriter):
 
     @contextmanager
     def _locked(self, *, create: bool = False, sealed: bool = False) -> Iterator[tuple[LockedJournal, _Known]]:
-        """Yield the locked file with what is known of its questions; `create` creates a part's file if missing."""
+        """Yield the locked file, and the knowledge about its questions; with `create`, a missing file of a part is created."""
         writers = self._writers()
         with writers.lock:
             known, writers.known = writers.known, None  # if the block raises, the file is read again from its beginning
@@ -298,7 +299,7 @@ class _Known:
         place: The end of the last record that was read, as an offset in the file.
         metadata: The configuration that the recording depends on; None if the journal has none yet.
         open: The rounds of each question that has not ended.
-        is_sealed: True if nothing may be written any more.
+        is_sealed: True if nothing more may be written.
         is_gone: True if the file was replaced or removed.
     """
 
@@ -311,7 +312,7 @@ class _Known:
     is_gone: bool = False
 
     def accept(self, changes: Sequence[Sequence[Any]]) -> None:
-        """Apply changes, all or none."""
+        """Apply all changes or none."""
         runs = {change[1] for change in changes if change[0] in _OF_A_QUESTION}
         before = {run: set(self.open[run]) for run in runs & self.open.keys()}
         n_questions = self.n_questions

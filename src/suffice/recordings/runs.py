@@ -1,4 +1,7 @@
-"""Distinguish the loops of a recording, which differ in model, prompt, temperature or system; an escalation is one loop."""
+"""Distinguish the loops in a recording, which differ in model, prompt, temperature or system.
+
+An escalation from one model to the next counts as one loop.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +73,7 @@ _JOINTS = re.compile(r" \+ |, ")
 
 
 def loop_labels(schema: pa.Schema) -> list[str]:
-    """Return the columns that may distinguish loops, models first."""
+    """Return the columns that may distinguish loops; columns of models come first."""
     names = [
         field.name
         for field in schema
@@ -81,7 +84,7 @@ def loop_labels(schema: pa.Schema) -> list[str]:
 
 
 def tells_loops_apart(name: str) -> bool:
-    """Return whether a column's name suggests that its values identify different systems, or the arms of an experiment.
+    """Return True if a column's name suggests that its values identify systems or the arms of an experiment.
 
     >>> tells_loops_apart("experiment_arm"), tells_loops_apart("imported_model"), tells_loops_apart("category")
     (True, True, False)
@@ -91,7 +94,7 @@ def tells_loops_apart(name: str) -> bool:
 
 
 def is_of_judge(name: str) -> bool:
-    """Return whether a column is a field of a judge of answers, whose model and prompt are not those of the loop.
+    """Return True if a column is a field of a judge, whose model and prompt are not the loop's.
 
     >>> is_of_judge("judge.model"), is_of_judge("request.model"), is_of_judge("judge")
     (True, False, False)
@@ -110,15 +113,15 @@ def member_columns(names: Iterable[str]) -> list[str]:
 
 
 def with_loops(schema: pa.Schema, name: str) -> pa.Schema:
-    """Return a schema that marks a column as one that distinguishes loops, whatever its name."""
+    """Return a schema in which a column is marked as distinguishing loops, whatever the name of the column."""
     field = schema.field(name)
     return schema.set(schema.get_field_index(name), field.with_metadata({**(field.metadata or {}), _LOOPS: b"1"}))
 
 
 def _last_part(name: str) -> str:
-    """Return a column's name without enclosing objects, and without this library's prefix for foreign names.
+    """Return the last part of a column's dotted name in snake case, without the prefix ``imported_``.
 
-    The id of a provider names the model in promptfoo's results.
+    In promptfoo's results, the id of a provider names the model.
 
     >>> _last_part("request.model"), _last_part("imported_prompt_id"), _last_part("modelName")
     ('model', 'prompt_id', 'model_name')
@@ -141,17 +144,17 @@ def value_text(value: Any) -> str | None:
 
 
 def label_values(recording: RecordedColumns, name: str) -> list[list[str | None]]:
-    """Return the values of a label as texts, one list for each question with one item for each round."""
+    """Return the values of a label as texts: for each question, a list with one item per round."""
     return [[value_text(value) for value in row] for row in recording.objects(name).tolist()]
 
 
 def _in_turn(values: Iterable[str | None]) -> str:
-    """Join the distinct values of a question's rounds, in order, into one text."""
+    """Join the distinct values of a question's rounds in order, as in ``small + large``."""
     return " + ".join(dict.fromkeys(value for value in values if value is not None))
 
 
 def _is_begun_by(text: str, other: str) -> bool:
-    """Return whether the names listed in `text` start with all names listed in `other`.
+    """Return True if the list of names in `text` begins with all names in `other`.
 
     >>> _is_begun_by("small + large", "small"), _is_begun_by("small-2", "small")
     (True, False)
@@ -161,7 +164,7 @@ def _is_begun_by(text: str, other: str) -> bool:
 
 
 def labels_differ(*values: str) -> bool:
-    """Return whether values name different loops; a value that starts with another's names is the same loop.
+    """Return True if values name different loops; a value that begins with the names of another one is the same loop.
 
     >>> labels_differ("small", "small + large"), labels_differ("small", "large")
     (False, True)
@@ -172,10 +175,10 @@ def labels_differ(*values: str) -> bool:
 
 
 def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
-    """Return the labels that distinguish several loops, each with the number of questions by value.
+    """Return the labels that distinguish several loops, with the number of questions for each value of a label.
 
-    Rounds of one question may have different values, if every question has the same ones in the same order: a cheap
-    model followed by an expensive one is one loop, and so is a panel.
+    The rounds of a question may have different values. If every question has the same values in the same order, they
+    form one loop, as in a panel, or if an expensive model follows a cheap one.
     """
     result = {}
     for name in loop_labels(recording.table.schema):
@@ -196,18 +199,18 @@ def loops_by_label(recording: RecordedColumns) -> dict[str, Counter[str]]:
 
 
 def _places_differ(values: Iterable[list[str | None]]) -> bool:
-    """Return whether several questions have different values at the same round."""
+    """Return True if questions have different values at the same round."""
     return any(labels_differ(*filter(None, column)) for column in zip(*values, strict=True))
 
 
 def _is_text_of_question(name: str, values: list[list[str | None]]) -> bool:
-    """Return whether almost every question has its own value, as with a system prompt that contains the question."""
+    """Return True if almost every question has its own value, as with a system prompt that contains the question."""
     distinct = {value for row in values for value in row} - {None}
     return _last_part(name) not in MODEL_NAMES and len(distinct) > max(1, len(values) // 2)
 
 
 def _shares_questions(recording: RecordedColumns, values: list[list[str | None]]) -> bool:
-    """Return whether at least half of the questions occur in several files, as with one file per system."""
+    """Return True if at least half of the questions occur in several files, as with one file per system."""
     files: dict[Any, set[str]] = {}
     for unit, row in zip(recording.clusters.tolist(), values, strict=True):
         files.setdefault(unit, set()).add(_in_turn(row))
@@ -240,7 +243,10 @@ def refuse_several_loops(
 
 
 def single_labels(recording: RecordedColumns) -> dict[str, str]:
-    """Return the labels of a recording of one loop with their values; for a local model, the hash of its files."""
+    """Return the labels of a recording of one loop, with their values.
+
+    The value of a local model is the hash of its files.
+    """
     result = {}
     for name in loop_labels(recording.table.schema):
         values = label_values(recording, name)
@@ -254,7 +260,7 @@ def single_labels(recording: RecordedColumns) -> dict[str, str]:
 
 
 def _several_loops_error(what: str, several: Mapping[str, Counter[str]]) -> UnsettledError:
-    """Return the error that names a label, its values, and how to choose one."""
+    """Return the error that names a label and its values, and explains how to choose one of them."""
     name, loops = next(iter(several.items()))
     ranked = sorted(loops, key=lambda value: (-loops[value], value))
     more = f" and {len(loops) - _SHOWN:,} more" if len(loops) > _SHOWN else ""
@@ -325,7 +331,10 @@ def _number(value: Any) -> Any:
 
 
 def unsure_runs(recording: RecordedColumns) -> list[str]:
-    """Return a note if the column `key` of a proxy marks runs that may lack rounds or contain those of others; else none."""
+    """Return a note if the proxy was not sure which rounds belong to a run, as its column `key` shows.
+
+    Such runs may lack rounds, or contain rounds of other runs.
+    """
     why = Counter(map(_in_turn, label_values(recording, "key")))
     sure = {name: why.pop(name, 0) for name in _SURE}
     if not why.total():
@@ -352,23 +361,23 @@ def column_of_attempts(recording: RecordedColumns) -> str:
 
 
 def is_of_steps(recording: RecordedColumns) -> bool:
-    """Return whether the rounds of a recording are the steps of an agent."""
+    """Return True if the rounds of a recording are the steps of an agent."""
     return not recording.independent and "command_repeated" in recording.names("signal")
 
 
 def begins_closed_book(recording: RecordedColumns) -> bool:
-    """Return whether a recording has a round 0, the model alone, before the rounds with evidence."""
+    """Return True if a recording has a round 0, in which the model answers alone, before the rounds with evidence."""
     return not recording.independent and int(recording.index[0]) == 0 and int(recording.index[-1]) > 0
 
 
 def refuse_untried(recording: RecordedColumns, failed: Mask) -> None:
     """Raise a `DataError` if a question of an escalation lacks the answer of a model.
 
-    The result of that model alone is then unknown, since only the hard questions were passed on to it.
+    The result of that model alone is then unknown, because only the hard questions were passed on to it.
 
     Args:
         recording: Recorded attempts.
-        failed: Mask of the questions whose recording failed, which do not count.
+        failed: Mask of the questions whose recording failed; they do not count.
     """
     models, tried = attempts_of(recording), recording.seen[~failed]
     for model, asked in zip(models[::-1], tried.T[::-1], strict=False):

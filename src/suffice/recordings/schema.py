@@ -101,7 +101,7 @@ _UNITS = {"calls": "count", "seconds": "seconds"}
 
 
 def cost_column(component: str, kind: str) -> str:
-    """Return the name of the column for a kind of cost of a component.
+    """Return the name of the column that holds one kind of cost of one component.
 
     >>> cost_column("generator", "output_tokens")
     'cost.generator.output_tokens'
@@ -116,7 +116,7 @@ _CONFIDENCE = re.compile(
 
 
 def is_confidence_name(name: str) -> bool:
-    """Return whether a snake-case column name suggests a model's confidence in its answers or its knowledge.
+    """Return True if a snake-case column name suggests a model's confidence in its answers or its knowledge.
 
     >>> [is_confidence_name(name) for name in ("verbal_conf", "gate_logprob", "p_known", "configuration")]
     [True, True, True, False]
@@ -132,7 +132,7 @@ _OF_USE = re.compile(
 
 
 def is_measure_name(name: str) -> bool:
-    """Return whether a column's name suggests a cost, a time, a count or a setting, and so not a confidence.
+    """Return True if a column's name suggests a cost, a time, a count or a setting, so that it is not a confidence.
 
     >>> [is_measure_name(name) for name in ("latencyMs", "usd", "n_docs", "self_rating")]
     [True, True, True, False]
@@ -143,7 +143,7 @@ def is_measure_name(name: str) -> bool:
 def column_kind(name: str, field: pa.Field | None = None) -> str:
     """Return the kind of a column: identity, happened, decision, signal, cost, metric, provenance or label.
 
-    Columns written by this library have the kind in their metadata; for others it follows from the name.
+    Columns written by this library have the kind in their metadata. For other columns, the kind follows from the name.
     """
     if field is not None and (stated := stated_kind(field)):
         return stated
@@ -160,7 +160,7 @@ def stated_kind(field: pa.Field) -> str | None:
 
 
 def metric_field(name: str) -> pa.Field:
-    """Return the schema field of a metric of any name."""
+    """Return the schema field of a metric, whatever its name."""
     return _column_field(name, {name: "metric"}, numeric=True)
 
 
@@ -227,7 +227,7 @@ class Columns:
 
     @property
     def blank(self) -> set[str]:
-        """The columns without any value, whose type is a guess."""
+        """The columns without any value, so that their type is a guess."""
         return {name for name, known in self._numeric.items() if known is None}
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -251,7 +251,7 @@ def build_table(rows: Iterable[Mapping[str, Any]], kinds: Mapping[str, str] | No
     """Build a table from rows, with units in the field metadata.
 
     Args:
-        rows: One mapping for each question and round; a missing value is None, an undefined number None or NaN.
+        rows: One mapping for each question and round. A missing value is None; an undefined number is None or NaN.
         kinds: Kinds of columns that the name does not determine (custom signals and metrics).
     """
     all_rows = list(rows)
@@ -288,7 +288,7 @@ def cost_names(rows: Iterable[Mapping[str, Any]]) -> set[str]:
 
 
 def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
-    """Fill in 0, in place, for missing costs in rows with recorded calls, since their components were not called."""
+    """Replace missing costs by 0, in place, in rows with recorded calls, because the components were not called there."""
     ordered = sorted(names)
     for row in rows:
         if any(row.get(cost_column(component, "calls")) is not None for component in LOOP_COMPONENTS):
@@ -297,6 +297,6 @@ def fill_costs(rows: Iterable[dict[str, Any]], names: Collection[str]) -> None:
 
 
 def with_values(table: pa.Table, name: str, values: npt.NDArray[Any]) -> pa.Table:
-    """Return a table with new values in a column, which keeps its type; all metadata stay the same."""
+    """Return a table with new values in a column; the column's type and all metadata stay the same."""
     place, item = table.column_names.index(name), table.schema.field(name)
     return table.set_column(place, item, pa.chunked_array([pa.array(values).cast(item.type)]))

@@ -1,4 +1,4 @@
-"""Shards: shares of the questions for several processes, and the parts that these write."""
+"""Shards: shares of the questions for several processes, and the parts that these processes write."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the shard of a text such as ``3/8``."""
+        """Return the shard that a text such as ``3/8`` names."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise DataError(f"a shard is two numbers, such as 3/8 for the third of eight, not {text!r}")
@@ -67,41 +67,41 @@ class Shard:
 
     @property
     def part_name(self) -> str:
-        """The file name of its part."""
+        """The file name of the shard's part."""
         return f"part-{self.index:04d}-of-{self.n:04d}.parquet"
 
     @property
     def folder_name(self) -> str:
-        """Return the shard's name as a folder, for a part that is a folder of files."""
+        """Return the name of the shard's folder, for a part that consists of several files."""
         return self.part_name.removesuffix(".parquet")
 
     def beside(self, path: Path, suffix: str) -> Path:
-        """Return the shard's own version of a file that a command without shards writes, such as stored replies."""
+        """Return the path of the shard's version of a file, such as stored replies, of which a command without shards writes one."""
         return path.with_name(f"{path.name}.{self.folder_name}{suffix}")
 
     def takes(self, question_id: str) -> bool:
-        """Return whether a question belongs to the shard, the same on every machine and for any set of questions."""
+        """Return True if a question belongs to the shard; this does not depend on the machine or on other questions."""
         digest = hashlib.sha256(question_id.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest, "big") % self.n == self.index - 1
 
     def entry(self, dataset: Mapping[str, Any], questions: int) -> dict[str, Any]:
-        """Return the entry `SHARD` for its part's metadata; `dataset` describes the questions of all shards."""
+        """Return the entry `SHARD` for the metadata of the shard's part; `dataset` describes the questions of all shards."""
         return {"index": self.index, "of": self.n, "dataset": dict(dataset), "questions": questions}
 
 
 def shard_files_beside(path: Path, suffix: str) -> list[Path]:
-    """Return the files of all shards that belong to a file; see `Shard.beside`."""
+    """Return the paths of all shards' versions of a file; see `Shard.beside`."""
     return sorted(path.parent.glob(f"{escape(path.name)}.part-*-of-*{suffix}"))
 
 
 def shards_in(folder: Path, end: str = "") -> set[Shard]:
-    """Return the shards whose parts are in a folder; if `end` is the suffix of journals, the shards with journals."""
+    """Return the shards whose parts are in a folder; if `end` is the suffix of journals, those with a journal instead."""
     names = [path.name.removesuffix(end) for path in folder.glob(ANY_PART + end)]
     return {shard for name in names if (shard := Shard.of_part(name)) is not None}
 
 
 def n_shards_at(out: Path) -> int | None:
-    """Return the number of shards that write to a folder or file, from the names of their parts; None without shards."""
+    """Return the number of shards that write to a folder or file, from the names of parts; None if there are no shards."""
     parts = [*out.glob("part-*"), *out.parent.glob(f"{escape(out.name)}.part-*")]
     names = (path.name.removeprefix(f"{out.name}.").partition(".")[0] for path in parts)
     return next((shard.n for name in names if (shard := Shard.of_part(f"{name}.parquet")) is not None), None)

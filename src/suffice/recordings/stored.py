@@ -22,14 +22,14 @@ _QUESTION_COLUMN = "question"
 
 
 class StoredRows:
-    """A recording's rows, checked once and stored for reading one question at a time.
+    """The rows of a recording, checked once and stored such that single questions can be read.
 
-    They are copied without compression into a memory-mapped file beside the recording.  The copy is unlinked
-    immediately while it stays open, except on Windows, where `remove_leftovers` deletes it later.
+    The rows are copied without compression into a memory-mapped file beside the recording. The copy is unlinked at once
+    but stays open. On Windows this is impossible, so `remove_leftovers` deletes the copy later.
 
     Args:
         path: The recording.
-        opened: The same recording, opened; this closes it.
+        opened: The same recording, opened; `StoredRows` closes it.
 
     Attributes:
         blank: Columns without any value.

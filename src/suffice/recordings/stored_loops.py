@@ -1,4 +1,4 @@
-"""Refuse recordings of several loops; of a stored recording, only labels and identities are read."""
+"""Refuse recordings of several loops; only labels and identities of a stored recording are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from suffice.recordings.runs import loop_labels, refuse_several_loops
 
 
 def read_labels(path: str | Path) -> Recording | None:
-    """Return the questions and labels of a stored recording; None if no label has two values, so there is one loop."""
+    """Return the questions and labels of a stored recording; None if no label has two values, so that there is one loop."""
     return read_again(lambda: _labels(path))
 
 

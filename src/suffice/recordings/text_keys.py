@@ -1,4 +1,4 @@
-"""Hash columns of texts, all at once and without Python objects for single texts."""
+"""Hash whole columns of texts, without a Python object for each text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def text_bytes(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint8]]:
-    """Return the offsets of texts in their joined bytes, shape ``(n + 1,)``, and these bytes; without a copy if possible.
+    """Return the offsets of texts in their joined bytes, shape ``(n + 1,)``, and these bytes; copy only if necessary.
 
     >>> ends, content = text_bytes(pa.array(["Oslo", "Lima"]))
     >>> content[ends[1] : ends[2]].tobytes()
@@ -36,8 +36,9 @@ def text_bytes(texts: pa.Array | pa.ChunkedArray) -> tuple[npt.NDArray[Any], npt
 def text_keys(texts: pa.Array | pa.ChunkedArray, rows: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.uint64]:
     """Return a 64-bit hash of each text, the same in every process.
 
-    The probability that any two of n texts share a hash is n^2 / 2^65, 0.03 % for 10^8 texts; compare the texts themselves
-    if that matters.  Words of eight bytes are mixed one after the other, then by the finaliser of SplitMix64.
+    The probability that any two of n texts share a hash is n^2 / 2^65, which is 0.03 % for 10^8 texts. If that matters,
+    compare the texts themselves. Words of eight bytes are mixed in one after the other; the finaliser of SplitMix64
+    follows.
 
     >>> keys = text_keys(pa.array(["Oslo", "Lima", "Oslo", ""]))
     >>> (keys[0] == keys[2]).item(), len(set(keys.tolist()))
@@ -88,7 +89,7 @@ def _after(state: npt.NDArray[np.uint64], word: npt.NDArray[np.uint64]) -> npt.N
 
 
 def _words(words: npt.NDArray[np.uint64], place: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Return the eight bytes from each position on, padded with 0 after the last byte."""
+    """Return the eight bytes from each position on; beyond the last byte they are 0."""
     highest = len(words) - 1
     if place.max() <= highest:
         return words[place].astype(np.uint64, copy=False)

@@ -1,4 +1,5 @@
 """Statements about a loop or a policy: decide, certify, watch and diagnose.
 
-From a recording each computes one sentence, with the risk that it is wrong and the figures that support it.
+Each of these four computes one sentence from a recording, with the risk that the sentence is wrong and the figures
+behind it.
 """

@@ -1,4 +1,4 @@
-"""Find undeclared copies of questions: nearly equal texts, or the same passages in all rounds."""
+"""Find copies of questions that are not declared as such: nearly equal texts, or the same passages in all rounds."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _KNOWN: WeakKeyDictionary[Recording, list[str]] = WeakKeyDictionary()
 
 
 def unit_names(recording: Recording) -> list[str]:
-    """Return the name of each row's unit: its cluster, joined with all clusters that ask the same or nearly the same.
+    """Return the name of each row's unit: rows share a unit if they have the same cluster or ask nearly the same question.
 
-    Equal answers or scores never join questions, because they are common among easy ones.
+    Questions are never joined because of equal answers or scores, which are common among easy questions.
     """
     if recording not in _KNOWN:
         names = [*map(str, dividing_names(recording))]
@@ -45,7 +45,7 @@ def unit_names(recording: Recording) -> list[str]:
 
 
 def with_copies(recording: Recording, chosen: Mask) -> Mask:
-    """Return a mask of the rows whose unit has a chosen row, shape ``(n_questions,)``."""
+    """Return the mask `chosen`, extended to all rows that share a unit with a chosen row, shape ``(n_questions,)``."""
     if not chosen.any() or chosen.all():
         return chosen
     names = np.array(unit_names(recording))
@@ -54,7 +54,10 @@ def with_copies(recording: Recording, chosen: Mask) -> Mask:
 
 
 def asked_names(recording: Recording, names: Sequence[str]) -> list[str]:
-    """Return, for each row, a hash of its unit's text, which unlike an id cannot be renamed; the name if no text was recorded."""
+    """Return a hash of the text of each row's unit; the unit's name if no text was recorded.
+
+    Unlike an id, a text cannot be renamed.
+    """
     asked: dict[str, str] = {}
     for name, text in zip(names, recording.texts or (), strict=False):
         if text and (own := text_hash(text)) != _NO_TEXT:
@@ -63,7 +66,7 @@ def asked_names(recording: Recording, names: Sequence[str]) -> list[str]:
 
 
 def copies_note(recording: Recording) -> list[str]:
-    """Return a note if some questions are copies that neither a cluster nor an equal text declares."""
+    """Return a note if some questions are copies although they have different clusters and different texts."""
     declared, found = (len(set(names)) for names in (dividing_names(recording), unit_names(recording)))
     if declared == found:
         return []
@@ -75,7 +78,7 @@ def copies_note(recording: Recording) -> list[str]:
 
 
 def near_texts(texts: Sequence[str | None]) -> list[str | None]:
-    """Return a label for each text, the same for nearly equal texts; None where there is no text.
+    """Return a label for each text; nearly equal texts share a label, and a missing text has None.
 
     Nearly equal texts have `NEARLY` of their normalised words in common, and the same numbers in the same order.
 
@@ -93,7 +96,9 @@ def near_texts(texts: Sequence[str | None]) -> list[str | None]:
 
 
 def wordings_of(texts: Iterable[str | None] | None) -> frozenset[str]:
-    """Return each text as hashes of its words, which are enough to recognise near copies without storing the text.
+    """Return the wording of each text: hashes of its words.
+
+    Wordings are enough to recognise near copies, so the texts need not be stored.
 
     Args:
         texts: Texts of questions, None where missing; None = all are unknown.
@@ -128,14 +133,17 @@ def _wording(text: str | None) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def _word_hash(word: str) -> str:
-    """Return a hash of a word as letters; if the word has digits, the hash begins with a digit, so `_near_roots` treats it as a number."""
+    """Return a hash of a word, made of four letters.
+
+    If the word contains digits, the hash begins with "0", and `_near_roots` treats the word as a number.
+    """
     number = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8])
     letters = "".join(chr(ord("a") + number // 26**place % 26) for place in range(4))
     return "0" * any(sign.isdigit() for sign in word) + letters
 
 
 def _near_roots(distinct: Sequence[str]) -> list[int]:
-    """Return, for each text, the position of the text that represents its group of nearly equal texts."""
+    """Return for each text the position of a text that represents its group of nearly equal texts."""
     words = [text.split() for text in distinct]
     numbers = [tuple(word for word in row if any(sign.isdigit() for sign in word)) for row in words]
     every = [frozenset(row) for row in words]
@@ -172,7 +180,10 @@ def _alike(one: frozenset[str], other: frozenset[str]) -> bool:
 
 
 def _same_passages(recording: Recording) -> list[str | None]:
-    """Return a label for each question, equal if all rounds have the same passages; None without passages, or if too many share them."""
+    """Return a label for each question; two questions share a label if they have the same passages in every round.
+
+    The label is None if a question has no passages, or if too many questions have the same ones.
+    """
     keys = [
         None if not any(row) else id_hash(repr([None if passages is None else [*passages] for passages in row]))
         for row in recording.objects("passage_ids").tolist()

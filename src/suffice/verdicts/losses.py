@@ -1,7 +1,7 @@
-"""The loss of each question under a policy against a baseline, with bounds if an outcome is unknown.
+"""The loss of each question under a policy compared with a baseline, with bounds if an outcome is unknown.
 
-`decide`, `certify` and `watch` all use these losses, but different bounds: a verdict and a certificate take the largest
-possible loss, an alarm the smallest.
+`decide`, `certify` and `watch` all use these losses. Verdicts and certificates take the largest possible loss, alarms
+the smallest.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Fl
     ([0.5, -0.5, -0.75], [0.5, 0.5, 0.25])
 
     Args:
-        mine: The metric under a policy, in [0, 1], any shape; NaN where unknown, which may be any value in [0, 1].
-        base: The metric under the baseline, in [0, 1] or NaN, of a shape that broadcasts to that of `mine`.
-        lowest: The smallest loss that counts: 0 if gains must not offset losses, or cannot occur.
+        mine: The metric under a policy, in [0, 1], any shape; NaN where unknown, so that any value in [0, 1] is
+            possible.
+        base: The metric under the baseline, in [0, 1] or NaN, in a shape that can be broadcast to the shape of `mine`.
+        lowest: The smallest loss that counts; 0 if gains cannot occur, or must not offset losses.
 
     Returns:
         Both bounds, in [-1, 1], without NaN.
@@ -61,14 +62,14 @@ def loss_bounds(mine: Floats, base: Floats, *, lowest: float = -1.0) -> tuple[Fl
 
 
 def base_name(metric: str) -> str:
-    """Return the metric that a threshold compares: ``f1`` for ``f1 > 0.5``."""
+    """Return the metric in a comparison with a threshold: ``f1`` for ``f1 > 0.5``."""
     return metric.split(">", maxsplit=1)[0].strip()
 
 
 def is_computed(metric: str) -> bool:
-    """Return whether a metric is computed from answers, by this library or by a registered metric.
+    """Return True if a metric is computed from answers, by this library or by a registered function.
 
-    Equal answers to one question then have the same score, even if it is unknown.
+    Equal answers to one question then have the same score, even if this score is unknown.
     """
     return is_agreement(metric) or base_name(metric) in METRICS or base_name(metric) == MATCH
 
@@ -83,7 +84,7 @@ def at_rounds(
 
 
 def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]) -> Mask:
-    """Return a mask of questions with equal answer texts in two rounds, which any metric of answers scores alike.
+    """Return a mask of the questions with the same answer text in two rounds, so that any metric of answers scores both alike.
 
     Args:
         recording: Recorded rounds.
@@ -99,15 +100,18 @@ def same_texts(recording: Recording, metric: str, one: npt.NDArray[np.int64], ot
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Questions:
-    """The questions that count, each once; rows of the same question form one unit, as do copies, see `unit_names`.
+    """The questions that count, each once.
+
+    Rows of the same question form one unit, and so do copies of a question, see `unit_names`.
 
     Attributes:
         names: The identity of the question in each row that counts.
         ids: The id of each of these rows.
-        recorded: Which of these rows did not fail, shape ``(n_rows,)``.
+        recorded: Mask of the rows that did not fail, shape ``(n_rows,)``.
         units: The questions of the rows.
         n_failed: Number of questions with a failed row, including questions that are left out.
-        asked: The hash of each question's text, by name; the name itself if no text was recorded.
+        asked: A map from the name of each question to the hash of its text, or to the name itself if no text was
+            recorded.
     """
 
     names: Sequence[str]
@@ -133,7 +137,7 @@ class Questions:
         )
 
     def means(self, rows: Floats | Mask, *, failed: float) -> Floats:
-        """Return the mean of each question, shape ``(..., n_questions)``, in the order of their first rows.
+        """Return the mean over the rows of each question, shape ``(..., n_questions)``, in the order of the questions' first rows.
 
         Args:
             rows: Values of the rows that did not fail, shape ``(..., n_recorded)``.
@@ -145,7 +149,10 @@ class Questions:
         return means
 
     def of_recorded(self) -> Questions:
-        """Return the questions restricted to rows that did not fail; questions without such a row, which lack quality and costs, are dropped."""
+        """Return the questions with only the rows that did not fail.
+
+        Questions without such a row are dropped, since they have no quality or costs.
+        """
         if self.recorded.all():
             return self
         names, ids = (
@@ -157,12 +164,13 @@ class Questions:
         return replace(self, names=names, ids=ids, recorded=recorded, units=units, n_failed=0)
 
     def order(self, salt: str) -> npt.NDArray[np.int64]:
-        """Return the order in which the test bets on the questions, by the hash of their texts, else of their names.
+        """Return the order in which the test bets on the questions: by the hash of their texts or, without text, of their names.
 
         Shape ``(n_questions,)``.
 
-        Ids could be renamed until the order is lucky, but texts cannot.  The highest wealth at any time counts, and a
-        file may be sorted by score: with the harmless questions first, the bets would be won before the losses occur.
+        The order must not depend on the file, which may be sorted by score: with harmless questions first, the bets
+        would be won before the losses occur, because the highest wealth at any time counts. Nor does it depend on ids
+        if there are texts: ids could be renamed until the order is lucky.
 
         Args:
             salt: The salt of the hash, a constant of each command.
@@ -232,10 +240,11 @@ def range_text(numbers: tuple[int, int]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLoss:
-    """Losses of one policy on the rows that did not fail; arrays have shape ``(n_recorded,)``, in [-1, 1].
+    """Losses of one policy on the rows that did not fail; arrays have shape ``(n_recorded,)`` and values in [-1, 1].
 
     Attributes:
-        twin: The policy's random twin, which stops as often at each round; None if not requested.
+        twin: The policy's random twin, which stops at random and in each round as often as the policy; None if not
+            requested.
         low: The smallest possible loss given the known outcomes, a mean over orders.
         high: The largest possible loss; equal to `low` where everything is known.
     """
@@ -247,7 +256,7 @@ class PolicyLoss:
 
     @property
     def open(self) -> Floats:
-        """The part of the largest losses that is due to unknown outcomes, 0 elsewhere."""
+        """The part of the largest losses that is due to unknown outcomes; 0 where everything is known."""
         return np.where(self.low < self.high, self.high, 0.0)
 
 
@@ -255,7 +264,8 @@ class PolicyLoss:
 class LossAccount:
     """Losses of policies against a baseline, computed in each order of independent samples.
 
-    So a gain in one order does not offset a loss in another.
+    Losses are computed before they are averaged over orders, so with `harm` a gain in one order does not offset a loss
+    in another.
 
     Attributes:
         prepared: The recording.
@@ -264,8 +274,8 @@ class LossAccount:
         values: The baseline's metric in each order, shape ``(n_orders, n_recorded)``; NaN where it is unknown.
         seed: Seed of the random orders.
         lowest: The smallest loss that counts, 0 or -1.
-        open_ends: Mask of the questions in which the baseline may have continued, so that its answer is unknown; same
-            shape as a row of `values`.
+        open_ends: Mask of the rows in which the baseline may have continued, so that its answer is unknown, shape
+            ``(n_recorded,)``.
     """
 
     prepared: PreparedRecording
@@ -288,15 +298,15 @@ class LossAccount:
         censored: bool = False,
         remedy: str = "",
     ) -> LossAccount:
-        """Replay a baseline, to compare policies with it.
+        """Replay the baseline with which policies will be compared.
 
         Args:
             prepared: The recording, with the metric.
             baseline: The baseline of losses.
             orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
             harm: Whether gains are ignored, so that they offset no loss.
-            open_ends: Whether the baseline is the logged loop itself; its answer is then unknown for questions without
-                a recorded reason for their end.
+            open_ends: Whether the baseline is the logged loop itself. Its answer then counts as unknown if no reason
+                was recorded for the end of a question.
             censored: Whether an answer beyond the recorded rounds counts as unknown instead of raising an error.
             remedy: Advice that the error message gives.
 
@@ -337,8 +347,8 @@ class LossAccount:
     ) -> Iterator[PolicyLoss]:
         """Yield the losses of each policy.
 
-        A run over a million rounds is large, so policies are replayed one at a time.  With many orders of samples they
-        are replayed together, since they share the answers, votes and costs of each order.
+        Policies are replayed one at a time, because a run over a million rounds is large. If there are many orders of
+        samples, they are replayed together instead, because they share the answers, votes and costs of each order.
         """
         if self.orders == 1 and len(policies) > 1:
             for place, policy in enumerate(policies):
@@ -367,13 +377,13 @@ class LossAccount:
             yield PolicyLoss(run=run, twin=twins.get(at), low=ends[0], high=ends[1])
 
     def of_answers(self, policy: Policy, stops: Positions, answers: Positions) -> tuple[Floats, Floats, Mask]:
-        """Return bounds on the losses of a live policy's answers, and a mask of answers equal to the baseline's.
+        """Return bounds on the losses of answers that a live policy returned, and a mask of those equal to the baseline's.
 
         Args:
             policy: The policy that decided.
             stops: The round of each stop, shape ``(n_recorded,)``.
-            answers: The round of each returned answer, same shape; -1 without one, in which case the metric at the stop
-                counts.
+            answers: The round of each returned answer, same shape; -1 if no answer was returned, so that the metric at
+                the stop counts.
         """
         recording, metric = self.prepared.recording, self.prepared.metrics[self.metric]
         mine = at_rounds(recording, metric, np.where(answers >= 0, answers, stops))
@@ -383,7 +393,7 @@ class LossAccount:
         return np.where(settled, 0.0, low), np.where(settled, 0.0, high), same
 
     def _bounds(self, mine: Floats, base: Floats) -> tuple[Floats, Floats]:
-        """Return `loss_bounds`, with the baseline's answer unknown at open ends; any shape ``(..., n_recorded)``."""
+        """Return `loss_bounds`, treating the baseline's answer as unknown at open ends; any shape ``(..., n_recorded)``."""
         if is_agreement(self.metric):  # the baseline always agrees with itself, even if its answer is unknown
             mine = np.where(self.open_ends, np.nan, mine)
         else:
@@ -391,7 +401,7 @@ class LossAccount:
         return loss_bounds(mine, base, lowest=self.lowest)
 
     def _same(self, policy: Policy, stops: Positions, answers: Positions) -> Mask:
-        """Return a mask of the questions where a policy certainly returns the baseline's answer, even if its score is unknown."""
+        """Return a mask of the rows where a policy certainly returns the baseline's answer, even if the score is unknown."""
         base = self.baseline
         same = np.zeros(len(stops), dtype=np.bool_)
         if base.policy is None or base.answer_rounds is None:

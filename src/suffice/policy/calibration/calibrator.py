@@ -1,4 +1,4 @@
-"""Calibrators: maps from a raw signal to P(correct), per round or for all rounds together."""
+"""Calibrators: maps from a raw signal to P(correct), one for each round or one for all rounds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from suffice.policy.rounds import Floats
 
 
 class CalibrationMap(Protocol):
-    """A fitted map: monotone, with values in [0, 1], NaN for NaN."""
+    """A fitted monotone map with values in [0, 1]; it maps NaN to NaN."""
 
     def predict(self, values: Floats) -> Floats:
-        """Return the probability for each value, any shape; clipped outside the fitted range."""
+        """Return the probability for each value, any shape; a value outside the fitted range gets that of the nearest end."""
         ...
 
     def to_dict(self) -> dict[str, Any]:
@@ -41,7 +41,7 @@ class Constant(Tagged):
 
 @dataclass(frozen=True, slots=True)
 class PiecewiseLinear(Tagged):
-    """The isotonic map: linear between knots, clipped outside them.
+    """The isotonic map: linear between knots and constant beyond the outermost knots.
 
     scikit-learn's default returns NaN outside the fitted range, and ``nan > 0.25`` is False: such a policy would
     silently never stop there.
@@ -99,7 +99,7 @@ def fit_isotonic(values: Floats, target: Floats, weights: Floats) -> Calibration
 
 
 def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap:
-    """Fit a logistic curve (Platt scaling), barely regularised; arguments as for `fit_isotonic`.
+    """Fit a logistic curve (Platt scaling) with a very weak penalty; the arguments are those of `fit_isotonic`.
 
     A decreasing curve is replaced by the mean, since a calibrator must be increasing.
     """
@@ -124,7 +124,7 @@ def fit_platt(values: Floats, target: Floats, weights: Floats) -> CalibrationMap
 
 
 def map_from_dict(data: Mapping[str, Any]) -> CalibrationMap:
-    """Read the map that `CalibrationMap.to_dict` wrote; raise for anything else."""
+    """Read the map that `CalibrationMap.to_dict` wrote; raise if `data` is anything else."""
     try:
         if data["map"] == "constant" and set(data) == {"map", "value"}:
             return Constant(_probabilities([data["value"]])[0])
@@ -169,7 +169,8 @@ _CALIBRATOR_FIELDS = {"output", "signal", "method", "per_round", "unseen_round",
 class Calibrator:
     """A monotone map from a raw signal to the probability that the round's answer is correct.
 
-    Per round by default: the same margin means more after five passages than after one (TASR section 3.3).
+    By default each round has its own map, because the same margin means more after five passages than after one (TASR
+    section 3.3).
 
     >>> import numpy as np
     >>> margins, correct = np.array([[0.1, 0.5], [2.0, 3.0]]), np.array([[0, 0], [1, 1]])
@@ -182,7 +183,7 @@ class Calibrator:
         signal: The raw signal.
         method: `isotonic` or `platt`.
         per_round: Whether each round has its own map, instead of one for all rounds.
-        unseen_round: What to do at a round that was not fitted: `error`, or `nearest` fitted round.
+        unseen_round: What to do at a round that was not fitted: `error`, or use the map of the `nearest` fitted round.
         target: The column that the maps were fitted to, for reports.
         maps: Fitted maps by round; the key -1 holds the map for all rounds.
         rounds_fitted: Number of rows with a defined signal, by round.
@@ -248,7 +249,9 @@ class Calibrator:
         return replace(self, maps=maps, rounds_fitted=counts)
 
     def predict(self, values: npt.ArrayLike, *, index: npt.ArrayLike) -> Floats:
-        """Return probabilities, shape of `values`; clipped outside the fitted range, NaN for NaN.
+        """Return probabilities, shape of `values`; NaN for NaN.
+
+        A value outside the fitted range gets the probability of the nearest end.
 
         Args:
             values: Raw signal, shape ``(..., n_rounds)``.

@@ -39,11 +39,11 @@ def fit_logistic(
     intercept: bool = True,
     most: int = 2000,
 ) -> Logistic:
-    """Fit by L-BFGS: the binary loss for two classes, the multinomial loss for more.
+    """Fit a logistic regression by L-BFGS, with the binary loss for two classes and the multinomial loss for more.
 
-    The penalty ``|weights|^2 / (2 strength)`` is added to the summed loss; intercepts are not penalised.  The loss is
-    divided by the number of rows, the start is 0, and scipy's limits apply, as in scikit-learn 1.4 to 1.9
-    (`LogisticRegression`, solver ``lbfgs``), so a fit is the same except for rounding.
+    The penalty ``|weights|^2 / (2 strength)`` is added to the summed loss; intercepts are not penalised.  As in
+    scikit-learn 1.4 to 1.9 (`LogisticRegression`, solver ``lbfgs``), the loss is divided by the number of rows, the
+    start is 0, and scipy's limits apply. So a fit differs from scikit-learn's only by rounding.
 
     Args:
         values: The features, shape ``(n_rows, n_features)``, finite.
@@ -95,7 +95,10 @@ def fit_logistic(
 
 
 def _log_sums(logits: Floats) -> Floats:
-    """Return `scipy.special.logsumexp` of each row of finite numbers, shape ``(n_rows, 1)``, in a third of its time."""
+    """Return the log of the sum of exponentials of each row, shape ``(n_rows, 1)``.
+
+    The numbers must be finite. It takes a third of the time of `scipy.special.logsumexp`.
+    """
     top = logits.max(axis=1, keepdims=True)
     is_top = logits == top
     ties = is_top.sum(axis=1, keepdims=True, dtype=np.float64)

@@ -13,14 +13,16 @@ from suffice.errors import DataError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReliabilityBin:
-    """One reliability bin of equal width: [low, high); the last bin includes its upper edge.
+    """One of the reliability bins, which have equal width.
+
+    A bin is [low, high), but the last bin includes its upper edge.
 
     Attributes:
         low: Lower edge, a probability.
         high: Upper edge.
         n: Rows in the bin.
-        predicted: Mean probability; NaN if empty.
-        observed: Mean outcome; NaN if empty.
+        predicted: Mean probability; NaN if the bin is empty.
+        observed: Mean outcome; NaN if the bin is empty.
     """
 
     low: float
@@ -34,8 +36,8 @@ class ReliabilityBin:
 class CalibrationReport:
     """The calibration of one set of rows.
 
-    A lower Brier score does not promise a better stopping rule (TASR section 6.3): read it beside the rule's own
-    quality and calls.
+    A lower Brier score does not promise a better stopping rule (TASR section 6.3), so read it beside the quality and
+    calls of the rule.
 
     Attributes:
         n: Rows with both a probability and an outcome.
@@ -43,8 +45,8 @@ class CalibrationReport:
         brier_uninformed: The Brier score of a constant prediction of the mean outcome.
         ece: Expected calibration error over the bins, in [0, 1].
         bins: Reliability bins.
-        ece_if_calibrated: Approximate mean of `ece` if outcomes had exactly these probabilities: by chance alone it is above
-            0, most of all with few rows.
+        ece_if_calibrated: Approximate mean that `ece` would have if outcomes had exactly these probabilities. Chance
+            alone makes it larger than 0, most of all with few rows.
     """
 
     n: int
@@ -56,7 +58,7 @@ class CalibrationReport:
 
 
 def calibration_report(probabilities: npt.ArrayLike, outcomes: npt.ArrayLike, *, n_bins: int = 10) -> CalibrationReport:
-    """Compare probabilities with outcomes, both of one shape and in [0, 1]; NaN rows are left out.
+    """Compare probabilities with outcomes, which have the same shape and lie in [0, 1]; rows with NaN are left out.
 
     >>> report = calibration_report([0.0, 0.5, 0.5, 1.0], [0, 0, 1, 1])
     >>> report.brier, report.ece, round(report.ece_if_calibrated, 2)

@@ -1,4 +1,4 @@
-"""Mathematical expressions: one key for all expressions of the same meaning, from a parser in its own process."""
+"""Mathematical expressions: a parser in its own process gives all expressions of the same meaning one key."""
 
 from suffice.policy.expressions.client import expression_key, is_available, looks_mathematical
 

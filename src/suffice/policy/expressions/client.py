@@ -39,7 +39,7 @@ _LATEX = re.compile(r"\\[A-Za-z]+|\$[^$\s](?:[^$]*[^$\s])?\$|[\^_]\{")
 
 
 def looks_mathematical(text: str) -> bool:
-    r"""Return whether a text contains LaTeX: a command, dollars around something, or an exponent in braces.
+    r"""Return True if a text contains LaTeX: a command, text between dollar signs, or an exponent in braces.
 
     >>> looks_mathematical("\\frac{1}{2}"), looks_mathematical("$x$"), looks_mathematical("from $5 to $9")
     (True, True, False)
@@ -48,7 +48,7 @@ def looks_mathematical(text: str) -> bool:
 
 
 def is_available() -> bool:
-    """Return whether the parser is installed."""
+    """Return True if the parser is installed."""
     return importlib.util.find_spec("math_verify") is not None
 
 
@@ -56,14 +56,14 @@ def is_available() -> bool:
 def expression_key(text: str) -> str | None:
     r"""Return a key that expressions with the same meaning share; None for a text that is not an expression.
 
-    The key depends only on the text, so equality is transitive and does not depend on other answers or their order.
-    The key of a number (fraction, root or decimal) is its value; decimals are exact.  The key of an expression with
-    variables consists of its values at fixed points, and that of sets, intervals, points and matrices of the keys of
-    their parts.  ``x = 5`` has the key of 5, units and percent signs are ignored, and a word such as ``\text{even}`` is
-    its own key.
+    The key depends only on the text, so equality is transitive and does not depend on other answers or their order. The
+    key of a number (fraction, root or decimal) is its value; decimals are exact.  The key of an expression with
+    variables consists of its values at fixed points. The key of a set, interval, point or matrix consists of the keys
+    of its parts. ``x = 5`` has the key of 5. Units and percent signs are ignored. A word such as ``\text{even}`` is its
+    own key.
 
     Args:
-        text: The answer, with or without dollars or a box, or a sentence around it.
+        text: The answer, possibly between dollar signs, in a box, or inside a sentence.
 
     Raises:
         MissingExtraError: The parser is not installed.
@@ -77,7 +77,7 @@ def expression_key(text: str) -> str | None:
 
 
 class _Parser:
-    """The parser process, started at the first request, and restarted after a stop or a fork of this process."""
+    """The parser process: it is started at the first request, and restarted after a stop or after a fork of this process."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = seconds

@@ -1,8 +1,8 @@
-"""The process behind `expression_key`: reads texts as lines of JSON, and writes their keys.
+"""The process behind `expression_key`, which reads texts as lines of JSON and writes their keys.
 
-It imports nothing of this package.  Expressions whose value has too many digits are not evaluated: their text is the
-key, on every machine.  Processor time is limited for each text, and memory for the whole process; the system ends a
-process that needs more.
+It imports nothing of this package.  If the value of an expression has too many digits, it is not evaluated, and its
+text is the key, on every machine.  Processor time is limited for each text, and memory for the whole process; the
+system ends a process that needs more.
 """
 
 from __future__ import annotations
@@ -54,11 +54,14 @@ _BOXED = re.compile(r"\\f?box(?:ed)?\s*\{")
 
 
 class TooLargeError(BaseException):
-    """Raised for an expression that is too large to evaluate; code between it and `key_of` must not catch it."""
+    """Raised for an expression that is too large to evaluate.
+
+    It is no `Exception`, so that only `key_of` catches it.
+    """
 
 
 def _guard_powers() -> None:
-    """Prevent the computation of powers of whole numbers and fractions with more than `LARGEST_BITS` bits."""
+    """Prevent the computation of powers of whole numbers and fractions whose result has more than `LARGEST_BITS` bits."""
 
     def guarded(power: Any) -> Any:
         def bounded(base: Any, exponent: Any) -> Any:
@@ -128,7 +131,7 @@ def _fraction_of(match: re.Match[str]) -> str:
 
 
 def _unboxed(text: str) -> str:
-    """Return the content of the last box of a text, between dollars; the text itself without a box."""
+    """Return the content of the last LaTeX box of a text, between dollar signs; without a box, the text itself."""
     boxes = list(_BOXED.finditer(text))
     if not boxes:
         return text
@@ -171,7 +174,7 @@ def _parts(opening: str, keys: list[str | None], closing: str) -> str | None:
 
 
 def _condition(value: Any) -> str | None:
-    """Return the key by which inequalities are compared; if they have one variable, it stands for their solution set."""
+    """Return the key of inequalities; with a single variable, it is the key of their solution set."""
     if value in (sympy.true, sympy.false):
         return f"word {str(value).lower()}"
     if len(value.free_symbols) == 1:
@@ -212,7 +215,8 @@ def _values(value: Any, scaled: str = "") -> str | None:
 
     Args:
         value: The expression.
-        scaled: The multiples of the expression that share its key: `any`, only `positive` ones, or "" for none.
+        scaled: Which multiples of the expression share its key: `any` multiple, only `positive` multiples, or "" for
+            none.
     """
     value = _exact(value)
     names = sorted(value.free_symbols, key=str)
@@ -265,7 +269,7 @@ def _point(name: str, place: int) -> Any:
 
 
 def _number(value: Any) -> str | None:
-    """Return the key of a number: exact for fractions, the first digits for others; None if it is undefined."""
+    """Return the key of a number: the exact value of a fraction, else the first digits; None if it is undefined."""
     if value.is_Rational:
         if max(abs(value.p), value.q) >= _TOO_LARGE:
             raise TooLargeError
@@ -297,7 +301,7 @@ def _part(value: Any) -> str:
 
 
 def bound_memory() -> None:
-    """Limit the memory of this process, if the system can."""
+    """Limit the memory of this process, if the operating system supports that."""
     try:
         import resource
     except ImportError:  # Windows

@@ -1,4 +1,4 @@
-"""Rules: predicates over rounds, and selectors among them."""
+"""Rules, which are predicates over rounds, and selectors, which choose one of the rounds."""
 
 from suffice.policy.rules.algebra import FirstOf, KOf, Never, Patience, Threshold, WeightedSum, signal
 from suffice.policy.rules.named import (

@@ -51,7 +51,7 @@ def _check_count(what: str, value: Any, low: int, high: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """A weighted sum of signals, which becomes a rule when it is compared with a number; `signal` returns one."""
+    """A weighted sum of signals; comparing it with a number makes a rule. `signal` returns a sum of one signal."""
 
     terms: tuple[tuple[float, str], ...]
 
@@ -85,7 +85,7 @@ class Linear:
 
 
 def signal(name: str) -> Linear:
-    """Return the signal `name` as an operand, to compare with a number, or to add and weight first.
+    """Return the signal `name` as an operand: compare it with a number, or first weight it and add other signals.
 
     >>> print(signal("p_correct") > 0.25)
     p_correct > 0.25
@@ -101,7 +101,7 @@ def signal(name: str) -> Linear:
 
 @dataclass(frozen=True, slots=True)
 class Threshold(Rule):
-    """A rule that fires where a comparison of a signal with a number holds; never where the signal is NaN."""
+    """A rule that compares a signal with a number, and fires where the comparison holds; it never fires where the signal is NaN."""
 
     name: str
     comparison: str
@@ -127,7 +127,7 @@ class Threshold(Rule):
 
 @dataclass(frozen=True, slots=True)
 class WeightedSum(Rule):
-    """A rule that fires where a comparison of a weighted sum of signals with a number holds.
+    """A rule that compares a weighted sum of signals with a number, and fires where the comparison holds.
 
     An undefined term with a non-zero weight makes the sum undefined; a term with weight zero is ignored.
     """
@@ -180,7 +180,7 @@ class Never(Rule):
 
 @dataclass(frozen=True, slots=True)
 class FirstOf(Either):
-    """An ordered cascade: fires where ``a | b | ...`` does, and names the first member that fires."""
+    """An ordered cascade: it fires where ``a | b | ...`` fires, and reports the first member that fires."""
 
     rules: tuple[Rule, ...]
 
@@ -193,7 +193,7 @@ class FirstOf(Either):
 
 @dataclass(frozen=True, slots=True)
 class KOf(Members):
-    """A rule that fires where at least `k` members do; a member with an undefined signal counts as not fired."""
+    """A rule that fires where at least `k` members fire; a member with an undefined signal does not fire."""
 
     k: int
     rules: tuple[Rule, ...]

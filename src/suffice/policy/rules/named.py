@@ -1,4 +1,4 @@
-"""The published rules by name: TASR (section 3.4 and 5, with its repository's variants), Semantic Early-Stopping."""
+"""Published rules by name, among them TASR (sections 3.4 and 5, and variants of its repository) and Semantic Early-Stopping."""
 
 from __future__ import annotations
 
@@ -64,16 +64,16 @@ def tasr(threshold: float = TASR_THRESHOLD) -> Rule:
 
 
 def converged(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
-    """Return the judge-free rule: the drafts' distance stays below `eps` for `rounds` revisions in a row.
+    """Return the rule without a judge: the distance of consecutive drafts stays below `eps` for `rounds` revisions in a row.
 
-    The default `eps` belongs to bge-small-en-v1.5: distances of another embedder have another scale, so tune it on
-    development questions.  A draft without an embedding, or an empty one, has not converged.
+    The default `eps` is for bge-small-en-v1.5. Distances of another embedder have another scale, so tune `eps` on
+    development questions. A draft that is empty or has no embedding does not count as converged.
 
     >>> print(converged())
     patience((semantic_distance < 0.06), 2)
 
     Args:
-        eps: The distance, in [0, 2].
+        eps: The threshold of the distance, in [0, 2].
         rounds: Number of consecutive rounds, at least 1.
     """
     whole = int(rounds) if float(rounds).is_integer() else rounds
@@ -83,8 +83,9 @@ def converged(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
 def similar(threshold: float = SIMILAR_THRESHOLD) -> Rule:
     """Return the rule that stops when a draft nearly repeats the previous one's words: token F1 >= `threshold`.
 
-    For paragraphs that never repeat exactly, without embeddings.  The default was chosen on tune drafts of two models;
-    on the other drafts, a fixed budget of two rounds is better than this rule (docs/results/similar-drafts.md).
+    Use it for paragraphs, which never repeat exactly, if there are no embeddings. The default was chosen on tune drafts
+    of two models. On their other drafts, a fixed budget of two rounds is better than this rule
+    (docs/results/similar-drafts.md).
 
     >>> print(similar())
     answer_f1_previous >= 0.8
@@ -99,8 +100,8 @@ def sufficient_context(threshold: float | None = None) -> Rule:
     (context_sufficient >= 1) & (p_correct > 0.5)
 
     Args:
-        threshold: The calibrated confidence that is also required, a probability; None = not required.  The paper combines
-            the two in a logistic regression, to answer or to abstain.
+        threshold: A probability that the calibrated confidence must exceed, too; None = this is not required. The paper
+            combines sufficiency and confidence in a logistic regression that decides to answer or to abstain.
     """
     enough = signal("context_sufficient") >= 1
     return enough if threshold is None else enough & margin(threshold)
@@ -125,15 +126,16 @@ def checked(rounds: float) -> Rule:
 
 
 def loopgain(target: float | None = None) -> Rule:
-    """Return LoopGain's rule: stop at the target error, or when errors no longer fall.
+    """Return LoopGain's rule: stop when the target error is reached or errors no longer fall.
 
-    This is version 0.1, as in its benchmark.  Its program then returns the best round, as the selector `min_check_error` does.
+    This is version 0.1, which LoopGain's benchmark uses. Its program then returns the best round, like the selector
+    `min_check_error`.
 
     >>> print(loopgain(0.5))
     (check_error <= 0.5) | (error_gain >= 0.95)
 
     Args:
-        target: The largest error that is good enough; None = no target, which is that version's default.
+        target: The largest error that is good enough; None = no target, the default of version 0.1.
     """
     falls = signal("error_gain") >= _OSCILLATES
     return falls if target is None else (signal("check_error") <= target) | falls
@@ -142,8 +144,8 @@ def loopgain(target: float | None = None) -> Rule:
 def semantic_full(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
     """Return the published cascade: the critic approves, or the drafts converged, or the judge's score did not rise.
 
-    The first member that fires is the reason, and the judge is asked only if the others do not fire (Semantic
-    Early-Stopping; `Policy.max_rounds` is its last member).
+    The first member that fires is the reported reason, and the judge is asked only if no other member fires. The last
+    member of the paper's cascade (Semantic Early-Stopping) is a cap on the rounds; here this is `Policy.max_rounds`.
 
     >>> print(semantic_full())
     first_of((critic_approved >= 1), (patience((semantic_distance < 0.06), 2)), (information_gain <= 0))
@@ -152,15 +154,15 @@ def semantic_full(eps: float = BGE_EPS, rounds: int = BGE_PATIENCE) -> Rule:
 
 
 def fixed_k(k: float) -> Rule:
-    """Return the rule that stops at round `k`; on a shorter trajectory its last round counts."""
+    """Return the rule that stops at round `k`; a shorter trajectory ends at its last round."""
     return Threshold("round", ">=", k)
 
 
 def adaptive_rag() -> Rule:
-    """Return Adaptive-RAG's routes: no retrieval, a single one, or all, by the class of the question (Jeong et al., 2024).
+    """Return Adaptive-RAG's rule: no retrieval, one, or all, by the class of the question (Jeong et al., 2024).
 
-    The class is known only at round 0, so the single route ends by a rule that must fire twice in a row: at round 0, by
-    the class, and at round 1.
+    The class is known only at round 0. So the route with one retrieval ends by a rule that must fire twice in a row: at
+    round 0 because of the class, and at round 1.
 
     >>> print(adaptive_rag())
     (complexity < 1) | (patience(((complexity < 2) | ((round >= 1) & (round < 2))), 2))
@@ -172,17 +174,18 @@ def adaptive_rag() -> Rule:
 def adaptive_consistency(confidence: float = 0.95) -> Rule:
     """Return Adaptive-Consistency's rule: the leading answer beats the runner-up with a given posterior probability.
 
-    It uses the Beta posterior, the default of the authors' code (Aggarwal et al., 2023, section 3); for the Dirichlet
-    posterior write ``posterior_plurality >= 0.95``.
+    It uses the Beta posterior, the default of the authors' code (Aggarwal et al., 2023, section 3). For the Dirichlet
+    posterior, use the rule ``posterior_plurality >= 0.95``.
     """
     return signal("posterior_majority") >= confidence
 
 
 def esc(window: float) -> Rule:
-    """Return early-stopping self-consistency: stop if all answers in a window are the same (Li et al., 2024).
+    """Return the rule of early-stopping self-consistency: stop if all answers in a window are the same (Li et al., 2024).
 
-    Windows do not overlap.  The paper samples a whole window at once.  The authors' program returns the answer on which the
-    window agrees (the selector ``esc(window)``), which is mostly that of `majority_of_samples`.
+    Windows do not overlap.  The paper samples a whole window at once.  The authors' program returns the answer on which
+    the window agrees, and so does the selector ``esc(window)``. In most cases `majority_of_samples` returns the same
+    answer.
 
     >>> print(esc(5))
     window_agreement_5 >= 1
@@ -198,12 +201,12 @@ def esc(window: float) -> Rule:
 
 
 def dsc(confidence: float = 0.95) -> Rule:
-    """Return difficulty-adaptive self-consistency (DSC, Wang et al., 2025): one sample for an easy question.
+    """Return the rule of difficulty-adaptive self-consistency (DSC, Wang et al., 2025): take one sample of an easy question.
 
-    Other questions get the number of samples in the signal `allocated`, and then windows of four, until the leading
-    answer beats the runner-up as in `adaptive_consistency`, which is also checked after the first four.  `allocated` is
-    fitted on tune questions (`suffice calibrate`).  The paper's one sample of an easy question is greedy; here it is
-    the first.
+    Other questions first get the number of samples in the signal `allocated`, and then further windows of four, until
+    the leading answer beats the runner-up as in `adaptive_consistency`. This is also checked after the first four
+    samples. `allocated` is fitted on tune questions (`suffice calibrate`). In the paper, the one sample of an easy
+    question is decoded greedily; here it is the first sample.
     """
     begun = (signal("round") <= DSC_WINDOW) | (signal("round") - signal("allocated") >= 0)
     decided = (signal(f"window_end_{DSC_WINDOW}") >= 1) & adaptive_consistency(confidence)
@@ -211,17 +214,18 @@ def dsc(confidence: float = 0.95) -> Rule:
 
 
 def rasc(threshold: float = 0.5, buffer: float = 5) -> Rule:
-    """Return reasoning-aware self-consistency: stop once `buffer` samples score at least `threshold` (Wan et al., 2024).
+    """Return the rule of reasoning-aware self-consistency: stop once `buffer` samples score at least `threshold` (Wan et al., 2024).
 
-    The score of a sample's reasoning, `rationale_score`, is fitted on tune questions (`suffice calibrate`).  The authors
-    let only these samples vote, weighted by their scores, as the selector ``rasc(threshold)`` does.
+    The score of a sample's reasoning, `rationale_score`, is fitted on tune questions (`suffice calibrate`).  The
+    authors let only samples with such a score vote, weighted by their scores; the selector ``rasc(threshold)`` does the
+    same.
 
     >>> print(rasc())
     times((rationale_score >= 0.5), 5)
 
     Args:
         threshold: The smallest score, a probability; the authors try .3, .5 and .7.
-        buffer: Number of samples with that score, at least 1; the authors try 3 and 5.
+        buffer: Number of samples that must reach the threshold, at least 1; the authors try 3 and 5.
     """
     return Times(signal("rationale_score") >= threshold, int(buffer) if float(buffer).is_integer() else buffer)  # type: ignore[arg-type]
 
@@ -229,8 +233,8 @@ def rasc(threshold: float = 0.5, buffer: float = 5) -> Rule:
 def lead(votes: float) -> Rule:
     """Return the rule that stops when the leading answer is `votes` votes ahead of the runner-up.
 
-    Wald's sequential test between two answers: `error_of_lead` computes its error rate from the accuracy of a sample.
-    If that is unknown, `ppr` bounds the error.
+    This is Wald's sequential test between two answers. `error_of_lead` computes the error rate from the accuracy of a
+    single sample. If this accuracy is unknown, use `ppr`, which bounds the error.
     """
     return signal("vote_lead") >= votes
 
@@ -238,7 +242,7 @@ def lead(votes: float) -> Rule:
 def error_of_lead(votes: float, p: float) -> float:
     """Return the error rate of a vote between two answers that stops at a lead of `votes`.
 
-    It is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin), for an unlimited number of samples.
+    If samples are unlimited, it is ``(q/p)**votes / (1 + (q/p)**votes)`` with q = 1 - p (gambler's ruin).
 
     >>> [round(error_of_lead(k, 0.7), 3) for k in (1, 2, 3, 4)]
     [0.3, 0.155, 0.073, 0.033]
@@ -263,7 +267,7 @@ def error_of_lead(votes: float, p: float) -> float:
 
 
 def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
-    """Return PPR-1v1: stop once the leading answer is shown to be the most likely one (Jain et al., 2022).
+    """Return the rule PPR-1v1: stop once the leading answer is shown to be the model's most likely one (Jain et al., 2022).
 
     After every sample, a prior-posterior ratio tests the leading answer against the runner-up at level ``delta /
     (answers - 1)``.  With unlimited samples, at most a share `delta` of questions end with an answer that is not the
@@ -275,7 +279,7 @@ def ppr(answers: float = 2, delta: float = 0.05) -> Rule:
     Args:
         answers: Number of possible answers, 5 for the letters A to E.  For open answers, use the largest number of
             samples plus one, since no more answers can appear than samples.
-        delta: The error, in (0, 1).
+        delta: The largest share of questions with such an error, in (0, 1).
     """
     if not (answers >= 2 and float(answers).is_integer() and 0 < delta < 1):
         raise RuleSyntaxError(
@@ -293,7 +297,7 @@ def settled(max_rounds: float) -> Rule:
 def round_aware(threshold: float = 0.8) -> Rule:
     """Return TASR with an early stop at round 1 when `p_correct` exceeds `threshold`.
 
-    The paper states the variant (section 3.4), not its threshold; 0.8 is this library's choice.
+    The paper describes this variant (section 3.4) but gives no threshold; 0.8 is this library's choice.
     """
     return ((signal("round") <= 1) & margin(threshold)) | tasr()
 
@@ -315,8 +319,8 @@ class NamedRule:
     """A rule that can be written by its name.
 
     Attributes:
-        build: Builds the rule from `arity` numbers.
-        arity: The possible numbers of arguments.
+        build: A function that builds the rule from its numbers.
+        arity: How many arguments the rule may have: ``(0, 1)`` = none or one.
         doc: One line for listings.
     """
 
@@ -431,7 +435,7 @@ _UNSPELLED = 7  # a number that every rule accepts, and that is in no rule's tex
 
 
 def spelled(name: str) -> str:
-    """Return the text of a named rule for listings, with `x` for a required number.
+    """Return the text of a named rule for listings; `x` stands for a required number.
 
     >>> spelled("critic_only"), spelled("fixed_k")
     ('critic_approved >= 1', 'fixed_k(x): round >= x')

@@ -1,7 +1,7 @@
-"""Parse rules and selectors from text, through a whitelist over the syntax tree, never with `eval`.
+"""Parse rules and selectors from text: only whitelisted nodes of the syntax tree are accepted, and nothing is evaluated.
 
-In Python ``&`` and ``|`` bind tighter than comparisons, and ``and`` and ``or`` looser. In the text of a rule all four
-bind more loosely than comparisons, so ``&`` and ``|`` are replaced by the words before Python parses the text.
+In the text of a rule, comparisons bind tighter than ``&``, ``|``, ``and`` and ``or``. In Python, ``&`` and ``|`` bind
+tighter than comparisons, so they are replaced by ``and`` and ``or`` before Python parses the text.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def register_rule(name: str, build: _OwnRule) -> _OwnRule: ...
 
 
 def register_rule(name: str, build: Any = None) -> Any:
-    """Register your own rule under a name, for texts of rules, policy files and the command line.
+    """Register your own rule under a name that texts of rules, policy files and the command line may use.
 
-    It can also be used as a decorator.
+    `register_rule` can also be used as a decorator.
 
-    ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  A signal's name in the text
-    is given as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`.  The text of a rule
-    class must be such a call: ``parse_rule(str(rule)) == rule``.
+    ``name(argument, ...)`` calls `build`, and ``name`` alone calls it without arguments.  In that call, the name of a
+    signal is passed as a `str`, a number as an `int` or a `float`, and a rule in parentheses as a `Rule`. If `build` is
+    a class, ``str(rule)`` must be such a call: ``parse_rule(str(rule)) == rule``.
 
     >>> @register_rule("sure")
     ... def sure(least=0.9):
@@ -62,7 +62,8 @@ def register_rule(name: str, build: Any = None) -> Any:
 
     Args:
         name: An ASCII identifier that no other rule has.
-        build: A rule class, or any function that returns a rule; it is returned.  None = return a decorator.
+        build: A rule class, or any function that returns a rule; `register_rule` returns it unchanged. None = return a
+            decorator.
 
     Raises:
         DataError: The name is taken, or is not an identifier.
@@ -84,11 +85,12 @@ def register_selector(name: str, build: _OwnSelector) -> _OwnSelector: ...
 
 
 def register_selector(name: str, build: Any = None) -> Any:
-    """Register your own selector under a name for the text of selectors; see `register_rule`.
+    """Register your own selector under a name that texts of selectors may use; see `register_rule`.
 
     Args:
         name: An ASCII identifier that no other selector has.
-        build: A selector class, or any function that returns a selector; it is returned.  None = return a decorator.
+        build: A selector class, or any function that returns a selector; `register_selector` returns it unchanged. None
+            = return a decorator.
 
     Raises:
         DataError: The name is taken, or is not an identifier.
@@ -136,7 +138,7 @@ def parse_rule(text: str) -> Rule:
 
 
 def _parsed(text: str, what: str, example: str, build: Callable[[ast.expr], _Parsed]) -> _Parsed:
-    """Build a value from the syntax tree of a text; all errors become errors about the text."""
+    """Parse a text and build a value from its syntax tree; every error is raised as an error about the text."""
     if len(text) > _LONGEST_TEXT:
         raise RuleSyntaxError(f"a {what} of {len(text)} characters is too long; allowed: {_LONGEST_TEXT}")
     try:
@@ -165,7 +167,7 @@ def _span(node: ast.expr, text: str) -> tuple[int, int]:
 
 
 def _reported(error: SyntaxError, text: str) -> tuple[int, int]:
-    """Return the span of the text that Python's parser rejects; an empty span at the end if the text is incomplete."""
+    """Return the span of the text that Python's parser rejects; if the text is incomplete, an empty span at its end."""
     if not error.offset or not error.lineno:
         return len(text.rstrip()), len(text.rstrip())
     last = (error.end_lineno or error.lineno, (error.end_offset or 0) - 1)
@@ -175,7 +177,7 @@ def _reported(error: SyntaxError, text: str) -> tuple[int, int]:
 def _original_span(
     text: str, first: tuple[int, int], last: tuple[int, int], *, of_bytes: bool = False
 ) -> tuple[int, int]:
-    """Convert two parser positions (line from 1, column from 0) to indices of the text as it was given."""
+    """Convert two parser positions (line from 1, column from 0) to indices of the original text."""
     parsed, places = _with_words(text.strip())
     lines: list[str] = _LINE.findall(parsed)
     begin, end = (_index(lines, position, of_bytes=of_bytes) for position in (first, last))
@@ -262,7 +264,7 @@ def _call(name: str, arguments: list[ast.expr], text: str) -> Rule:
 
 
 def _function(name: str, arguments: list[ast.expr], text: str) -> Rule | None:
-    """Return the rule that a function in `_FUNCTIONS` builds; None for other names and unsuitable arguments."""
+    """Return the rule that a function in `_FUNCTIONS` builds; None for another name or unsuitable arguments."""
     rule: Rule | None = None
     match name, arguments:
         case "k_of", [k, *members]:
@@ -330,8 +332,8 @@ def parse_selector(text: str) -> Selector:
 
     Args:
         text: One of `SELECTORS`; ``best`` (``max_SIGNAL`` of the only signal of quality); ``max_SIGNAL``,
-            ``min_SIGNAL`` or ``median_SIGNAL``; or a registered name, where it takes arguments as a call: ``centroid``,
-            ``longest_run(RULE)``, ``ranked(SIGNAL=(weight, fill), ...)``.
+            ``min_SIGNAL`` or ``median_SIGNAL``; or a registered selector, written as a name (``centroid``) or with
+            arguments (``longest_run(RULE)``, ``ranked(SIGNAL=(weight, fill), ...)``).
 
     Raises:
         RuleSyntaxError: There is no such selector.
@@ -377,8 +379,8 @@ class Spelled(Generic[_Parsed]):
     """A field of a frozen dataclass that accepts a value or its text, and stores the value.
 
     Args:
-        kind: The class of the values; it may be abstract.
-        parse: Parses a text into a value.
+        kind: The class of the values, which may be abstract.
+        parse: A function that parses a text into a value.
         default: The value of the field if none is given.
     """
 

@@ -12,7 +12,7 @@ from suffice.policy.rules.rule import Rule
 def token_budget(tokens: float) -> Rule:
     """Return the rule that stops thinking at the first checkpoint with at least `tokens` tokens (s1's budget forcing).
 
-    A chain that ends earlier keeps its own answer, without the cost of a trial answer.
+    A chain that ends earlier keeps its own answer and is not charged for a trial answer.
 
     >>> print(token_budget(2000))
     thinking_tokens >= 2000
@@ -21,7 +21,7 @@ def token_budget(tokens: float) -> Rule:
 
 
 def dynasor(trials: float = 3) -> Rule:
-    """Return Dynasor-CoT's rule: `trials` trial answers in a row are the same, and none of them hesitates (Fu et al., 2025).
+    """Return Dynasor-CoT's rule: stop after `trials` equal trial answers in a row, none of which hesitates (Fu et al., 2025).
 
     >>> print(dynasor(3))
     (patience((answer_stable >= 1), 2)) & (patience((trial_hesitates < 1), 3))
@@ -65,10 +65,11 @@ def thought_calibrated(probability: float = 0.9) -> Rule:
 
 
 def lynx(probability: float = 0.9) -> Rule:
-    """Return LYNX's rule: by a probe of the model's states, P(the trial answer is right) > `probability` (Akgül et al., 2025).
+    """Return LYNX's rule: a probe of the model's states gives P(trial answer is right) > `probability` (Akgül et al., 2025).
 
-    No trial answer is requested before the stop.  The paper reads the states at words such as "wait", and takes its threshold from conformal
-    prediction; here they are read at checkpoints every few tokens, and `suffice certify --path p_settled` tests thresholds.
+    No trial answer is requested before the stop.  The paper reads the states at words such as "wait", and takes its
+    threshold from conformal prediction. Here the states are read at checkpoints every few tokens, and `suffice certify
+    --path p_settled` tests thresholds.
 
     >>> print(lynx(0.8))
     p_settled > 0.8
@@ -83,8 +84,8 @@ def lynx(probability: float = 0.9) -> Rule:
 def frugalgpt(first: float, later: float | None = None) -> Rule:
     """Return FrugalGPT's rule: accept an answer whose score exceeds the threshold of its attempt (Chen et al., 2023, section 3).
 
-    The paper fits the scorer, `verifier_score`, to right and wrong answers, and chooses the models and thresholds on training questions,
-    up to three models; the last one's answer is always accepted.
+    The paper fits the scorer, here the signal `verifier_score`, to right and wrong answers. It chooses up to three
+    models and their thresholds on training questions. The answer of the last model is always accepted.
 
     >>> print(frugalgpt(0.96, 0.37))
     ((verifier_score > 0.96) & (round <= 1)) | ((verifier_score > 0.37) & (round > 1))
@@ -102,17 +103,18 @@ def frugalgpt(first: float, later: float | None = None) -> Rule:
 def automix(share: float = 0.5) -> Rule:
     """Return AutoMix's rule with a threshold: accept if a share of the model's own verifications finds the answer right.
 
-    The small model is asked several times whether its answer is right (Aggarwal et al., 2024); the share of yes is
-    `verifier_score`, whose calls a question pays.  The paper's other router, a POMDP over the bins of this share, is not implemented.
+    The small model is asked several times whether its answer is right (Aggarwal et al., 2024). The share of yes is the
+    signal `verifier_score`, and these calls are part of the question's cost. The paper's other router, a POMDP over
+    bins of this share, is not implemented.
 
     >>> print(automix(0.75))
     verifier_score >= 0.75
 
     Args:
-        share: The least share, in (0, 1].
+        share: The smallest share of yes that accepts the answer, in (0, 1].
 
     Raises:
-        RuleSyntaxError: It is out of range.
+        RuleSyntaxError: The share is out of range.
     """
     if not 0 < share <= 1:
         raise RuleSyntaxError(

@@ -1,4 +1,7 @@
-"""A learned selector: a weighted sum of features that are known at the stop; its text contains all numbers."""
+"""A learned selector: it maximises a weighted sum of features that are known at the stop.
+
+The text of the selector contains all of its numbers.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +33,8 @@ class Term:
     Attributes:
         name: A signal; one of `SET_FEATURES`; or ``sum_SIGNAL`` and ``best_SIGNAL``, the sum and the largest value of
             a signal over the seen rounds with the same answer.
-        weight: The factor of its value.
-        fill: The value that replaces a missing one; 0 for set features, which are never missing.
+        weight: The factor by which the value of the feature is multiplied.
+        fill: The value to use if the feature is missing; 0 for set features, which are never missing.
     """
 
     name: str
@@ -48,10 +51,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Ranked(Selector):
-    """The selector of the round with the largest weighted sum of features; among ties, the latest.
+    """The selector of the round with the largest weighted sum of features; of tied rounds, the latest.
 
-    With weights from a logistic regression the sum is, up to a constant, the log-odds that the round's answer is
-    right.  A missing signal takes its fill, so every answered round has a score.
+    With weights from a logistic regression, the sum is, up to a constant, the log-odds that the round's answer is
+    right. A missing signal is replaced by its fill, so every round with an answer has a score.
 
     >>> from suffice.policy.rules import parse_selector
     >>> rounds = Rounds.from_columns({"p_correct": [0.9, 0.2, 0.3]}, answers=["Paris", "Rome", "rome"])
@@ -63,7 +66,7 @@ class Ranked(Selector):
     ranked(p_correct=(1.25, 0.31), votes=(-0.4, 0.0))
 
     Attributes:
-        terms: The features, at least one, each once.
+        terms: The features: at least one, and each only once.
     """
 
     terms: tuple[Term, ...]
@@ -82,7 +85,7 @@ class Ranked(Selector):
         return frozenset(term.signal for term in self.terms if term.signal is not None)
 
     def features(self, rounds: Rounds, candidates: Mask) -> list[Floats]:
-        """Return the value of each term at every round, each of shape ``(..., n_rounds)``, missing ones filled.
+        """Return the value of each term at every round, shape ``(..., n_rounds)``; missing values are filled.
 
         Args:
             rounds: The rounds from the policy's start on, with answers.
@@ -103,7 +106,7 @@ class Ranked(Selector):
 
 
 def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Floats:
-    """Return one feature at every round.
+    """Return the value of one feature at every round.
 
     `among` marks, for each round, the candidates with the same answer, shape ``(..., n, n)``.
     """
@@ -127,7 +130,7 @@ def _feature(term: Term, rounds: Rounds, candidates: Mask, among: Mask) -> Float
 
 @register_selector("ranked")
 def ranked_by(**pairs: Any) -> Ranked:
-    """Return the ranker of these features, each with its weight and its fill."""
+    """Return the ranker of these features, given as ``NAME=(weight, fill)``."""
     if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs.values()):
         raise RuleSyntaxError(f"each feature needs a weight and a fill; write {_EXAMPLE}")
     return Ranked(tuple(Term(name, weight, fill) for name, (weight, fill) in pairs.items()))

@@ -27,7 +27,7 @@ def find_threshold(rule: Rule, signal: str) -> Threshold:
     """Return the only threshold of a rule on `signal`.
 
     Raises:
-        RuleSyntaxError: There is none, or more than one.
+        RuleSyntaxError: The rule has no threshold on the signal, or more than one.
     """
     matches = [threshold for threshold in thresholds(rule) if threshold.name == signal]
     if len(matches) != 1:
@@ -55,7 +55,7 @@ def with_threshold(rule: Rule, threshold: Threshold, value: float) -> Rule:
 
 
 def substitute(rule: Rule, threshold: Threshold, other: Rule) -> Rule:
-    """Replace `threshold` by another rule, wherever it occurs."""
+    """Return the rule with `threshold` replaced by another rule, wherever the threshold occurs."""
     if rule == threshold:
         return other
     inner = inner_rules(rule)

@@ -1,4 +1,4 @@
-"""Rules as values that read columns, and the combinations that ``&`` and ``|`` build."""
+"""The base class of rules, and the combinations of rules that ``&`` and ``|`` build."""
 
 from __future__ import annotations
 
@@ -16,43 +16,46 @@ from suffice.policy.rounds import Mask, Rounds
 class Rule(ABC):
     """A predicate over rounds; combine rules with ``&`` and ``|``.
 
-    Your own rule is a frozen dataclass with `fires`, and with `signals` if it reads columns itself; rules in its fields
-    are found automatically.  The text of a rule, ``str(rule)``, specifies it completely: ``parse_rule(str(rule)) ==
-    rule``.
-    By default it is a call with the fields as arguments, under the name that `register_rule` gave to the class.
+    To write your own rule, define a frozen dataclass with the method `fires`, and with `signals` if it reads columns
+    itself. Rules in its fields are found automatically.  The text of a rule, ``str(rule)``, specifies it completely:
+    ``parse_rule(str(rule)) == rule``. By default the text is a call of the name that `register_rule` gave to the class,
+    with the fields as arguments.
     """
 
     __slots__ = ()
 
     @abstractmethod
     def fires(self, rounds: Rounds) -> Mask:
-        """Return where the rule fires, shape ``(..., n_rounds)``.
+        """Return a mask of the rounds at which the rule fires, shape ``(..., n_rounds)``.
 
-        Causal: column r reads columns 0..r only.  A comparison with an undefined signal (NaN) is False, so missing
-        evidence never stops the loop.
+        A rule is causal: whether it fires at a round depends only on this round and the rounds before it.  A comparison
+        with an undefined signal (NaN) is False, so missing evidence never stops the loop.
         """
 
     @property
     def signals(self) -> frozenset[str]:
-        """The signals that the rule may read; by default those of the rules in its fields."""
+        """The signals that the rule may read; by default the signals of the rules in its fields."""
         return frozenset().union(*(rule.signals for rules in inner_rules(self).values() for rule in rules))
 
     def reads(self, rounds: Rounds, asked: Mask) -> Mapping[str, Mask]:
-        """Return the rounds at which a lazy evaluation reads each signal, as masks of shape ``(..., n_rounds)``.
+        """Return for each signal a mask of the rounds at which a lazy evaluation reads it, shape ``(..., n_rounds)``.
 
         Args:
             rounds: The rounds.
             asked: Mask of the rounds at which it matters whether this rule fires, shape ``(..., n_rounds)``.
 
-        Members are evaluated in order, and a member is skipped where an earlier one has determined the outcome. This
-        determines a policy's costs for judges and gates.  By default every signal is read at every round, which is
-        correct for any rule, but expensive for a rule that could be lazy.
+        Members are evaluated in order, and a member is skipped where an earlier one has determined the outcome. So
+        `reads` determines how often judges and gates are called, and what that costs.  By default every signal is read
+        at every round, which is correct for any rule, but expensive for a rule that could be lazy.
         """
         del asked
         return dict.fromkeys(sorted(self.signals), rounds.seen)
 
     def held(self, rounds: Rounds) -> str:
-        """Return the text of the member that fires at the last of `rounds` (one question), else the rule's own text."""
+        """Return the text of the member that fires at the last of `rounds`, the rounds of one question.
+
+        Only ``|`` and `FirstOf` name a member; any other rule returns its own text.
+        """
         del rounds
         return str(self)
 
@@ -82,7 +85,7 @@ CALLED: dict[type, str] = {}
 
 
 def spelled_call(value: Any) -> str:
-    """Return the text of a dataclass as a call: its registered name, with its fields as arguments.
+    """Return the text of a dataclass as a call of its registered name, with its fields as arguments.
 
     Rules among the fields are put in parentheses.
     """
@@ -101,7 +104,7 @@ def inner_rules(rule: Rule) -> dict[str, tuple[Rule, ...]]:
 
 
 def merge_reads(reads: list[Mapping[str, Mask]]) -> dict[str, Mask]:
-    """Return the union of several results of `Rule.reads`; signals are in the order in which the last round reads them."""
+    """Return the union of several results of `Rule.reads`, in the order in which the last round reads the signals."""
     merged: dict[str, Mask] = {}
     for mapping in reads:
         for name, mask in mapping.items():
@@ -136,7 +139,7 @@ class Members(Rule):
 def _reads_in_order(members: tuple[Rule, ...], rounds: Rounds, asked: Mask, *, settled_by: bool) -> Mapping[str, Mask]:
     """Return the rounds at which members read each signal when they are evaluated in order; see `Rule.reads`.
 
-    Where a member evaluates to `settled_by`, the later ones read nothing.
+    At rounds where a member evaluates to `settled_by`, later members read nothing.
     """
     reads: list[Mapping[str, Mask]] = []
     for member in members:
@@ -152,7 +155,7 @@ def _flat_members(kind: type[Members], members: tuple[Rule, ...]) -> tuple[Rule,
 
 @dataclass(frozen=True, slots=True)
 class AllOf(Members):
-    """A rule that fires where all members do; built by ``&``."""
+    """A rule that fires where all members fire; built by ``&``."""
 
     rules: tuple[Rule, ...]
 
@@ -195,7 +198,7 @@ class Either(Members):
 
 @dataclass(frozen=True, slots=True)
 class AnyOf(Either):
-    """A rule that fires where any member does; built by ``|``."""
+    """A rule that fires where any member fires; built by ``|``."""
 
     rules: tuple[Rule, ...]
 

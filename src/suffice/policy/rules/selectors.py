@@ -1,4 +1,4 @@
-"""Selectors, which choose the answer to return among those of the seen rounds."""
+"""Selectors, which choose the answer to return among the answers of the rounds up to the stop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _answers(rounds: Rounds) -> npt.NDArray[np.object_]:
 
 
 def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
-    """Return the key by which answers are compared, shape ``(..., n_rounds)``; "" without an answer."""
+    """Return the keys by which answers are compared, shape ``(..., n_rounds)``; "" for a round without an answer."""
     key_of = rounds.normalizer or answer_key
     if isinstance(key_of, Grouping):
         ids = key_of.ids_of(_answers(rounds))
@@ -40,7 +40,7 @@ def _keys(rounds: Rounds) -> npt.NDArray[np.object_]:
 
 
 def answered(rounds: Rounds) -> Mask:
-    """Return a mask of the rounds with a non-blank answer, whose key is not empty, shape ``(..., n_rounds)``."""
+    """Return a mask of the rounds whose answer is not blank and has a key, shape ``(..., n_rounds)``."""
     if rounds.answered is None:
         answers = _answers(rounds)
         given: Mask = answers.astype(np.bool_) & rounds.seen  # neither None nor ""
@@ -66,19 +66,22 @@ def same_answers(rounds: Rounds) -> Mask:
 def total(values: Floats) -> Floats:
     """Return sums over the last axis, added strictly in the order of the rounds.
 
-    So trailing zeros change nothing, and a live prefix and the whole recording give exactly the same number, which
-    `numpy.sum` does not guarantee, since it adds in another order.
+    Because of this order trailing zeros change nothing, so the rounds of a live question and a longer recording give
+    exactly the same number. `numpy.sum` does not guarantee that, since it adds in another order.
     """
     return np.asarray(np.add.accumulate(values, axis=-1)[..., -1])
 
 
 class Selector(ABC):
-    """Base class of selectors, which choose one of the rounds up to the stop; `str` gives their text, as for `Rule`."""
+    """Base class of selectors, which choose one of the rounds up to the stop.
+
+    As for a `Rule`, ``str(selector)`` is the text of the selector.
+    """
 
     __slots__ = ()
 
     def select(self, rounds: Rounds, stop: Positions) -> Positions:
-        """Return the position on the last axis of the answer to return; -1 if no seen round has an answer.
+        """Return the position (on the last axis) of the answer to return; -1 if no round up to the stop has an answer.
 
         Args:
             rounds: The rounds from the policy's start on, with answers.
@@ -94,27 +97,29 @@ class Selector(ABC):
 
         The shape is that of `rounds`.
 
-        A selector that draws among tied answers by a seed returns the shares over all seeds.  Arguments as for `select`.
+        A selector that draws among tied answers by a seed returns the shares over all seeds. The arguments are those of
+        `select`.
         """
         del rounds, stop
         return None
 
     def means_by_stop(self, rounds: Rounds, values: Floats, otherwise: Callable[[], Floats]) -> Floats | None:
-        """Return, for a stop at each round, the expected value of the returned answer; same shape as `values`.
+        """Return the expected value of the returned answer for a stop at each round, same shape as `values`.
 
-        None if `shares` returns None, since `select` is then deterministic.
+        Return None if `shares` returns None, because `select` is then deterministic.
 
         Args:
             rounds: See `select`, shape ``(n, n_rounds)``.
             values: The value of each round's answer, same shape.
-            otherwise: Returns the value of a stop at which `shares` is zero everywhere, same shape.
+            otherwise: A function that returns the value to use for a stop at which `shares` is zero everywhere, same
+                shape.
         """
         del rounds, values, otherwise
         return None
 
     @abstractmethod
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
-        """Return the chosen position among `candidates`; -1 if the values that the selector reads are undefined."""
+        """Return the position of the chosen candidate; -1 if all values that the selector reads are undefined."""
 
     @property
     def signals(self) -> frozenset[str]:
@@ -126,7 +131,7 @@ class Selector(ABC):
 
 
 def last_of(mask: Mask) -> Positions:
-    """Return the last position in `mask` that is True, along the last axis; -1 if none is."""
+    """Return the last True position of `mask` along the last axis; -1 if there is none."""
     last = mask.shape[-1] - 1 - np.argmax(mask[..., ::-1], axis=-1)
     return np.where(mask.any(axis=-1), last, -1)
 
@@ -172,7 +177,7 @@ class OfSignal(Selector):
 
 @dataclass(frozen=True, slots=True)
 class MaxSignal(OfSignal):
-    """The selector of the round with the largest signal; among ties, the latest, which has seen most evidence."""
+    """The selector of the round with the largest signal; of tied rounds, the latest, which has seen most evidence."""
 
     prefix = "max"
     name: str = "p_correct"
@@ -187,7 +192,7 @@ class MaxSignal(OfSignal):
 
 @dataclass(frozen=True, slots=True)
 class MinSignal(OfSignal):
-    """The selector of the round with the smallest signal; among ties, the latest."""
+    """The selector of the round with the smallest signal; of tied rounds, the latest."""
 
     prefix = "min"
 
@@ -216,7 +221,7 @@ _HOSTS_QUALITY = re.compile(r"(?:\w*_)?(?:quality|score|reward|rating|confidence
 
 @dataclass(frozen=True, slots=True)
 class Best(Selector):
-    """The selector of the best round by the only signal of quality; a policy replaces it by ``max_SIGNAL``."""
+    """The selector of the best round by the only signal of quality; a policy replaces this selector by ``max_SIGNAL``."""
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
         return self.by(rounds.columns).among(rounds, candidates)
@@ -228,9 +233,9 @@ class Best(Selector):
         ('max_quality', 'max_p_correct')
 
         Args:
-            names: The signals that are available live.  Signals of quality are those in `QUALITY`, and a host's own
-                signals whose names are, or end in, `quality`, `score`, `reward`, `rating` or `confidence`
-                (`judge_score`).
+            names: The signals that are available live.  Signals of quality are those in `QUALITY`. A host's own signal
+                is one if its name is, or ends in, `quality`, `score`, `reward`, `rating` or `confidence`, as in
+                `judge_score`.
         """
         names = set(names)
         known = {name for name in names if name in QUALITY or (name not in _OTHERS and _HOSTS_QUALITY.fullmatch(name))}
@@ -250,7 +255,7 @@ class Best(Selector):
 
 @dataclass(frozen=True, slots=True)
 class MedianSignal(OfSignal):
-    """The selector of the round with the signal nearest to the median over the seen rounds; among ties, the latest."""
+    """The selector of the round whose signal is nearest to the median over the rounds up to the stop; of tied rounds, the latest."""
 
     prefix = "median"
 
@@ -282,12 +287,13 @@ def nearest(column: Floats, target: Floats, candidates: Mask) -> Positions:
 
 @dataclass(frozen=True, slots=True)
 class Majority(Selector):
-    """The selector of the most frequent answer, by normalised text; among ties, the answer seen last.
+    """The selector of the most frequent answer, by normalised text; of tied answers, the one seen last.
 
-    It is returned from its latest round.
+    The answer is returned as worded in its latest round.
 
     Attributes:
-        weight: A signal to count each round by (undefined ones do not vote); None counts each round as one.
+        weight: A signal by which each round's vote is weighted; a round where it is undefined does not vote. None =
+            equal weights.
     """
 
     weight: str | None = None

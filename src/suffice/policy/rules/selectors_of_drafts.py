@@ -18,7 +18,7 @@ DISTANCES = ("semantic_distance", *(f"semantic_distance_{back}" for back in rang
 def pairwise_distances(rounds: Rounds) -> Floats:
     """Return the distance of every two drafts, shape ``(..., n_rounds, n_rounds)``, symmetric.
 
-    0 on the diagonal; NaN for drafts more than five rounds apart, and where a distance is undefined.
+    The diagonal is 0. A distance is NaN if it is undefined, or if the drafts are more than five rounds apart.
     """
     shape = np.broadcast_shapes(*(rounds[name].shape for name in DISTANCES), rounds.seen.shape)
     n = shape[-1]
@@ -34,12 +34,12 @@ def pairwise_distances(rounds: Rounds) -> Floats:
 @register_selector("centroid")
 @dataclass(frozen=True, slots=True)
 class Centroid(Selector):
-    """The selector of the draft nearest to the centroid of the seen drafts' embeddings; among ties, the latest.
+    """The selector of the draft nearest to the centroid of the seen drafts' embeddings; of tied drafts, the latest.
 
     Embeddings have length 1, so the draft nearest to the direction of their mean is the one with the smallest mean
-    distance to all of them: the signals `semantic_distance`, `semantic_distance_2`, ... give it without the embeddings.
-    Pairs whose distance is undefined, and drafts more than five rounds apart, are left out of the means; a draft with
-    no distance to another one is not chosen.
+    distance to all drafts. The signals `semantic_distance`, `semantic_distance_2`, ... hold these distances, so the
+    embeddings are not needed. Pairs whose distance is undefined, and drafts more than five rounds apart, are left out
+    of the means. A draft without any distance to another draft is not chosen.
     """
 
     def among(self, rounds: Rounds, candidates: Mask) -> Positions:
@@ -63,8 +63,8 @@ class LongestRun(Selector):
     """The selector of the last draft in the longest run of rounds that each agree with the previous one.
 
     Attributes:
-        rule: Fires where a round agrees with the one before: ``answer_stable >= 1``, or a distance below a threshold
-            for drafts.  A round where it does not fire, or is undefined, starts a new run.
+        rule: A rule that fires where a round agrees with the one before: ``answer_stable >= 1``, or for drafts a
+            distance below a threshold. A round where the rule does not fire, or is undefined, starts a new run.
     """
 
     rule: Rule
@@ -87,6 +87,6 @@ class LongestRun(Selector):
 
 @register_selector("longest_run")
 def longest_run(rule: Rule | str) -> LongestRun:
-    """Return the selector of the longest run of rounds at which a rule (or a named rule) fires."""
+    """Return the selector of the longest run of rounds at which a rule fires; the rule may be given by its name."""
     (agrees,) = check_rules("longest_run", [parse_rule(rule) if isinstance(rule, str) else rule], 1)
     return LongestRun(agrees)

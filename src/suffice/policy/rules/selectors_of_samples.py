@@ -30,12 +30,13 @@ _MIXING = tuple(
 class MajorityOfSamples(Selector):
     """The selector of the most frequent answer, by the policy's normalizer; ties are broken at random, by seed.
 
-    Samples have no order, so the last one is not preferred, unlike in `majority`.  An unreadable answer casts no vote.
-    The choice among tied answers depends only on the seed and the votes, so it is the same live and replayed; a replay
-    takes the expectation over all seeds (`shares`).
+    Samples have no order, so the last one is not preferred, unlike in `majority`. An unreadable answer casts no vote.
+    The choice among tied answers depends only on the seed and the votes, so it is the same live and in a replay.
+    Evaluations take the expectation over all seeds instead (`shares`).
 
     Attributes:
-        weight: A signal to count each answer by (undefined ones do not vote); None counts each as one.
+        weight: A signal by which each vote is weighted; an answer whose signal is undefined does not vote. None = equal
+            weights.
         seed: Seed of the choice among ties.
     """
 
@@ -77,7 +78,7 @@ class MajorityOfSamples(Selector):
         return means if begun.all() else np.where(begun, means, otherwise())
 
     def _votes(self, rounds: Rounds, candidates: Mask) -> tuple[Floats, Mask, Floats]:
-        """Return the answers' numbers, a mask of the voting answers, and their weights, each of shape ``(..., n_rounds)``."""
+        """Return the numbers of the answers, a mask of the answers that vote, and the weights, each of shape ``(..., n_rounds)``."""
         ids = np.broadcast_to(rounds[ANSWER_ID], candidates.shape)
         voting = candidates & ~np.isnan(ids)
         if self.weight is None:
@@ -87,7 +88,7 @@ class MajorityOfSamples(Selector):
         return ids, voting, np.where(voting, column, 0.0)
 
     def leading(self, rounds: Rounds, candidates: Mask) -> Mask:
-        """Return a mask of the leading answers, several if tied, each at its latest round; shape ``(..., n_rounds)``."""
+        """Return a mask of the leading answer, or of several if tied, each at its latest round; shape ``(..., n_rounds)``."""
         shape = candidates.shape
         ids, voting, votes = self._votes(rounds, candidates)
         row, place = np.nonzero(voting.reshape(-1, shape[-1]))
@@ -118,7 +119,7 @@ class MajorityOfSamples(Selector):
 
 @dataclass(frozen=True, slots=True)
 class EscAnswer(MajorityOfSamples):
-    """The selector of early-stopping self-consistency (ESC): the answer of a unanimous window, else the most frequent one.
+    """The selector of early-stopping self-consistency (ESC): the answer of a unanimous last window, else the most frequent.
 
     The authors' program returns the answer on which the last window agrees, even if another one has more votes so far.
     """
@@ -130,7 +131,7 @@ class EscAnswer(MajorityOfSamples):
         return f"window_agreement_{self.window}"
 
     def _agreed(self, rounds: Rounds, candidates: Mask) -> tuple[Positions, Mask]:
-        """Return the last answered round, and whether a unanimous window ends there."""
+        """Return the position of the last round with an answer, and a mask that is True if a unanimous window ends there."""
         last = last_of(candidates)
         agreement = np.broadcast_to(rounds[self._agreement], candidates.shape)
         at = np.take_along_axis(agreement, np.maximum(last, 0)[..., None], axis=-1)[..., 0]
@@ -159,9 +160,11 @@ class EscAnswer(MajorityOfSamples):
 
 @dataclass(frozen=True, slots=True)
 class RascAnswer(MajorityOfSamples):
-    """The selector of reasoning-aware self-consistency (RASC): a vote weighted by score among samples of `threshold` or more.
+    """The selector of reasoning-aware self-consistency (RASC): a vote among samples that score at least `threshold`.
 
-    If no sample reaches the threshold, all vote.
+    Votes are weighted by score.
+
+    If no sample reaches the threshold, all samples vote.
     """
 
     weight: str | None = RATIONALE_SCORE
@@ -185,7 +188,7 @@ class RascAnswer(MajorityOfSamples):
 
 
 def _hash(ids: Floats, seed: int) -> npt.NDArray[np.uint64]:
-    """Return a hash of a seed and each question's votes, shape ``(...)``; rounds without a vote are ignored.
+    """Return for each question a hash of the seed and its votes, shape ``(...)``; rounds without a vote are ignored.
 
     It uses the integer mixing steps of SplitMix64 (Steele et al., 2014), so it is the same on every machine.
     """
@@ -211,7 +214,8 @@ def weighted_majority_of_samples(weight: str | int = _USUAL_WEIGHT, seed: int = 
     weighted_majority_of_samples(verifier_score) weighted_majority_of_samples(7)
 
     Args:
-        weight: A signal that is not negative; a number is taken as the seed, and the signal is `p_correct`.
+        weight: A signal that is never negative. If it is a number, this number is the seed, and the signal is
+            `p_correct`.
         seed: Seed of the choice among ties.
     """
     if isinstance(weight, str):
@@ -221,7 +225,7 @@ def weighted_majority_of_samples(weight: str | int = _USUAL_WEIGHT, seed: int = 
 
 @register_selector("esc")
 def esc_answer(window: int, seed: int = 0) -> EscAnswer:
-    """Return the selector of early-stopping self-consistency, for the rule ``esc(window)`` of the same window.
+    """Return the selector of early-stopping self-consistency; use it with the rule ``esc(window)`` of the same window.
 
     >>> print(esc_answer(5))
     esc(5)
@@ -236,7 +240,7 @@ def esc_answer(window: int, seed: int = 0) -> EscAnswer:
 
 @register_selector("rasc")
 def rasc_answer(threshold: float = 0.5, seed: int = 0) -> RascAnswer:
-    """Return the selector of reasoning-aware self-consistency, for the rule ``rasc(threshold)`` of the same threshold.
+    """Return the selector of reasoning-aware self-consistency; use it with the rule ``rasc(threshold)``.
 
     >>> print(rasc_answer())
     rasc(0.5)

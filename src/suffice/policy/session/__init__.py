@@ -1,4 +1,4 @@
-"""Deciding one question: the policy and its live session."""
+"""Decisions on one question: the policy and its live session."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,7 @@
-"""Audits: a random share of questions, drawn by their ids, continues after the stop, to judge the rule."""
+"""Audits: a random share of the questions continues after the stop, so that the rule can be judged.
+
+The questions are drawn by their ids.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,9 @@ class Draw:
     """The draw of an audit for one question.
 
     Attributes:
-        question_id: The id by which it was drawn.
+        question_id: The id by which the draw was made.
         rate: The probability of being drawn, in (0, 1].
-        audited: Whether it was drawn.
+        audited: Whether the question was drawn.
     """
 
     question_id: str
@@ -32,9 +35,9 @@ class Draw:
 class Audit:
     """The share of questions that continue after the stop, up to the policy's last round.
 
-    The draw is a keyed hash (HMAC-SHA256) of the question's id: the same id has the same draw in every process, and
-    without the seed nobody can choose an id that will be drawn.  Requests that repeat an id share one draw, so their
-    audits are not independent.
+    The draw is a keyed hash (HMAC-SHA256) of the question's id. So an id has the same draw in every process, and nobody
+    who lacks the seed can choose an id that will be drawn.  Requests that repeat an id share one draw, so their audits
+    are not independent.
 
     >>> audit = Audit(rate=0.05, seed="a secret text")
     >>> sum(audit.draw(f"q{number}").audited for number in range(1000))

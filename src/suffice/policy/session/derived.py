@@ -40,7 +40,7 @@ class Derivation:
 
     @cached_property
     def _sources(self) -> dict[str, tuple[str, Calibrator | ZScore | Allocation]]:
-        """The raw column and the fitted state from which a signal is computed, by signal."""
+        """A map from each fitted signal to the raw column and the fitted state from which it is computed."""
         sources: dict[str, tuple[str, Calibrator | ZScore | Allocation]] = {
             calibrator.output: (calibrator.signal, calibrator) for calibrator in self.calibrators
         }
@@ -52,9 +52,9 @@ class Derivation:
         return sources
 
     def raw_of(self, name: str) -> str:
-        """Return the measured signal from which a fitted signal is computed; for other signals, the signal itself.
+        """Return the measured signal from which a fitted signal is computed; any other signal is returned as it is.
 
-        If it is computed from several, return the first.
+        If a signal is computed from several measured signals, return the first of them.
         """
         return self._raws_of(name)[0]
 
@@ -75,37 +75,40 @@ class Derivation:
 
     @cached_property
     def _from_answers(self) -> frozenset[str]:
-        """The signals that are always computed from all answers, even if values were measured."""
+        """The signals that are always computed from all answers, even if their values were also measured."""
         own = {"answer_stable"} if self.normalizer != DEFAULT_NORMALIZER else set[str]()
         own |= {"abstained"} if self.abstain_patterns is not None else set()
         return VOTES.union(own).intersection(raw for name in self.signals for raw in self._raws_of(name))
 
     @property
     def answer_column(self) -> str | None:
-        """Name of the raw column with `answer_ids` by the policy's normalizer, for callers that cache it; None if not read."""
+        """Name of the raw column in which callers cache `answer_ids` by the policy's normalizer; None if it is not read."""
         return self._shared_column(ANSWER_ID) if self._from_answers - {"abstained"} else None
 
     @property
     def vote_columns(self) -> dict[str, str]:
-        """The unweighted signals in `VOTES` that the policy reads, by the name of the raw column in which to cache them."""
+        """A map from the name of a raw column to the unweighted signal of `VOTES` that callers cache in it.
+
+        The map contains every such signal that the policy reads.
+        """
         read = sorted(VOTES & self._from_answers)
         return {self._shared_column(name): name for name in read if not weights_of([name])}
 
     def running_votes(self) -> RunningVotes:
-        """Return a counter of one question's votes that computes the signals in `VOTES` and `answer_column` as rounds come."""
+        """Return a counter of one question's votes, which updates the signals in `VOTES` and `answer_column` round by round."""
         ids = set[str]() if self.answer_column is None else {ANSWER_ID}
         names = {self._shared_column(name): name for name in sorted(VOTES & self._from_answers | ids)}
         return RunningVotes(names, normalizer_of(self.normalizer))
 
     def vote_weights(self, raw: Rounds) -> Floats:
-        """Return the weight of each answer in weighted votes, same shape as a raw column; NaN = it does not vote."""
+        """Return the weight of each answer in weighted votes, shape of a raw column; NaN if the answer does not vote."""
         return self._column(WEIGHT, raw)
 
     def _shared_column(self, name: str) -> str:
         return f"{name}.{self.normalizer}"
 
     def unfitted(self, name: str) -> bool:
-        """Return whether a signal needs fitted state that this policy lacks."""
+        """Return True if a signal needs fitted state that this policy lacks."""
         known = SIGNALS.get(name)
         return known is not None and known.fitted and name not in self._sources and name not in self.state
 
@@ -121,7 +124,7 @@ class Derivation:
         return clean_column(name, raw[name], index=raw.index)
 
     def _fitted_column(self, name: str, raw: Rounds) -> Floats:
-        """Compute a signal by fitted state from one raw column or several."""
+        """Compute a signal from one or several raw columns, by its fitted state."""
         score = self.state.get(name)
         if isinstance(score, RationaleScore):
             return score.apply({feature: self._column(feature, raw) for feature in score.weights})

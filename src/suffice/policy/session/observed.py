@@ -1,4 +1,4 @@
-"""Check an observed round, write its costs into columns, and find the policy's signals that it lacks."""
+"""Check an observed round, write its costs into columns, and report the signals of the policy that the round lacks."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def write_costs(columns: Mapping[str, Floats], observed: Round, position: int) -
 
 
 def lack_error(policy: Policy, r: int, missing: Mapping[str, str]) -> NotFittedError | UnknownSignalError:
-    """Return the error for the signals that a round lacks (see `lacking`), with ways to decide anyway."""
+    """Return the error about signals that a round lacks (see `lacking`); its message lists ways to decide anyway."""
     lacks = dict.fromkeys(missing.values())
     unfitted = any(map(policy.unfitted, missing))
     ways = ["fit a calibrator (`suffice calibrate`)"] if unfitted else []

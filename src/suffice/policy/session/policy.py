@@ -60,23 +60,23 @@ class Policy(Derivation, Displayed):
     ('answer_stable', 'p_correct')
 
     Attributes:
-        rule: The rule, which stops the loop at the first round at which it fires; or its text.
-        selector: The selector, which chooses among the seen rounds' answers; or its text.  `best` stands for
-            ``max_SIGNAL`` of the only signal of quality that the rule reads or a calibrator computes.
+        rule: The rule, or its text. It stops the loop at the first round at which it fires.
+        selector: The selector, or its text. It chooses among the answers of the rounds up to the stop. `best` stands
+            for ``max_SIGNAL`` of the only signal of quality that the rule reads or a calibrator computes.
         start_round: The first round of the loop and of replays: 0 or 1, or a later one in an escalation that skips the
             first models.
         max_rounds: The highest round R, 1 to 100,000: the loop never goes past it.
         calibrators: Fitted maps, one for each calibrated signal that is used.
-        state: Fitted state of signals that need statistics beyond their own question, by signal.
+        state: Fitted state, by signal, of signals that need statistics over many questions.
         answer_position: The position of the answer in the generated text.
         abstain_patterns: Patterns of refusals to answer; None = the default list.
         normalizer: The name of the normalizer that compares answers for votes, `answer_stable` and `majority`, in
             `NORMALIZERS`.
-        depends: The configuration that the fitted state belongs to (model, prompt, retriever), by name.
+        depends: The configuration to which the fitted state belongs, by name (model, prompt, retriever).
         provenance: The origin of the policy: data hash, versions, figures of the fit.
         certificate: The certificate from `suffice certify` (see `suffice.verdicts.certificates.Certificate`); None =
-            none.  It is valid only for the policy with its `digest`; see `certified` and `suspended`.
-        name: Its name in reports; by default the text of the rule.
+            none. It is valid only for the policy whose `digest` it names; see `certified` and `suspended`.
+        name: The name of the policy in reports; by default the text of the rule.
     """
 
     rule: Spelled[Rule] = Spelled[Rule](Rule, parse_rule, Never())  # noqa: RUF009
@@ -132,23 +132,23 @@ class Policy(Derivation, Displayed):
 
     @property
     def certified(self) -> bool:
-        """True if there is a certificate for exactly this policy; a policy that was changed since has none.
+        """True if the certificate is for exactly this policy; False if the policy was changed after certification.
 
-        A suspended certificate does not count, see `suspended_because`.
+        It is also False if the certificate is suspended, see `suspended_because`.
         """
         given = self.certificate is not None and self.certificate.get("policy_digest") == self.digest
         return given and not self.suspended
 
     @property
     def suspended(self) -> str:
-        """The reason and time of the certificate's suspension; empty if it is not suspended, or does not exist."""
+        """The reason and time of the certificate's suspension; empty without a certificate, or if it is not suspended."""
         return "" if self.certificate is None else str(self.certificate.get("suspended") or "")
 
     def suspended_because(self, reason: str) -> Policy:
         """Return the policy with its certificate suspended; its digest stays the same.
 
         Args:
-            reason: The reason with its time, as `suffice watch` words it.
+            reason: The reason and the time of the suspension, in the words of `suffice watch`.
 
         Raises:
             DataError: There is no certificate.
@@ -169,10 +169,12 @@ class Policy(Derivation, Displayed):
 
     @cached_property
     def reads_every_answer(self) -> bool:
-        """True if the policy may read the answer or cost of any earlier round, so that a gated round 0 must be answered.
+        """True if the policy may read the answer or cost of any earlier round.
 
-        This is the case with a selector among several answers, with signals that add up costs since the start round,
-        and with a signal that looks back to round 0.
+        Then round 0 must be answered even if a gate passes it by.
+
+        This is so if the selector chooses among several answers, or if a signal adds up costs since the start round or
+        looks back to round 0.
         """
         if self.compares_answers or any(name in CUMULATED for name in self.signals):
             return True
@@ -192,8 +194,8 @@ class Policy(Derivation, Displayed):
         n_rounds)``).
 
         Args:
-            raw: Raw columns: measured signals, ``cost.COMPONENT.KIND`` for the signals that add up costs, and
-                `answer_column` and `vote_columns`, which are otherwise computed from the answers.
+            raw: Raw columns: measured signals, and ``cost.COMPONENT.KIND`` for the signals that add up costs.
+                `answer_column` and `vote_columns` may be among them; otherwise they are computed from the answers.
 
         Raises:
             UnknownSignalError: A column that the policy reads is missing.
@@ -259,7 +261,7 @@ class Policy(Derivation, Displayed):
                 )
 
     def decide(self, rounds: Iterable[Round], *, missing: Missing = "error") -> Decision:
-        """Return the decision of a session after these rounds: the stop, if the policy stopped at one of them.
+        """Return the decision that a session would have after these rounds; it is final if the policy stopped at one of them.
 
         >>> decision = Policy(rule="answer_stable").decide([Round(index=1, answer="Oslo"), Round(index=2, answer="Oslo")])
         >>> decision.stop_round, decision.reason
@@ -270,7 +272,7 @@ class Policy(Derivation, Displayed):
             missing: The reaction to a round that lacks a signal which the policy reads; see `Session`.
 
         Raises:
-            DataError: The rounds have a gap, or one has a value of another type.
+            DataError: The rounds have a gap, or a value has the wrong type.
             UnknownSignalError: A round lacks a signal that the policy reads.
             NotFittedError: A round lacks a calibrated signal, and the policy has no calibrator for it.
         """
@@ -306,10 +308,11 @@ class Policy(Derivation, Displayed):
 
     @classmethod
     def from_dict(cls, data: Any) -> Policy:
-        """Return the policy that `to_dict` wrote, or of the JSON of a policy file; nothing in it is executed.
+        """Return the policy from the values of `to_dict` or the JSON of a policy file; nothing in it is executed.
 
         Raises:
-            SchemaError: Another format or version, missing or unknown fields, values of the wrong kind.
+            SchemaError: The format or version is another, fields are missing or unknown, or values are of the wrong
+                kind.
             RuleSyntaxError: The rule does not parse.
         """
         data = unsealed(data)
@@ -374,11 +377,14 @@ class Policy(Derivation, Displayed):
 
     @classmethod
     def load(cls, path: str | Path) -> Policy:
-        """Read a policy file; warn if it was edited, which suspends its certificate, or if the certificate is suspended.
+        """Read a policy file.
+
+        If the file was edited after it was written, this warns and suspends the certificate. It also warns if the
+        certificate is already suspended.
 
         Raises:
             SchemaError: The file is not a policy that this release reads.
-            RuleSyntaxError: Its rule does not parse.
+            RuleSyntaxError: The rule in the file does not parse.
         """
         from pathlib import Path
 

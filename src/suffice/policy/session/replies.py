@@ -12,10 +12,10 @@ from suffice.policy.signals import AnswerPosition, Located
 def read_reply(
     reply: Any, position: AnswerPosition | None, seen: Iterable[Round], *, index: int, **others: Any
 ) -> Round:
-    """Return the round of a reply, with the answer at `position`; None as the answer if there is none.
+    """Return the round of a reply, with the answer at `position`; the answer is None if there is none.
 
-    The default position, `Answer:`, may not be a deliberate choice: until some reply to the question contains it, the
-    whole reply after any thinking block is the answer.
+    The default position, `Answer:`, may not be a deliberate choice. So the whole reply after any thinking block counts
+    as the answer until a reply to the question contains this marker.
 
     >>> read_reply("Oslo", AnswerPosition(), [], index=1).answer
     'Oslo'
@@ -27,7 +27,8 @@ def read_reply(
         position: The position of the answer; None = the whole text.
         seen: The rounds of the question before this one.
         index: The index of the round.
-        **others: Other fields of the round, such as `signals`, `costs` and `feedback`, and `seconds`.
+        **others: Other fields of the round, such as `signals`, `costs` and `feedback`; and `seconds`, the duration of
+            the call.
 
     Raises:
         DataError: The reply is neither text nor a response.

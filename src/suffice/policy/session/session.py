@@ -1,4 +1,4 @@
-"""The live state of one question."""
+"""The live session, which decides one question round by round."""
 
 from __future__ import annotations
 
@@ -38,20 +38,19 @@ class Session:
     >>> session.observe(Round(index=2, answer="The Tempest")).answer
     'The Tempest'
 
-    A policy without its signals never stops the loop, so the session reports what is missing: at the first round with
-    an answer at which the signal may exist, or, if the signal needs an extra call (a judge, an embedder, a critic), at
-    the round where the rule reads it.  The round still counts: `end` returns the best answer, and the loop may
-    continue.  A signal that was present once may later be undefined without an error, because single replies may lack
-    data that the others have.
+    A policy that lacks its signals would never stop the loop, so the session reports a missing signal. It does so at
+    the first round with an answer at which the signal may exist. If the signal needs an extra call (of a judge, an
+    embedder or a critic), it does so at the round where the rule reads the signal. The round still counts: `end`
+    returns the best answer, and the loop may continue. A signal that was present once may later be undefined without an
+    error, because single replies may lack data that others have.
 
     Args:
-        policy: A policy, a policy file (a path, or text that ends in ``.json``), or a rule or its text.
-        missing: The reaction to a round that lacks a signal which the policy reads: raise an `error`, `warn`, or
-            `ignore` it.
-        depends: The present configuration (`model`, `prompt_id`, ...), which is compared with that of the policy's fit;
-            None = unknown.
-        capabilities: The capabilities of the model and the measurements, as named in `Signal.needs`, which
-            `Policy.check` checks at once; rounds are then only checked for a host's own signals.  None = unknown.
+        policy: A policy, a policy file (a path, or text that ends in ``.json``), a rule, or the text of a rule.
+        missing: The reaction if a round lacks a signal that the policy reads: raise an `error`, `warn`, or `ignore`.
+        depends: The present configuration (`model`, `prompt_id`, ...), which is compared with the configuration of the
+            policy's fit; None = unknown.
+        capabilities: The capabilities of the model and the measurements, as named in `Signal.needs`. `Policy.check`
+            checks them at once, and rounds are then only checked for signals of the host. None = unknown.
         audit: The share of questions that continue after the stop; None = no audit.
         shadow: Policies that decide on the same rounds and change nothing, see `shadows`.
         question_id: The id of the question, by which an audit draws.
@@ -62,11 +61,11 @@ class Session:
         draw: The audit's draw of this question, with its probability; None without an audit.
 
     Raises:
-        DataError: An unknown value of `missing`, the policy file cannot be read, there is an audit and no `question_id`, or
-            two shadows have one name.
+        DataError: `missing` has an unknown value, the policy file cannot be read, there is an audit but no
+            `question_id`, or two shadows have the same name.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
         ConfigMismatchError: The policy was fitted with another configuration than `depends`.
-        ModelError: `capabilities` lack one that the policy needs.
+        ModelError: `capabilities` lack a capability that the policy needs.
     """
 
     def __init__(
@@ -115,7 +114,7 @@ class Session:
 
     @property
     def auditing(self) -> bool:
-        """True while an audit continues: the decision is final, and `observe` takes further rounds up to the last."""
+        """True while an audit continues after the final decision; `observe` then accepts rounds up to the policy's last."""
         is_drawn = self.draw is not None and self.draw.audited
         return (
             is_drawn
@@ -128,8 +127,8 @@ class Session:
     def shadows(self) -> dict[str, Decision | None]:
         """The decision of each shadow policy on the rounds so far, by label; None if it would continue.
 
-        A shadow that cannot decide, for instance because a signal is missing and `missing` is `error`, has no decision,
-        and a warning says so.
+        The decision is also None, with a warning, if the shadow cannot decide, for instance because a signal is missing
+        and `missing` is `error`.
         """
         return self._shadows.decisions(self.rounds, self._ended)
 
@@ -169,7 +168,7 @@ class Session:
     ) -> Decision:
         """Observe one round and decide; during an audit, observe one more round and return the same decision.
 
-        A foreign loop may give its draft instead of a `Round`; it becomes round `next_round`.
+        A loop of another library may pass its draft instead of a `Round`; the draft becomes round `next_round`.
 
         >>> from suffice import Policy, parse_rule
         >>> session = Session(Policy(rule=parse_rule("answer_stable >= 1")))
@@ -180,15 +179,15 @@ class Session:
 
         Args:
             observed: The round; its index must be `next_round`.
-            draft: The text of the round; an empty one does not count as an answer.
+            draft: The text of the round; an empty text does not count as an answer.
             feedback: A critic's reply to the draft; None if there is none.
             signals: Signals that the host measured, by name.
             costs: Costs of the round by component (`writer`, `critic`, ...).
             embedding: The draft's embedding, shape ``(width,)``; None if it was not embedded.
 
         Raises:
-            DataError: Another index is expected, the loop has already stopped, both or neither of a round and a draft
-                were given, or a value has another type.
+            DataError: Another index is expected, the loop has already stopped, a value has the wrong type, or not
+                exactly one of a round and a draft was given.
             UnknownSignalError: The round lacks a signal that the policy reads, see `Session`; the round still counts.
             NotFittedError: The round lacks a calibrated signal, and the policy has no calibrator for it; the round
                 still counts.
@@ -230,9 +229,9 @@ class Session:
     def reads(self, observed: Round) -> tuple[str, ...]:
         """Return the measured signals that a decision at `observed` reads, in the order in which it reads them.
 
-        The rule's members are evaluated in order, skipped members read nothing, and a signal that the round lacks
-        counts as undefined.  So the first missing signal in the result is certain to be read.  The state of the session
-        does not change.
+        The rule's members are evaluated in order, and skipped members read nothing. A signal that the round lacks
+        counts as undefined. So of the signals in the result that the round lacks, the first one is certain to be read.
+        The state of the session does not change.
 
         Args:
             observed: The round, as far as it is known; its index must be `next_round`.
@@ -245,7 +244,7 @@ class Session:
         return tuple(n for n in raw if n not in SIGNALS or SIGNALS[n].may_exist(observed.index))
 
     def would_stop(self, observed: Round) -> bool:
-        """Return whether the loop would stop at `observed`, given what is known of it; the session does not change.
+        """Return True if the loop would stop at `observed`, as far as this round is known; the session does not change.
 
         Args:
             observed: The round; its index must be `next_round`.  A signal that it lacks counts as undefined.
@@ -256,7 +255,7 @@ class Session:
         return bool(self.policy.rule.fires(self._written(observed))[-1]) or observed.index == self.policy.max_rounds
 
     def observe_all(self, rounds: Iterable[Round]) -> Decision | None:
-        """Observe rounds until the policy stops; return the last decision, None without rounds."""
+        """Observe rounds until the policy stops; return the last decision, or None if there are no rounds."""
         decision = None
         for observed in rounds:
             decision = self.observe(observed)
@@ -265,13 +264,13 @@ class Session:
         return decision
 
     def end(self, reason: Reason) -> Decision:
-        """End the question from outside, with the best answer so far; or end its audit and return its decision.
+        """End the question from outside, or end its audit; return the decision, with the best answer so far.
 
         Args:
             reason: `exhausted` (no evidence left), `failed` (the model failed) or `cancelled`.
 
         Raises:
-            DataError: The reason is another one, or the loop has already stopped.
+            DataError: The reason is none of these, or the loop has already stopped.
         """
         if reason not in ("exhausted", "failed", "cancelled"):
             raise DataError(f"a loop cannot be ended for the reason {reason!r}; allowed: exhausted, failed, cancelled")
@@ -346,7 +345,7 @@ class Session:
             )
 
     def _widen(self, more: int) -> None:
-        """Give every column room for `more` rounds; memory grows with the observed rounds, not with `max_rounds`."""
+        """Give every column room for `more` rounds, so that memory grows with the observed rounds, not with `max_rounds`."""
         undefined, width = np.full(more, np.nan), len(self._answers) + more
         self._columns = {name: np.concatenate([column, undefined]) for name, column in self._columns.items()}
         self._derived = {name: np.concatenate([column, undefined]) for name, column in self._derived.items()}
@@ -380,7 +379,7 @@ class Session:
         return [*read, *sorted(self.policy.selector.signals)]
 
     def _prove(self, view: Rounds) -> None:
-        """Check that the last round has valid values of the signals that the policy reads there for the first time."""
+        """Check that the last round has valid values of the signals that the policy reads for the first time."""
         observed = self.rounds[-1]
         if not (observed.answer or "").strip():  # a failed reply does not show what the host can provide
             return
@@ -409,7 +408,7 @@ class Session:
         warnings.warn(str(error), stacklevel=3)
 
     def _view(self, n: int) -> Rounds:
-        """Return the view of the first `n` rounds; only the last round is computed, earlier rounds and votes are cached."""
+        """Return the view of the first `n` rounds; only the last of them is computed, the others and their votes are cached."""
         if n:
             last = slice(0 if self.policy.answer_column else n - 1, n)
             columns = {name: column[last] for name, column in self._columns.items()}

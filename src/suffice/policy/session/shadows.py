@@ -11,7 +11,7 @@ from suffice.policy.session.policy import Policy
 
 
 class Following(Protocol):
-    """The part of a session that a shadow needs."""
+    """The interface of a session that a shadow needs."""
 
     @property
     def policy(self) -> Policy:
@@ -26,16 +26,16 @@ class Following(Protocol):
         """The index of the round that is expected next."""
 
     def observe(self, observed: Round, /) -> Decision:
-        """Decide on one more round."""
+        """Observe one more round and return the decision."""
 
     def end(self, reason: Reason) -> Decision:
-        """End without a further round."""
+        """End the question without a further round, and return the decision."""
 
 
 class Shadows:
     """Sessions of shadow policies that observe the rounds of another session.
 
-    They observe the rounds only when their decisions are requested, so they cannot delay or break the other session.
+    Shadows observe the rounds only when their decisions are requested, so they cannot delay or break the other session.
     """
 
     def __init__(self, sessions: Mapping[str, Following]) -> None:
@@ -43,7 +43,7 @@ class Shadows:
         self._broken: set[str] = set()
 
     def decisions(self, rounds: Sequence[Round], ended: Reason | None) -> dict[str, Decision | None]:
-        """Return each session's decision; None if it would continue past the rounds, or cannot decide.
+        """Return the decision of each shadow; None if it would continue after these rounds, or cannot decide.
 
         Args:
             rounds: All rounds so far.

@@ -1,4 +1,4 @@
-"""Policies from a caller's value: a policy, a rule, the text of a rule, or a file."""
+"""Convert a caller's value to a policy; the value is a policy, a rule, the text of a rule, or a policy file."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ PolicySource = Policy | Rule | str | Path
 
 
 def as_policy(value: PolicySource) -> Policy:
-    """Convert a value to the policy that it is or names.
+    """Convert a value to a policy; the value is a policy, a rule, the text of a rule, or a policy file.
 
     Raises:
-        DataError: The value is none of these, or the policy file cannot be read.
+        DataError: The value is none of these four, or the policy file cannot be read.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
     """
     if isinstance(value, Policy):
@@ -39,7 +39,7 @@ def as_policy(value: PolicySource) -> Policy:
 
 
 def is_rule(value: PolicySource) -> bool:
-    """Return whether a value is a rule or its text, without any other setting of a policy."""
+    """Return True if a value is only a rule or the text of a rule, without other settings of a policy."""
     return isinstance(value, Rule) or (isinstance(value, str) and not value.endswith(".json"))
 
 
@@ -47,15 +47,15 @@ _FAR = 10_000  # a rule's own cap is searched up to this round
 
 
 def capped_policy(value: PolicySource) -> Policy:
-    """Convert a value like `as_policy`; a rule alone must contain a cap on the rounds, since nothing else sets one.
+    """Convert a value to a policy like `as_policy`, but require that a rule alone contains a cap on the rounds.
 
-    The cap is the first round at which the rule fires whatever the other signals are.
+    The cap is the first round at which the rule fires even if all other signals are undefined.
 
     >>> capped_policy("answer_stable | (round >= 20)").max_rounds
     20
 
     Raises:
-        DataError: A rule has no such round; and as for `as_policy`.
+        DataError: A rule has no such round; or as for `as_policy`.
         RuleSyntaxError: The text is neither a rule nor the name of a policy file.
     """
     policy = as_policy(value)
@@ -75,10 +75,11 @@ def capped_policy(value: PolicySource) -> Policy:
 def shadow_policies(shadow: PolicySource | Iterable[PolicySource], deployed: Policy) -> dict[str, Policy]:
     """Return the shadow policies that decide beside a deployed policy, by label.
 
-    If a shadow is only a rule, all its other settings, such as rounds, calibrators and selector, are the deployed policy's.
+    A shadow that is only a rule gets all other settings, such as rounds, calibrators and selector, from the deployed
+    policy.
 
     Raises:
-        DataError: Two shadows have one label, or one begins before the loop does.
+        DataError: Two shadows have the same label, or one begins before the loop does.
         RuleSyntaxError: A text is neither a rule nor the name of a policy file.
     """
     values = [shadow] if isinstance(shadow, PolicySource) else list(shadow)

@@ -19,13 +19,13 @@ _PLAIN_VERSION = 1  # for sessions without audit and shadows, so that older rele
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionState:
-    """The values from which a session is restored; its columns are computed again from the rounds.
+    """The values from which a session is restored; the session's columns are computed again from the rounds.
 
     Attributes:
         missing: The reaction to a round that lacks a signal which the policy reads.
         unproven: The signals whose presence has not been checked in any round yet.
         decision: The final decision; None while the loop continues.
-        draw: Whether an audit drew the question; None without one.
+        draw: Whether an audit drew the question; None without an audit.
         ended: The reason why the host ended the question, or its audit; None if it did not.
     """
 
@@ -40,7 +40,7 @@ class SessionState:
 
     @property
     def n_decided(self) -> int:
-        """Number of rounds that ran before the decision; the others belong to the audit."""
+        """Number of rounds up to the decision; further rounds belong to the audit."""
         stop = None if self.decision is None else self.decision.stop_round
         return len(self.rounds) if stop is None else stop - self.policy.start_round + 1
 
@@ -87,7 +87,7 @@ def unpack(state: Any, policy: Policy | None) -> SessionState:
 
     Args:
         state: The values.
-        policy: The policy that it must belong to; None = the policy in the state.
+        policy: The policy to which the state must belong; None = the policy in the state.
 
     Raises:
         SchemaError: The values are not a session's state that this release reads.

@@ -36,11 +36,11 @@ class Stops:
 
     @property
     def answer_rounds(self) -> npt.NDArray[np.int64]:
-        """The round of each returned answer; -1 without one."""
+        """The round of each returned answer; -1 if no answer is returned."""
         return np.where(self.answer_position >= 0, self.view.index[self.answer_position], -1)
 
     def charged(self) -> Mask:
-        """Return a mask of the rounds that were run, shape ``(n_questions, n_rounds)`` of `view`."""
+        """Return a mask of the rounds that a question is charged for, up to its stop, shape ``(n_questions, n_rounds)`` of `view`."""
         mask: Mask = self.view.seen & (np.arange(len(self.view)) <= self.position[:, None])
         return mask
 
@@ -55,8 +55,8 @@ class Stops:
     def unrun(self, ends: npt.NDArray[Any], max_rounds: int) -> Mask:
         """Return a mask of questions in which the policy continues past the recorded rounds, shape ``(n_questions,)``.
 
-        A rule ended their recording, so the next rounds never ran and their outcome is unknown.  Other recordings ended
-        by themselves, as a live run would have.
+        A rule ended the recording of these questions, so the next rounds never ran and their outcome is unknown. Other
+        recordings ended as a live run would have.
 
         Args:
             ends: The reason why each recorded trajectory has no further round, shape ``(n_questions,)``.
@@ -65,7 +65,7 @@ class Stops:
         return self.cut(ends, max_rounds) & ~self.fired
 
     def reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> list[str]:
-        """Return the reason for each question's stop, as in a live session; "unrun" if it is unknown, see `unrun`.
+        """Return the reason for each question's stop, as a live session gives it; "unrun" if it is unknown, see `unrun`.
 
         Args:
             ends: The reason why each recorded trajectory has no further round, shape ``(n_questions,)``.
@@ -82,7 +82,7 @@ class Stops:
         return Counter({"rule": len(self.position) - len(others)}) + Counter(named.tolist())
 
     def _other_reasons(self, ends: npt.NDArray[Any], max_rounds: int) -> tuple[Positions, npt.NDArray[np.object_]]:
-        """Return the questions that did not stop by the rule or have no answer, and the reason for each stop."""
+        """Return the questions that did not stop by the rule or have no answer, with the reason why each of them stopped."""
         others = np.flatnonzero(~self.fired | (self.position < 0) | (self.answer_position < 0))
         position, fired = self.position[others], self.fired[others]
         ended = np.where(self.view.index[position] == max_rounds, "max_rounds", ends[others])

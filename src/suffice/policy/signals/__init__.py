@@ -1,4 +1,4 @@
-"""Pure functions of the rounds: values that are known at each round without gold answers."""
+"""Signals: values that are known at each round without gold answers, as pure functions of the rounds."""
 
 from suffice.policy.rules.selectors_of_drafts import DISTANCES
 from suffice.policy.signals.answers import ABSTAIN_PATTERNS, abstained_by

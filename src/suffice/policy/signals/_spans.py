@@ -59,7 +59,7 @@ def answer_line(text: str, start: int, marker: str) -> Span | None:
 def _clean(text: str, start: int, end: int) -> Span | None:
     """Return the span without surrounding white space, quotes and markdown; None if nothing is left.
 
-    It works on indices, since copying each of many layers would take quadratic time for a long reply.
+    It works on indices, because copying the text for each of many layers would take quadratic time in a long reply.
     """
     while True:
         while start < end and text[start].isspace():
@@ -75,7 +75,7 @@ def _clean(text: str, start: int, end: int) -> Span | None:
 
 
 def _unwrap(text: str, start: int, end: int) -> Span:
-    """Return the part of a span inside one layer of quotes or markdown; the whole span without one."""
+    """Return the part of a span inside one layer of quotes or markdown; without such a layer, the whole span."""
     stop = end
     while stop > start and text[stop - 1] in ".,;":
         stop -= 1
@@ -102,8 +102,9 @@ _JSON_BLANK = re.compile(r"(?:\s|\\[nrtbf])*")
 def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None:
     """Return the value of the first key `field` in JSON from `start` on, with its span.
 
-    If there is no such key, points in `field` divide it into the keys of a path.  Text around the JSON is skipped, and the JSON may be cut off after the value.  Only strings, numbers and booleans are
-    values, not null, arrays, objects and unterminated strings.
+    If there is no such key and `field` contains points, it is a path of keys: ``a.b`` is the value of `b` in the object
+    `a`. Text around the JSON is skipped, and the JSON may be cut off after the value. Only strings, numbers and
+    booleans count as values; null, arrays, objects and unterminated strings do not.
     """
     place = _value_of(text, field, text.find("{", start), anywhere=True)
     if place >= 0:
@@ -116,7 +117,10 @@ def json_value(text: str, field: str, start: int) -> tuple[str, int, int] | None
 
 
 def _value_of(text: str, key: str, position: int, *, anywhere: bool) -> int:
-    """Return where a key's value begins in JSON after `position`, directly in the next object or `anywhere`; else -1."""
+    """Return the position where a key's value begins in JSON after `position`, or -1 if the key is missing.
+
+    The key must lie directly in the next object, or with `anywhere` at any place after the position.
+    """
     depth = 0
     part = _PART.search(text, position) if position >= 0 else None
     while part is not None:

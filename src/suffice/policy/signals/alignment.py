@@ -1,8 +1,8 @@
-"""Find the tokens that spell a span of the text, for any endpoint's spelling of tokens.
+"""Find the tokens that spell a span of the text, however the endpoint writes its tokens.
 
 Tokens are matched against the UTF-8 bytes of the text, because a token may be part of a character.  All possible
-alignments are tried; if two disagree about the span, the result is None, because a margin read at a wrong token would
-go unnoticed.
+alignments are tried. If two of them disagree about the span, the result is None, because nobody would notice a margin
+that is read at a wrong token.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _State = tuple[int, int, int, int]
 
 
 def _byte_level() -> dict[str, int]:
-    """Return the alphabet in which GPT-2's and Llama 3's vocabularies spell bytes; printable ones are unchanged."""
+    """Return the alphabet in which the vocabularies of GPT-2 and Llama 3 spell bytes; printable bytes are unchanged."""
     plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(256 + rank): byte for rank, byte in enumerate(others)}
@@ -42,7 +42,7 @@ _BYTE_LEVEL = _byte_level()
 
 
 def token_bytes(token: Token) -> bytes:
-    r"""Return the bytes of a token: the given ones, else those of its text, decoded from a vocabulary's spelling.
+    r"""Return the bytes of a token: `Token.raw` if given, else the bytes of its text, decoded from a vocabulary's spelling.
 
     >>> [token_bytes(Token(text)) for text in ("\u0120Oslo", "\u2581Oslo", "<0xC3>", " Oslo")]
     [b' Oslo', b' Oslo', b'\xc3', b' Oslo']
@@ -57,10 +57,10 @@ def token_bytes(token: Token) -> bytes:
 
 
 def tokens_of_span(text: str, tokens: Sequence[Token], start: int, end: int) -> tuple[Token, ...] | None:
-    """Return the run of tokens that spells `text[start:end]`; None if they cannot be determined with certainty.
+    """Return the run of tokens that spells `text[start:end]`; None if it cannot be determined with certainty.
 
-    It handles tokens that end past the text (a removed stop string), special tokens that are not in the text, thinking
-    blocks that the server removed, and white space lost at token borders.
+    This also works if tokens go on past the text (because the endpoint removed a stop string), if special tokens or
+    thinking blocks are not in the text, and if white space was lost between tokens.
 
     Args:
         text: The generated text.
@@ -92,7 +92,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _after_thinking(spelled: Sequence[bytes], whole: bytes, target: bytes) -> int:
-    """Return the first token after a thinking block that is in the tokens but not in the text; 0 if there is none."""
+    """Return the index of the first token after a thinking block that the text lacks; 0 if there is no such block."""
     if _CLOSE_THINKING.search(target):
         return 0
     closed = 0
@@ -102,7 +102,10 @@ def _after_thinking(spelled: Sequence[bytes], whole: bytes, target: bytes) -> in
 
 
 def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> _Span | None:
-    """Return the first and last token of the span (in bytes, inclusive) if all alignments agree; else None."""
+    """Return the indices of the first and last token of a span of bytes if all alignments agree; else None.
+
+    The span includes its last byte.
+    """
     content_end = len(target.rstrip(_SPACE_MARKS))
     states: set[_State] = {(0, -1, -1, 0)}
     for index in range(begin, len(tokens)):
@@ -132,7 +135,7 @@ def _search(target: bytes, tokens: Sequence[Token], begin: int, span: _Span) -> 
 def _spellings(token: Token) -> set[tuple[bytes, ...]]:
     """Return the byte strings that a token may represent, without leading white space.
 
-    Each consists of pieces separated by bytes that the endpoint replaced.
+    Each byte string is a sequence of pieces; between two pieces lie bytes that the endpoint replaced.
     """
     text = token.text
     plain = _utf8(text)
@@ -155,7 +158,7 @@ def _spellings(token: Token) -> set[tuple[bytes, ...]]:
 
 
 def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[int]:
-    """Yield every position at which a token that starts at `start` may end, or the end of a text that cuts it off."""
+    """Yield every position at which a token that starts at `start` may end; if the text cuts it off, the end of the text."""
     if len(spelling) == 1 and len(target) - start < len(spelling[0]):
         if spelling[0].startswith(target[start:]):
             yield len(target)
@@ -169,7 +172,7 @@ def _ends(target: bytes, start: int, spelling: tuple[bytes, ...]) -> Iterator[in
 
 
 def _unknown_ends(target: bytes, position: int) -> Iterator[int]:
-    """Yield the possible ends of one replaced part of a character: one to three non-ASCII bytes."""
+    """Yield the possible ends of a replaced part of a character, which has one to three non-ASCII bytes."""
     for end in range(position + 1, min(position + _MAX_UNKNOWN, len(target)) + 1):
         if target[end - 1] < _NON_ASCII:
             return

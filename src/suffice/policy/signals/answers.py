@@ -38,7 +38,7 @@ ABSTAIN_PATTERNS: tuple[str, ...] = tuple(pattern.strip() for pattern in _PATTER
 
 
 def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
-    """Return the last two answers; None if one is missing, or before round 2.
+    """Return the answers of the last two rounds; None if one of them is missing, or before round 2.
 
     Round 1 is not compared with round 0, which has no evidence: TASR defines stability from round 2 on.
     """
@@ -55,7 +55,8 @@ def _last_two_answers(rounds: Sequence[Round]) -> tuple[str, str] | None:
 def answer_stable(rounds: Sequence[Round]) -> float:
     """The answer is the previous round's, both normalised.
 
-    1.0 or 0.0; NaN before round 2 and if one is missing.  It compares the keys of `suffice.policy.metrics.answer_key`.
+    1.0 or 0.0; NaN before round 2 and if one of the two answers is missing. It compares the keys of
+    `suffice.policy.metrics.answer_key`.
 
     >>> answer_stable([Round(index=1, answer="Tempest"), Round(index=2, answer="The Tempest.")])
     1.0
@@ -70,8 +71,8 @@ def answer_stable(rounds: Sequence[Round]) -> float:
 def answer_f1_previous(rounds: Sequence[Round]) -> float:
     """Token F1 of the answer with the previous round's.
 
-    From 0 (no word in common) to 1 (the same words equally often, in any order), both normalised as for the metric F1.
-    It takes linear time, so it also suits long drafts.  NaN where `answer_stable` is NaN.
+    It ranges from 0 (no word in common) to 1 (the same words equally often, in any order). Both answers are normalised
+    as for the metric F1. It takes linear time, so it also suits long drafts. NaN where `answer_stable` is NaN.
 
     >>> earlier, later = (Round(index=r, answer=text) for r, text in ((1, "It lies in Oslo."), (2, "It lies near Oslo.")))
     >>> answer_f1_previous([earlier, later])
@@ -87,8 +88,8 @@ def answer_f1_previous(rounds: Sequence[Round]) -> float:
 def answer_similarity_previous(rounds: Sequence[Round]) -> float:
     """Similarity of the answer's characters with the previous round's (difflib).
 
-    Only the first 1,000 characters of the keys that `answer_stable` compares are used, since the ratio takes quadratic
-    time.  NaN where `answer_stable` is NaN.
+    It compares the first 1,000 characters of the keys that `answer_stable` compares, because the ratio takes quadratic
+    time. NaN where `answer_stable` is NaN.
     """
     pair = _last_two_answers(rounds)
     if pair is None:
@@ -105,18 +106,18 @@ def _stripped_words(text: str) -> list[str]:
 
 
 def abstained_by(patterns: Iterable[str]) -> Callable[[str | None], float]:
-    """Return a function that reports whether an answer is a refusal to answer, by these patterns.
+    """Return a function that decides by these patterns if an answer is a refusal to answer.
 
-    A pattern must match the whole answer; `*` matches any words, or none.  `unknown` therefore does not match "The
-    Unknown Soldier".  Case, white space and punctuation around words are ignored, and only the first 1,000 characters of
-    the answer are compared.  The function returns 1.0 or 0.0; NaN for a missing or empty answer.
+    A pattern must match the whole answer, so `unknown` does not match "The Unknown Soldier". `*` matches any words, or
+    none.  Case, white space and punctuation around words are ignored, and only the first 1,000 characters of the answer
+    are compared.  The function returns 1.0 or 0.0; NaN for a missing or empty answer.
 
     >>> refuses = abstained_by(["unknown", "not mentioned *"])
     >>> refuses("Not mentioned in the text."), refuses("The Unknown Soldier"), refuses(None)
     (1.0, 0.0, nan)
 
     Args:
-        patterns: Words, with `*` for any words.
+        patterns: Patterns of words, in which `*` stands for any words.
 
     Raises:
         DataError: A pattern contains no word.
@@ -154,7 +155,7 @@ def _spaced(words: Sequence[str]) -> str:
 
 
 def _matches(words: str, parts: Sequence[str]) -> bool:
-    """Return whether a text consists of these parts, in order, with anything between them; takes linear time."""
+    """Return True if a text consists of these parts in order, with anything between them; this takes linear time."""
     first, *middle, last = parts
     if not words.startswith(first):
         return False
@@ -176,7 +177,7 @@ def _by_default() -> Callable[[str | None], float]:
 def abstained(rounds: Sequence[Round]) -> float:
     """The answer is a refusal to answer, by the policy's pattern list.
 
-    1.0 or 0.0, here by `ABSTAIN_PATTERNS`; NaN if the answer is missing.
+    1.0 or 0.0; NaN if the answer is missing. This function uses the patterns in `ABSTAIN_PATTERNS`.
 
     >>> abstained([Round(index=1, answer="I don't know.")])
     1.0
@@ -190,8 +191,9 @@ def abstained(rounds: Sequence[Round]) -> float:
 def answer_in_evidence(rounds: Sequence[Round]) -> float:
     """A revealed passage holds the answer; undefined for yes and no.
 
-    1.0 or 0.0, in the title or the text, both normalised, at word boundaries.  NaN at round 0, without passages, if the
-    answer is missing or normalises to nothing, and for yes and no: a passage that contains the word "no" means nothing.
+    1.0 or 0.0. The normalised answer must occur at word boundaries in the normalised title or text of a passage. NaN at
+    round 0, without passages, and if the answer is missing or normalises to nothing. Also NaN for yes and no, since a
+    passage that contains the word "no" proves nothing.
     """
     last = rounds[-1]
     answer = normalize_answer(last.answer or "")
@@ -206,6 +208,6 @@ def answer_in_evidence(rounds: Sequence[Round]) -> float:
 def answer_length(rounds: Sequence[Round]) -> float:
     """Words of the answer.
 
-    Separated by white space; NaN if it is missing or empty.
+    Words are separated by white space. NaN if the answer is missing or empty.
     """
     return float(len((rounds[-1].answer or "").split())) or math.nan

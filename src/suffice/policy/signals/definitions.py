@@ -31,22 +31,23 @@ class Signal:
 
     Attributes:
         name: The name in rules and the column in recordings.
-        compute: Computes its value at the last of the given rounds; returns NaN instead of raising.  None if a model, a
-            host, fitted state or the policy's view provides the value.
-        range: Lowest and highest value; values outside are undefined, or clipped if `clip` is set.
+        compute: A function that computes the signal at the last of the given rounds; it returns NaN instead of raising.
+            None if a model, a host, fitted state or the policy's view provides the value.
+        range: Lowest and highest value. Values outside the range count as undefined, or are clipped if `clip` is set.
         unit: `nats`, `probability`, `bool`, `score`, `count`, `seconds`, `ratio` or `z`.
         needs: Capabilities that the model or the host must provide, as named in `Answerer.capabilities`.
         source: Paper and section.
-        component: The component whose call produces it; "" if it is free.
-        first_round: The first round at which it may be defined; reading it earlier costs nothing.
-        last_round: The last round at which it may be defined; None = no limit.
-        lookback: Number of earlier rounds that it reads; `EVERY_ROUND` = all of them.
+        component: The component whose call produces the signal; "" if the signal is free.
+        first_round: The first round at which the signal may be defined; reading it earlier costs nothing.
+        last_round: The last round at which the signal may be defined; None = no limit.
+        lookback: Number of earlier rounds that the signal reads; `EVERY_ROUND` = all of them.
         fitted: Whether it needs state fitted on tune questions.
-        clip: Whether values out of range, also infinite ones, are clipped to it instead of undefined.
-        on_demand: Whether it is computed only where a policy reads it, and never recorded by itself.
-        reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal.  The signal is
-            then the same wherever these fields are equal in the last `lookback` + 1 rounds, so an import computes it once
-            for all of them.  Empty = it may read anything.
+        clip: Whether values out of range, even infinite ones, are clipped to the range instead of being undefined.
+        on_demand: Whether the signal is computed only where a policy reads it, so that a recording does not contain it
+            unasked.
+        reads: Fields of `Round` that `compute` reads, or ``signals.<name>`` for a single measured signal. If these
+            fields are equal in the last `lookback` + 1 rounds, so is the signal, and an import computes it only once.
+            Empty = `compute` may read anything.
         doc: The meaning of the signal, in one line.
     """
 
@@ -80,7 +81,7 @@ class Signal:
             )
 
     def may_exist(self, r: int) -> bool:
-        """Return whether the signal may be defined at round `r`.
+        """Return True if the signal may be defined at round `r`.
 
         >>> SIGNALS["p_known"].may_exist(0), SIGNALS["p_known"].may_exist(1), SIGNALS["overlap"].may_exist(1)
         (True, False, False)
@@ -88,7 +89,9 @@ class Signal:
         return r >= self.first_round and (self.last_round is None or r <= self.last_round)
 
     def clean(self, value: object) -> float:
-        """Return `value` if it is a number in range, else NaN; clip it if `clip` is set, or if it is out of range by rounding.
+        """Return `value` if it is a number in range, else NaN.
+
+        A number out of range is clipped if `clip` is set, or if only rounding put it out of range.
 
         >>> SIGNALS["answer_margin"].clean(float("inf")), SIGNALS["p_correct"].clean(1.5), SIGNALS["p_correct"].clean(1 + 1e-7)
         (30.0, nan, 1.0)
@@ -101,9 +104,9 @@ class Signal:
         return clipped if self.allows(numeric) or (self.clip and not math.isnan(numeric)) else math.nan
 
     def allows(self, number: float) -> bool:
-        """Return whether a finite number is in range, apart from rounding errors.
+        """Return True if a finite number is in range, apart from rounding errors.
 
-        One minus a cosine in single precision can be -4e-7.
+        For example, one minus a cosine in single precision can be -4e-7.
         """
         return math.isfinite(number) and self.range[0] - ROUNDING <= number <= self.range[1] + ROUNDING
 
@@ -132,7 +135,7 @@ def add_signal(signal: Signal) -> Signal:
 
 
 def declare(name: str, doc: str, unit: str, range: tuple[float, float], *needs: str, **fields: Any) -> Signal:  # noqa: A002
-    """Register a signal by its fields; without `compute` a model, a host, fitted state or the policy provides its value.
+    """Register a signal by its fields; without `compute`, its value comes from a model, a host, fitted state or the policy.
 
     Args:
         name: Name of the signal, see `Signal`.
@@ -155,13 +158,13 @@ def register_signal(
     name: str = "",
     **fields: Any,
 ) -> Callable[[Compute], Compute]:
-    """Register the decorated function as a signal; the first line of its docstring is its meaning.
+    """Register the decorated function as a signal; the first line of the function's docstring becomes `Signal.doc`.
 
     Args:
         unit: Unit of its values.
         range: Lowest and highest value.
         needs: Capabilities that the model or the host must provide.
-        name: The signal's name; default: that of the function.
+        name: The signal's name; default: the name of the function.
         fields: Further fields of `Signal`.
 
     Raises:
@@ -181,8 +184,8 @@ def compute_signals(
 ) -> dict[str, float]:
     """Return the signals of the last of `rounds`, by name; NaN where undefined.
 
-    A value in `Round.signals` takes precedence over a computed one.  Both are ignored before the signal's `first_round`
-    and after its `last_round`.
+    A value in `Round.signals` takes precedence over a computed value.  Before the signal's `first_round` and after its
+    `last_round` the signal is NaN in any case.
 
     >>> rounds = [Round(index=1, answer="the Tempest"), Round(index=2, answer="Tempest")]
     >>> compute_signals(rounds, ["answer_stable", "answer_margin"], state={})
@@ -190,7 +193,7 @@ def compute_signals(
 
     Args:
         rounds: The rounds so far, in order, at least one.
-        names: The signals; None = all available ones: measured, computed, and fitted ones in `state`.
+        names: The signals; None = all that are available: measured signals, computed ones, and fitted ones in `state`.
         state: Fitted state by signal.
 
     Raises:
@@ -261,10 +264,10 @@ def clean_column(name: str, column: Floats, *, index: npt.NDArray[np.int64] | No
     array([30.,  0., nan])
 
     Args:
-        name: The signal; for an unregistered one only infinite values become NaN.
+        name: The signal. If it is not registered, only infinite values become NaN.
         column: Shape ``(..., n_rounds)``, NaN where undefined.
-        index: The rounds of the last axis in any order, shape ``(n_rounds,)``; with it, rounds before the signal's
-            `first_round` and after its `last_round` become NaN, as they are live.
+        index: The round of each entry of the last axis, in any order, shape ``(n_rounds,)``. If it is given, values
+            before the signal's `first_round` and after its `last_round` become NaN, as in a live session.
     """
     signal = _REGISTRY.get(name)
     if signal is None:
@@ -309,9 +312,10 @@ _FIELDS_OF_NEEDS: Mapping[str, str] = MappingProxyType(
 
 
 def lacking(name: str, observed: Round, value: float) -> str | None:
-    """Return the names of the fields that a round lacks for a signal, or its invalid `value`; None if nothing is wrong.
+    """Return a text that names the missing fields or the invalid value of a signal in a round; None if nothing is wrong.
 
-    A value in the round may be undefined, but not out of the signal's range, which indicates an error of the host.
+    A value in the round may be undefined. A value out of the signal's range is reported, because it indicates an error
+    of the host.
 
     >>> lacking("answer_margin", Round(index=1, answer="Oslo"), float("nan"))
     'answer_tokens'
@@ -319,7 +323,7 @@ def lacking(name: str, observed: Round, value: float) -> str | None:
     Args:
         name: A measured signal.
         observed: The round.
-        value: The signal's value in this round.
+        value: The signal as computed for this round; NaN if undefined.
     """
     if not math.isnan(value):
         return None

@@ -1,4 +1,4 @@
-"""Signals of retrieval and evidence: retrieval scores, scores by judges, cross-encoders and the model, and chains of questions."""
+"""Signals of evidence: scores of retrieval, of judges, cross-encoders and the model, and signals of chains of questions."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def score_gap(rounds: Sequence[Round]) -> float:
 def top_score_z_pool(rounds: Sequence[Round]) -> float:
     """top_score within the question's pool, in standard deviations.
 
-    It is measured from the mean, and the standard deviation is that of the population; both include rank 1.  NaN with
-    fewer than two scores, if one is not finite, or if they do not differ.
+    It is the distance from the mean of the pool, divided by the population standard deviation; both include rank 1. NaN
+    with fewer than two scores, if a score is not finite, or if all scores are equal.
 
     >>> top_score_z_pool([Round(index=1, pool_scores=(4.0, 2.0, 2.0, 0.0))])
     1.414213562373095
@@ -99,8 +99,8 @@ _retrieved(
 def top_score_z_robust(rounds: Sequence[Round]) -> float:
     """top_score within the question's pool, in interquartile ranges from its median.
 
-    Quartiles are interpolated linearly, rank 1 included.  NaN where `top_score_z_pool` is NaN, or if the quartiles do not
-    differ (where the authors' code gives 0).
+    Quartiles are interpolated linearly and include rank 1. NaN where `top_score_z_pool` is NaN, or if the quartiles are
+    equal (the authors' code then gives 0).
 
     >>> top_score_z_robust([Round(index=1, pool_scores=(9.0, 4.0, 3.0, 2.0, 1.0))])
     3.0
@@ -114,7 +114,10 @@ def top_score_z_robust(rounds: Sequence[Round]) -> float:
 
 
 def _comparable(scores: Sequence[float]) -> bool:
-    """Return whether scores differ; otherwise rounding of the mean would give a deviation of about 1e-17."""
+    """Return True if the scores are not all equal.
+
+    For equal scores, rounding of the mean would give a deviation of about 1e-17 instead of 0.
+    """
     return len(scores) > 1 and all(map(math.isfinite, scores)) and min(scores) < max(scores)
 
 
@@ -156,7 +159,7 @@ declare(
 def verbal_confidence(rounds: Sequence[Round]) -> float:
     """The confidence that the model states in its reply, 1..5.
 
-    NaN if it states none.
+    NaN if the reply states no confidence.
     """
     return parse_confidence(rounds[-1].text)
 

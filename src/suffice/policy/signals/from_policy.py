@@ -1,4 +1,4 @@
-"""Signals from the policy itself: its calibrated margin, the round, and the loop's costs so far."""
+"""Signals that the policy itself computes: the calibrated margin, the round, and the loop's costs so far."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cost_columns(name: str) -> tuple[str, ...]:
 
 
 def member_component(model: str) -> str:
-    """Return the component of one model of a panel, to which its calls are charged separately.
+    """Return the component to which the calls of one model of a panel are charged.
 
     >>> member_component("gpt-4o-mini")
     'generator:gpt-4o-mini'

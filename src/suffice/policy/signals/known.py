@@ -1,4 +1,4 @@
-"""Signals of a model's own knowledge: from gates before an answer, and from a reply."""
+"""Signals of a model's own knowledge, from a gate before the answer or from a reply."""
 
 from __future__ import annotations
 

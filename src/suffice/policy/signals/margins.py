@@ -1,7 +1,7 @@
 """Signals that read the log-probabilities of the answer's tokens.
 
-A margin is the difference of the two highest log-probabilities at a token, whichever of them was generated: the
-paper's "top-1 minus top-2".  At temperature 0 the generated token is the first of them.
+A margin is the difference of the two highest log-probabilities at a token's position, whichever token was generated
+(the paper's "top-1 minus top-2"). At temperature 0 the generated token has the highest.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _BLANKS = " \t\r\n\u2581\u0120\u010a"
 def token_margin(token: Token) -> float:
     """Return the difference of the two highest log-probabilities at a token, nats in [0, 30].
 
-    NaN with fewer than two known values: a second value of minus infinity, -9999 or -100 means "not given" (as in
-    log-probabilities processed at temperature 0, 0 and minus infinity), and a NaN or positive value makes the highest
-    ones unknown.  The generated token counts even if it is not among the alternatives.  The same text listed twice with
-    the highest value is one token; with two values it is two tokens (parts of characters).
+    The result is NaN with fewer than two known values. A second value of minus infinity, -9999 or -100 means "not
+    given"; log-probabilities that were processed at temperature 0, for example, are 0 and minus infinity. A NaN or
+    positive value also makes the result NaN, because the highest values are then unknown. The generated token counts
+    even if it is not among the alternatives. If the same text is listed twice with the highest value, it is one token;
+    if it is listed with two values, it is two tokens (parts of characters).
 
     >>> token_margin(Token("Titus", -0.2, (("Titus", -0.2), ("The", -2.2), ("T", -9.0))))
     2.0
@@ -69,7 +70,8 @@ def _is_blank(token: Token) -> bool:
 def answer_margin(rounds: Sequence[Round]) -> float:
     """Top-1 minus top-2 log-probability at the first token of the answer.
 
-    White space is skipped; in [0, 30], NaN if unknown.  The paper calls it `answer_token_margin`.
+    Tokens of white space are skipped. The value is in [0, 30], or NaN if unknown. The paper calls this signal
+    `answer_token_margin`.
     """
     for token in rounds[-1].answer_tokens or ():
         if not _is_blank(token):
@@ -78,12 +80,12 @@ def answer_margin(rounds: Sequence[Round]) -> float:
 
 
 def margin_aggregate(aggregate: Callable[[list[float]], float]) -> Callable[[Sequence[Round]], float]:
-    """Return the signal that aggregates the margins of all non-white-space tokens of the last answer.
+    """Return a signal that aggregates the margins of all tokens of the last answer, except for white space.
 
-    NaN if any of them is unknown, because that may be the lowest margin.  Source: TASR, section 5.4.
+    The signal is NaN if any margin is unknown, because that margin may be the lowest. Source: TASR, section 5.4.
 
     Args:
-        aggregate: Maps at least one margin, in nats and ascending order, to a margin in nats.
+        aggregate: A function that maps one or more margins, in nats and ascending order, to a margin in nats.
     """
 
     def compute(rounds: Sequence[Round]) -> float:
@@ -137,7 +139,7 @@ def known_logprobs(tokens: Iterable[Token]) -> list[float]:
 def answer_logprob_mean(rounds: Sequence[Round]) -> float:
     """Mean log-probability of the answer's generated tokens.
 
-    NaN if any of them is unknown.
+    NaN if any log-probability is unknown.
     """
     logprobs = known_logprobs(token for token in rounds[-1].answer_tokens or () if not _is_blank(token))
     return min(_mean_of(logprobs), 0.0) if logprobs else math.nan
@@ -152,8 +154,8 @@ _FEWEST = 2  # the fewest tokens with a known probability
 def token_entropy(token: Token) -> float:
     """Return the entropy of the next-token distribution at a token, nats; NaN with fewer than two known values.
 
-    Only the most likely tokens are listed, and the remaining probability counts as one further outcome.  The true entropy
-    is at least that high, and higher by at most ``rest * log(number of tokens not listed)``.
+    Endpoints list only the most likely tokens, so the remaining probability, the rest, counts as one further outcome.
+    The true entropy is at least this value, and exceeds it by at most ``rest * log(number of tokens not listed)``.
 
     >>> round(token_entropy(Token("a", math.log(0.5), (("a", math.log(0.5)), ("b", math.log(0.25))))), 4)
     1.0397

@@ -49,22 +49,23 @@ REMEDIES: Mapping[str, str] = MappingProxyType(
 class Enricher(Protocol):
     """Measures signals of a round by an extra call, such as to a judge or a cross-encoder.
 
-    A recording measures every round.  A live loop measures lazily: only if the policy, evaluated member by member, reads
-    a signal whose `component` is the name of this enricher, or one in its optional attribute `columns`.
+    A recording measures every round. A live loop measures lazily: the policy is evaluated member by member, and the
+    enricher is called only if a member reads one of its signals. These are the signals whose `component` is the name of
+    this enricher, and those in its optional attribute `columns`.
     """
 
     @property
     def name(self) -> str:
-        """The component to which its costs are charged."""
+        """The component to which the enricher's costs are charged."""
         ...
 
     @property
     def capabilities(self) -> frozenset[str]:
-        """The inputs that it provides in addition to the model's, as named in `Signal.needs`."""
+        """The capabilities that the enricher adds to the model's, as named in `Signal.needs`."""
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """All settings that affect its measurements, JSON-ready and without secrets."""
+        """All settings that affect the enricher's measurements, JSON-ready and without secrets."""
         ...
 
     async def measure(self, question: str, observed: Round) -> Reply:
@@ -78,7 +79,7 @@ class Enricher(Protocol):
 
 @runtime_checkable
 class ChainEnricher(Enricher, Protocol):
-    """Measures a checkpoint of a chain of thought by the whole chain up to there, without its trial answer."""
+    """Measures a checkpoint of a chain of thought from the whole chain up to there, without the checkpoint's trial answer."""
 
     async def measure_chain(self, question: str, rounds: Sequence[Round]) -> Reply:
         """Return the signals and costs of the last of these checkpoints.
@@ -99,7 +100,8 @@ class KnownDifficulty:
     The difficulty is known before the first answer.  Use it as `SamplingLoop(..., enrichers=(KnownDifficulty(len),))`.
 
     Args:
-        difficulty: The difficulty by question, or a function that returns it; a question without one has NaN.
+        difficulty: A map from question to difficulty, or a function that returns the difficulty; a question without one
+            gets NaN.
     """
 
     name = DIFFICULTY

@@ -1,6 +1,6 @@
 """The position of the answer in the text and tokens of a reply.
 
-TASR reads its margin at the first token of the answer, so the position of the answer is part of a policy.
+TASR reads the margin at the first token of the answer, so the position of the answer is part of a policy.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def boxed(text: str, start: int) -> Span | None:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the position of the brace that closes the brace before `start`; -1 if it is not closed."""
+    """Return the position of the brace that closes the one before `start`; -1 if no brace does."""
     depth = 1
     for brace in _BRACE.finditer(text, start):
         depth += {"{": 1, "}": -1}.get(brace[0], 0)
@@ -64,7 +64,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def last_number(text: str, start: int) -> Span | None:
-    """Return the span of the last number that is not a part of a word: -1,200.50, 3/4 or 1e-3."""
+    """Return the span of the last number that is not a part of a word, such as -1,200.50, 3/4 or 1e-3."""
     result = None
     for number in _NUMBER.finditer(text, start):
         result = number.span()
@@ -72,7 +72,7 @@ def last_number(text: str, start: int) -> Span | None:
 
 
 def letter(text: str, start: int) -> Span | None:
-    """Return the span of an option's letter: the last one after "answer" or "option", else in brackets, else a leading one.
+    """Return the span of an option's letter: the last after "answer" or "option", else one in brackets, else a leading one.
 
     If several options are named there, as in "A and C", the span covers all of them.
     """
@@ -119,12 +119,12 @@ class Located:
     """An answer found in a reply.
 
     Attributes:
-        answer: The answer, read in the position's form; None if there is none.
+        answer: The answer, converted from `AnswerPosition.form`; None if there is none.
         answer_tokens: The answer's tokens; the first one contains the answer's first character, and may begin before it
             (`":Paris"`).  None if there are no tokens, or if they cannot be determined with certainty.
         start: Index of the answer's first character in the text; -1 if there is none.
-        end: Index after the answer's last character; -1 if there is none.  `text[start:end]` is the answer as it is written,
-            in JSON its literal.
+        end: Index after the answer's last character; -1 if there is none. `text[start:end]` is the answer as written;
+            in JSON, its literal.
     """
 
     answer: str | None = None
@@ -143,17 +143,18 @@ class AnswerPosition:
     'Paris'
 
     Kinds:
-        - `marker`: after the first `text` that follows any thinking block, without white space and markdown, to the end
-          of the line or to a stated confidence. If the exact marker is missing, it is searched in any case and with
-          markdown before its colon (`**answer**:`).
-        - `start`: at the start of the generation, because the prompt ends with the marker `text`; if the model
-          repeats the marker, after it.
+        - `marker`: after the first `text` that follows any thinking block, up to the end of the line or to a stated
+          confidence, without white space and markdown. If the exact marker is missing, case is ignored and markdown
+          before its colon is allowed (`**answer**:`).
+        - `start`: at the start of the generation, because the prompt ends with the marker `text`. If the model repeats
+          the marker, the answer begins after it.
         - `json`: the value of the first key named `text` in a JSON reply, regardless of surrounding text; if there is no such
           key and `text` has points, it is a path: `result.city` is the `city` in the first `result`.
-        - `tool`: the same in the arguments of a tool call; `locate` then gets the arguments string.
-        - `whole`: all of it after any thinking block, without white space around it: a draft, several paragraphs.
-        - `regex`: the first match of the regular expression `text` after any thinking block, or the first of its groups that
-          took part in the match.
+        - `tool`: like `json`, but in the arguments of a tool call; pass `locate` the string of arguments.
+        - `whole`: the whole reply after any thinking block, without surrounding white space, such as a draft of several
+          paragraphs.
+        - `regex`: the first match of the regular expression `text` after any thinking block. If the expression has
+          groups, the first group that took part in the match.
         - `boxed`: the content of the last `\boxed{...}`.
         - `last-number`: the last number, with its sign, thousands separators, decimals or denominator.
         - `letter`: the letter of an option: "the answer is (B)", "(B)", "B) Paris", "B"; all of "A and C".
@@ -161,12 +162,13 @@ class AnswerPosition:
         - `callable`: `span(text)` returns the character span `(start, end)`, or None.  Cannot be saved.
 
     Attributes:
-        kind: One of the above.
+        kind: One of the kinds above.
         text: The marker, the name of the field, or the regular expression; default: `Answer:` or `answer`, by kind.
         span: The function of kind `callable`; its exceptions are not caught.
-        form: The form in which answers are written: `thousands` (with separators), `decimal-comma`, `day-first` or `month-first`
-            (dates), `no-currency` (amounts without their currency); "" = as they are compared.  Numbers and dates of one form are
-            then the same answer, however they are written: 1.234,50 and 1234,50 are 1234.50.
+        form: The form in which answers are written: `thousands` (with separators), `decimal-comma`, `day-first` or
+            `month-first` (dates), `no-currency` (amounts, whose currency is removed); "" = the normalizer reads answers
+            as they are. Equal numbers or dates become the same answer: with `decimal-comma`, 1.234,50 and 1234,50 are
+            1234.50.
     """
 
     kind: PositionKind = "marker"
@@ -222,20 +224,21 @@ class AnswerPosition:
 
     @property
     def is_default(self) -> bool:
-        """True at the default position, which may not be a deliberate choice."""
+        """True if this is the default position, which may not be a deliberate choice."""
         return replace(self, form="") == AnswerPosition()
 
     @property
     def whole(self) -> AnswerPosition:
-        """The whole reply, with answers in the same form."""
+        """The position of the whole reply, with the same form of answers."""
         return AnswerPosition("whole", form=self.form)
 
     def locate(self, text: str, tokens: Sequence[Token] | None = None) -> Located:
         r"""Return the answer of a reply with its tokens.
 
-        Tokens are aligned with the text on bytes, so a token may be a part of a character, the marker may be split
-        over tokens, and the answer may be glued to the marker.  It understands plain text, given bytes, byte-level
-        vocabularies, SentencePiece, byte fallback (`<0xE2>`, `bytes:\xe2`) and replacement characters.
+        Tokens are aligned with the bytes of the text, so a token may be a part of a character or contain both marker
+        and answer, and the marker may be split over tokens. Tokens may be plain text, given bytes, or text of
+        byte-level vocabularies, of SentencePiece, of byte fallback (`<0xE2>`, `bytes:\xe2`) or with replacement
+        characters.
 
         >>> tokens = [Token("An"), Token("swer"), Token(": "), Token("Par"), Token("is"), Token("<|eot_id|>")]
         >>> [token.text for token in AnswerPosition().locate("Answer: Paris", tokens).answer_tokens]
@@ -291,7 +294,7 @@ class AnswerPosition:
         {'kind': 'marker', 'text': 'Answer:'}
 
         Raises:
-            DataError: The kind is `callable`: code is not data.
+            DataError: The kind is `callable`, and code cannot be saved as data.
         """
         if self.kind == "callable":
             raise DataError(

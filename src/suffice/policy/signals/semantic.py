@@ -1,6 +1,7 @@
 """Signals of a writer/critic loop: distances between drafts, the critic's approval and praise, and marks of a judge.
 
-Definition: Semantic Early-Stopping, d_t = 1 - cos(e_t, e_{t-1}), in [0, 2], between the embeddings of consecutive drafts.
+Semantic Early-Stopping defines the distance between the embeddings e of consecutive drafts as d_t = 1 - cos(e_t,
+e_{t-1}), in [0, 2].
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     (1.0, nan)
 
     Args:
-        a: An embedding, shape ``(width,)``, of any length; NaN = undefined, and infinite counts as NaN.
+        a: An embedding, shape ``(width,)``, of any norm; NaN = undefined, and infinite values count as NaN.
         b: Another embedding by the same embedder, same shape.
 
     Returns:
@@ -81,19 +82,19 @@ def semantic_distance(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
 
 
 def _bounded_distance(dot: float, norms: float) -> float:
-    """Return 1 - dot / norms; the clipping only removes rounding errors (Cauchy-Schwarz)."""
+    """Return 1 - dot / norms, clipped to [0, 2], which only removes rounding errors (Cauchy-Schwarz)."""
     return min(max(1.0 - dot / norms, 0.0), 2.0)
 
 
 def _previous(rounds: Sequence[Round]) -> Round | None:
-    """Return the round before the last one; None if there is only one."""
+    """Return the last round but one; None if there is only one round."""
     if len(rounds) < _FROM or rounds[-2].index != rounds[-1].index - 1:
         return None
     return rounds[-2]
 
 
 def _distance_back(back: int, rounds: Sequence[Round]) -> float:
-    """Return the distance between the last draft's embedding and that of `back` rounds earlier; NaN if missing."""
+    """Return the distance between the embeddings of the last draft and the draft `back` rounds earlier; NaN if one is missing."""
     if len(rounds) <= back or rounds[-1 - back].index != rounds[-1].index - back:
         return math.nan
     return _distance_between(rounds[-1], rounds[-1 - back])
@@ -170,8 +171,8 @@ for _back, _name in enumerate(DISTANCES[1:], 2):
 def semantic_novelty(rounds: Sequence[Round]) -> float:
     """Cosine distance from this draft, or stretch of thought, to the most similar earlier one.
 
-    It is low where a model repeats what it said at any earlier round.  NaN at the first round, without a text, and where an
-    embedding is missing.
+    It is low where a model repeats something that it said in any earlier round. NaN at the first round, without a text,
+    and where an embedding is missing.
 
     >>> thoughts = [Round(index=i, thinking="so", embedding=np.array(e)) for i, e in enumerate(([1, 0], [0, 1], [2, 0]), 1)]
     >>> semantic_novelty(thoughts[:2]), semantic_novelty(thoughts)
@@ -194,9 +195,9 @@ def semantic_novelty(rounds: Sequence[Round]) -> float:
 def critic_approved(rounds: Sequence[Round]) -> float:
     """The critic's reply begins with APPROVED.
 
-    1.0 or 0.0, regardless of case; NaN without a reply.  A thinking block, white space and markup before the word are
-    ignored, and a longer word does not approve.  "APPROVED, with a note" approves; "NOT APPROVED", "Approved?", and approval that depends
-    on changes, as in "APPROVED with changes" or "Approved, but ...", do not.
+    1.0 or 0.0, regardless of case; NaN without a reply. A thinking block, white space and markup before the word are
+    ignored, and a longer word does not count. "APPROVED, with a note" approves. "NOT APPROVED" and "Approved?" do not
+    approve, nor does approval that depends on changes, as in "APPROVED with changes" or "Approved, but ...".
 
     >>> said = ("Approved.", "**APPROVED** - no changes", "Not approved", "Approved? No.", "APPROVED with minor edits: ...")
     >>> [critic_approved([Round(index=2, feedback=text)]) for text in said]
@@ -221,8 +222,8 @@ _MARKS = frozenset(f"signals.{name}" for name in ("information_score", *EQUAL_WE
 def information_score(rounds: Sequence[Round]) -> float:
     """A judge's weighted mean mark of the draft: faithfulness, answer relevancy, context precision and recall.
 
-    From the marks in `Round.signals`, equally weighted; NaN where one is missing.  A judge with other weights puts
-    `information_score` itself into `Round.signals`.
+    It is computed from the marks in `Round.signals`, with equal weights; NaN if a mark is missing. A judge with other
+    weights puts `information_score` itself into `Round.signals`.
     """
     signals = rounds[-1].signals
     if "information_score" in signals:
@@ -253,7 +254,7 @@ def information_gain(rounds: Sequence[Round]) -> float:
 def draft_tokens(rounds: Sequence[Round]) -> float:
     """Tokens that the writer wrote in this round.
 
-    In a loop without a writer, the tokens of the generator; NaN where unknown.
+    In a loop without a writer, it counts the tokens of the generator. NaN where unknown.
     """
     costs = rounds[-1].costs
     return next((costs[name].output_tokens for name in reversed(WRITERS) if name in costs), math.nan)
@@ -302,8 +303,8 @@ def _folded_words(text: str) -> list[str]:
 def critic_praise(rounds: Sequence[Round]) -> float:
     """Words of praise among those of praise and criticism in the critic's reply.
 
-    Text in double quotes is the draft's wording and is left out; contractions with "n't" count as "not".  NaN without a
-    reply, or if it has none of these words.
+    Text in double quotes is taken from the draft, so it is left out. Contractions with "n't" count as "not". NaN
+    without a reply, or if the reply has no word of praise or criticism.
 
     >>> critic_praise([Round(index=1, feedback='Good and clear, but "great food" is missing.')])
     0.5
@@ -320,7 +321,7 @@ def critic_praise(rounds: Sequence[Round]) -> float:
 def lexical_support(rounds: Sequence[Round]) -> float:
     """Share of the draft's content words that occur in the passages shown.
 
-    Each distinct word counts once, regardless of case.  NaN without passages, or if the draft has no such words.
+    Each distinct word counts once, regardless of case. NaN without passages, or if the draft has no content words.
 
     >>> shown = Passage(passage_id="1", title="Edvard Munch", text="Munch was born in Loten, Norway.")
     >>> lexical_support([Round(index=1, answer="Munch was born in Sweden.", passages=(shown,))])

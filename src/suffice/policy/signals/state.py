@@ -1,4 +1,4 @@
-"""Fitted state of signals that need statistics over questions: fitted on tune, stored as JSON."""
+"""Fitted state of signals that need statistics over questions; it is fitted on tune questions and stored as JSON."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Idf(FittedState):
     Attributes:
         n: Number of fitted texts.
         df: Number of texts with each token.
-        seen: The questions that these texts belong to; empty if they were not recorded.
+        seen: The questions to which these texts belong; empty if they were not recorded.
     """
 
     tag = ("type", "idf")
@@ -79,7 +79,7 @@ class Idf(FittedState):
 
     @classmethod
     def fit(cls, texts: Iterable[str], seen: Seen | None = None) -> Idf:
-        """Count the texts that contain each token; each text is a passage (title and text) of the tune questions.
+        """Count, for each token, the texts that contain it; a text is a passage (title and text) of the tune questions.
 
         Args:
             texts: The passages.
@@ -102,10 +102,10 @@ class Idf(FittedState):
         return self._weights.get(token, self._unseen)
 
     def compute(self, rounds: Sequence[Round]) -> float:
-        """Return the overlap of the newest passage with the earlier ones, in [0, 1]; NaN without earlier ones.
+        """Return the overlap of the newest passage with the earlier ones, in [0, 1]; NaN if there is no earlier passage.
 
-        It is the weight of the shared tokens over the weight of all tokens in both, including titles (TASR, section
-        3.2).
+        It is the weight of the tokens that both sides share, divided by the weight of all tokens of both; titles count
+        (TASR, section 3.2).
         """
         passages = rounds[-1].passages
         if len(passages) < 2:  # noqa: PLR2004  # the new one and one before
@@ -119,7 +119,7 @@ class Idf(FittedState):
 
 @dataclass(frozen=True, slots=True)
 class ZScore(FittedState):
-    """A shift and a scale, fitted over questions: the signal `top_score_z`.
+    """A shift and a scale, fitted over questions, for the signal `top_score_z`.
 
     It is a pure function of the column `top_score`, so a recording needs only that column.
 
@@ -172,12 +172,12 @@ class ZScore(FittedState):
         return np.where(np.isfinite(z), z, np.nan)
 
     def compute(self, rounds: Sequence[Round]) -> float:
-        """Return the z-score of the last round's `top_score`; NaN where that is undefined."""
+        """Return the z-score of the last round's `top_score`; NaN if `top_score` is undefined."""
         return float(self.apply(np.asarray(top_score(rounds))))
 
 
 def top_score(rounds: Sequence[Round]) -> float:
-    """Return the score of rank 1 in the retriever's unit (or the host's value); NaN if unranked."""
+    """Return the retriever's score of rank 1, or the host's value of `top_score`; NaN if unranked."""
     last = rounds[-1]
     value = as_number(last.signals.get("top_score", last.pool_scores[0] if last.pool_scores else math.nan))
     return value if math.isfinite(value) else math.nan
@@ -185,17 +185,18 @@ def top_score(rounds: Sequence[Round]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Allocation(FittedState):
-    """The number of samples for a question of given difficulty: the signal `allocated` of `dsc`.
+    """The number of samples for a question of given difficulty, for the signal `allocated` of the rule `dsc`.
 
-    Difficulty-adaptive self-consistency (Wang et al., 2025) ranks questions by difficulty.  Going down from the
-    hardest, it looks for consecutive questions whose first samples agree: these and all easier questions are given one
-    sample.  A harder question is given as many samples as slightly easier questions needed.  Here both numbers are learned
-    from tune questions, so they do not depend on a question's own samples.
+    Difficulty-adaptive self-consistency (Wang et al., 2025) ranks questions by difficulty.  From the hardest question
+    down, it looks for a run of questions whose first samples agree. These questions and all easier ones get one sample.
+    A harder question gets as many samples as slightly easier questions needed. Here both numbers are learned from tune
+    questions, so they do not depend on a question's own samples.
 
     Attributes:
         difficulties: Difficulties of the tune questions, ascending.
-        sizes: Numbers of samples, indexed by the number of easier tune questions; one longer than `difficulties`.
-        easy: The largest difficulty for which one sample is enough; None = there is none.
+        sizes: Numbers of samples; entry i is for a question that is harder than i tune questions, so there is one more
+            entry than in `difficulties`.
+        easy: The largest difficulty for which one sample is enough; None if one sample is never enough.
     """
 
     tag = ("type", "allocation")
@@ -223,22 +224,23 @@ class Allocation(FittedState):
         judged: int = 32,
         similar: int = 16,
     ) -> Allocation:
-        """Fit the allocation on tune questions; the defaults are those of the authors' code.
+        """Fit the allocation on tune questions; the defaults come from the authors' code.
 
         >>> fitted = Allocation.fit([1, 2, 3, 4], [True, True, False, False], [4, 4, 9, 15], judged=1, similar=2)
         >>> fitted.easy, fitted.sizes
         (2.0, (4, 4, 4, 8, 12))
 
         Args:
-            difficulty: Difficulty of each tune question, finite; among equal ones, the first counts as easier.
+            difficulty: Difficulty of each tune question, finite; of equally difficult questions, the first counts as
+                easier.
             agree: For each question, whether its first `window` samples agree.
             needed: For each question, the number of samples after which its vote was decided.
             window: Number of samples in a window.
-            judged: Number of consecutive questions that must agree.
-            similar: Number of next easier questions whose `needed` numbers determine a question's number of samples.
+            judged: Number of consecutive questions whose first samples must agree.
+            similar: Number of next easier questions whose mean `needed` determines the number of samples of a question.
 
         Raises:
-            DataError: There are no questions, or their numbers differ.
+            DataError: There are no questions, a difficulty is not finite, or the arguments have different lengths.
         """
         hardness = np.asarray([*difficulty], dtype=np.float64)
         agreed, wanted = np.asarray([*agree], dtype=np.bool_), np.asarray([*needed], dtype=np.float64)
@@ -264,20 +266,20 @@ class Allocation(FittedState):
         return np.where(np.isnan(column), np.nan, sizes)
 
     def compute(self, rounds: Sequence[Round]) -> float:
-        """Return the number of samples for the last round's `difficulty`; NaN where that is undefined."""
+        """Return the number of samples for the last round's `difficulty`; NaN if the difficulty is undefined."""
         return float(self.apply(np.asarray(as_number(rounds[-1].signals.get(DIFFICULTY)))))
 
 
 @dataclass(frozen=True, slots=True)
 class RationaleScore(FittedState):
-    """A logistic regression on features of a sample's reasoning and of the votes before it: the signal `rationale_score`.
+    """A logistic regression on features of a sample's reasoning and of the votes before it, for the signal `rationale_score`.
 
     >>> score = RationaleScore({"rationale_steps": 0.5, "vote_joins": 1.0}, -1.0)
     >>> score.apply({"rationale_steps": np.array([2.0, math.nan]), "vote_joins": np.array([0.0, 1.0])})
     array([0.5, nan])
 
     Attributes:
-        weights: The factor of each feature, by signal, at least one.
+        weights: The factor of each feature, by signal; at least one feature.
         intercept: The constant term.
     """
 
@@ -300,7 +302,7 @@ class RationaleScore(FittedState):
         )  # the logistic function, without overflow
 
     def compute(self, rounds: Sequence[Round]) -> float:
-        """Return NaN: the votes before a sample are counted by a policy, which uses `apply`."""
+        """Return NaN, because the rounds alone do not contain the counted votes; a policy counts them and calls `apply`."""
         del rounds
         return math.nan
 

@@ -1,4 +1,4 @@
-"""Signals of an agent's steps, and of loops with a check: changes of the result, outcomes of checks, and spending.
+"""Signals of an agent's steps and of loops with a check: changes of the result, outcomes of checks, and spending.
 
 A round of such a loop is a step, and its `answer` identifies the state of the result after the step: a digest of the
 changed files or of the patch.  Steps before the first such state have no answer.
@@ -40,7 +40,7 @@ _COUNT = (0.0, math.inf)
 
 
 class StepSignals:
-    """Measures the signals of an agent's steps, one step after another, live as in an import.
+    """Measures the signals of an agent's steps, one step after another, both live and in an import.
 
     >>> steps = StepSignals()
     >>> steps.add("pytest -q", failed=True, dollars=0.25)
@@ -48,10 +48,10 @@ class StepSignals:
     >>> steps.add("pytest -q", failed=False, dollars=0.25)
     {'command_repeated': 1.0, 'tool_failed': 0.0, 'check_passed': 1.0, 'spend': 0.5}
 
-    A check whose outcome the step cannot show, such as the first command of ``pytest | tail``, counts as none.
+    A check does not count if the step cannot show its outcome, as for the first command of ``pytest | tail``.
 
     Args:
-        checks: A regular expression that matches the beginning of a simple command which checks the result.
+        checks: A regular expression that matches the beginning of each simple command that checks the result.
     """
 
     def __init__(self, checks: re.Pattern[str] = CHECKS) -> None:
@@ -67,14 +67,14 @@ class StepSignals:
         dollars: float = math.nan,
         check: bool | None = None,
     ) -> dict[str, float]:
-        """Return the signals of the next step, for `Round.signals`.
+        """Return the signals of the next step, to be passed as `Round.signals`.
 
         Args:
             command: The tool's call as text, or the calls of several tools; None if the step called no tool.
-            failed: Whether the tool failed, or each of several; None if unknown.
+            failed: Whether the tool failed, or one value for each of several tools; None if unknown.
             dollars: The price of the step's own calls of models, USD; NaN if unknown, and then `spend` is unknown from
                 this step on.
-            check: Whether the command checks the result; None = by its text.
+            check: Whether the command checks the result; None = decide by the text of the command.
         """
         commands = [command] if isinstance(command, str) else list(command or ())
         outcomes = list(failed) if isinstance(failed, Sequence) else [failed] * max(1, len(commands))
@@ -97,7 +97,7 @@ class StepSignals:
         }
 
     def _is_check(self, text: str) -> bool:
-        """Return whether a command runs a check that determines the outcome of the whole command."""
+        """Return True if a command runs a check, and this check determines the outcome of the whole command."""
         from suffice.common.shell import shell_commands
 
         decides = True
@@ -132,8 +132,8 @@ declare("spend", "Dollars of the loop's own calls so far.", "dollars", _COUNT, S
 def since_change(rounds: Sequence[Round]) -> float:
     """Steps since the answer last changed.
 
-    0 where it changed.  Answers are compared as they are, since they identify states; a round without an answer, such as a
-    reply that only calls tools, changes nothing.  NaN before the first answer.
+    0 in the round of a change. Answers are compared as they are, because they identify states. A round without an
+    answer, such as a reply that only calls tools, changes nothing. NaN before the first answer.
 
     >>> since_change([Round(index=i, answer=state) for i, state in enumerate([None, "a1", "b2", None, "b2", None], start=1)])
     3.0
@@ -170,7 +170,7 @@ def checks_green_since_change(rounds: Sequence[Round]) -> float:
 def context_tokens(rounds: Sequence[Round]) -> float:
     """Input tokens of the round's call.
 
-    NaN where they are unknown.
+    NaN where the number is unknown.
     """
     costs = rounds[-1].costs
     return next(
@@ -218,7 +218,7 @@ declare(
 def error_gain(rounds: Sequence[Round]) -> float:
     """Smoothed ratio of check_error to that of the round before.
 
-    Below 1 a loop converges, above 1 it diverges.  NaN in the first round, and after a round whose error is unknown.
+    Below 1 the loop converges, above 1 it diverges. NaN in the first round, and after a round whose error is unknown.
 
     >>> [error_gain([Round(index=i, signals={"check_error": e}) for i, e in enumerate(errors, 1)]) for errors in ([4, 1], [4, 1, 2])]
     [0.25, 1.125]

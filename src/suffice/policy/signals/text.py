@@ -1,4 +1,4 @@
-"""Parts of a reply besides its answer: thinking blocks, and the stated confidence."""
+"""The parts of a reply besides the answer: thinking blocks and the stated confidence."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _CONFIDENCE_MARKS = frozenset("12345")
 
 
 def strip_thinking(text: str) -> tuple[int, str]:
-    """Return the start of a generated text's visible part, and that part.
+    """Return the position at which the visible part of a generated text starts, and this part.
 
-    It knows `<think>`, `<thinking>` and `<thought>` tags (also if the opening one was in the prompt), `[THINK]`,
-    and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that ends while
-    thinking has no visible part: `(len(text), "")`.
+    It knows the tags `<think>`, `<thinking>` and `<thought>` (even if the opening tag was in the prompt), `[THINK]`,
+    and channels (`<|channel|>final<|message|>`, `<|channel>thought ... <channel|>`).  A text that ends while thinking
+    has no visible part: `(len(text), "")`.
 
     >>> strip_thinking("<think>Answer: no</think>Answer: yes")
     (25, 'Answer: yes')
@@ -62,11 +62,11 @@ def split_thinking(text: str) -> tuple[str, str | None]:
 
 
 def parse_confidence(text: str) -> float:
-    r"""Return the stated confidence of a reply, an integer in 1..5; NaN if there is none on that scale.
+    r"""Return the stated confidence of a reply, an integer in 1..5; NaN if it states none on that scale.
 
     It is the number after the first `Confidence` outside thinking blocks, in prose, markdown or JSON.  Other scales are
-    not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale up to 1) are NaN, and so is the prompt's
-    `<1-5>` if the reply repeats it.  Source: TASR, section 3.2 (verbalised confidence).
+    not converted: `90%`, `8/10`, `0.9` and also `1.0` (the top of a scale up to 1) give NaN. So does `<1-5>`, which a
+    reply may repeat from the prompt.  Source: TASR, section 3.2 (verbalised confidence).
 
     >>> parse_confidence("Answer: Paris\n**Confidence:** 4/5")
     4.0

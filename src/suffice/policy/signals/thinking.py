@@ -38,7 +38,7 @@ def _words(text: str) -> list[str]:
 
 
 def share_of_words(text: str | None, listed: Collection[str] = HESITATION) -> float:
-    """Return the share of a text's words that are in a list, regardless of case; NaN without words.
+    """Return the share of a text's words that are in `listed`, regardless of case; NaN if the text has no words.
 
     Use it in a signal with your own list of words:
 
@@ -78,7 +78,7 @@ declare(
 def thinking_hesitation(rounds: Sequence[Round]) -> float:
     """Share of words such as "wait" and "hmm" in what was thought since the checkpoint before.
 
-    NaN if nothing was thought.
+    NaN if there is no thinking since the previous checkpoint.
 
     >>> thinking_hesitation([Round(index=1, thinking="Wait, that is not right.")])
     0.2
@@ -97,7 +97,7 @@ def thinking_hesitation(rounds: Sequence[Round]) -> float:
 def trial_hesitates(rounds: Sequence[Round]) -> float:
     """1 if the reply with the trial answer contains a word such as "wait" or "but", else 0.
 
-    NaN without a reply, or without a chain.
+    NaN without a reply, or if rounds are not checkpoints of a chain.
 
     >>> trial_hesitates([Round(index=1, text="42. Wait, no", thinking="6 times 7")])
     1.0
@@ -112,8 +112,8 @@ def trial_hesitates(rounds: Sequence[Round]) -> float:
 def thinking_novelty(rounds: Sequence[Round]) -> float:
     """Share of the stretch's sequences of four words that occur nowhere earlier in the chain.
 
-    It falls when a model goes round in circles.  A sequence that occurs twice within the stretch is new once.  NaN if
-    the stretch has fewer than four words.
+    A stretch is the thinking since the previous checkpoint. The share falls when a model goes round in circles. A
+    sequence that occurs twice within the stretch is new only once. NaN if the stretch has fewer than four words.
 
     >>> thoughts = ["two and two is four", "two and two is four or five"]
     >>> thinking_novelty([Round(index=i, thinking=thought) for i, thought in enumerate(thoughts, start=1)])
@@ -152,7 +152,7 @@ _DOUBT = re.compile(r"\b(?:a mistake|an error|not solvable|not enough informatio
 
 
 def _steps(text: str) -> list[str]:
-    """Split a rationale into steps: its numbered steps if it has any, else its sentences and lines."""
+    """Split a rationale into steps: its numbered steps if there are any, else its sentences and lines."""
     parts = _NUMBERED.split(text)[1:] or _SENTENCE_END.split(text)
     return [part for part in parts if part.strip()]
 

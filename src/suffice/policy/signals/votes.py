@@ -1,8 +1,8 @@
 """Signals of a vote: the agreement among independent answers to one question.
 
 Samples of one model, or of the members of a panel, are rounds without an order.  All of these signals depend on the
-answer that each sample gave (`answer_id`), as compared by the policy's normalizer, so the policy computes them with the
-same code, live and in replays.
+answer of each sample (`answer_id`), as the policy's normalizer compares answers. So the policy computes them, with the
+same code live and in replays.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def answer_ids(answers: npt.NDArray[np.object_], normalizer: Normalizer) -> Floa
 
 
 class _VoteTally:
-    """Running counts of votes by answer, for many questions at once.
+    """Running counts of the votes for each answer, for many questions at once.
 
     Attributes:
         counts: The votes of each answer so far, shape ``(n_questions, n_answers)``.
@@ -82,7 +82,7 @@ class _VoteTally:
         self.first, self.second, self.total = (np.zeros(n_questions) for _ in range(3))
 
     def add(self, ids: Floats, weights: Floats | None = None) -> None:
-        """Add one vote to each question; counts only grow, so the leaders are updated from the new vote.
+        """Add one vote to each question; since counts only grow, the leaders are updated from the new vote alone.
 
         Args:
             ids: The number of each question's answer, shape ``(n_questions,)``; NaN = no vote.
@@ -106,12 +106,12 @@ class _VoteTally:
         self._begun |= voted
 
     def value(self, compute: Callable[[_VoteTally], Floats]) -> Floats:
-        """Return a value of each question's votes so far, shape ``(n_questions,)``; NaN before the first vote."""
+        """Return `compute` of each question's votes so far, shape ``(n_questions,)``; NaN before the first vote."""
         return np.where(self._begun, compute(self), np.nan)
 
 
 def _over_rounds(ids: Floats, weights: Floats | None, compute: Callable[[_VoteTally], Floats]) -> Floats:
-    """Return a value of the votes after each round, shape ``(n_questions, n_rounds)``."""
+    """Return `compute` of the votes after each round, shape ``(n_questions, n_rounds)``."""
     tally = _VoteTally(len(ids), int(np.nan_to_num(ids).max(initial=0)) + 1)
     out = np.full(ids.shape, np.nan)
     for r in range(ids.shape[1]):
@@ -136,7 +136,7 @@ def _vote_entropy(tally: _VoteTally) -> Floats:
 
 
 def _posterior_beta(tally: _VoteTally) -> Floats:
-    """Return P(p > 1/2) for the leading answer against the runner-up, with a uniform prior on its share p."""
+    """Return P(p > 1/2), where p is the share of the leading answer among votes for it or the runner-up; uniform prior."""
     first, second = (votes.astype(np.int64) for votes in (tally.first, tally.second))
     table = _beta_table(int((first + second).max(initial=0)))
     return np.asarray(table[first + second, first], dtype=np.float64)
@@ -144,10 +144,10 @@ def _posterior_beta(tally: _VoteTally) -> Floats:
 
 @lru_cache(maxsize=8)
 def _beta_table(n: int) -> Floats:
-    """Return P(p > 1/2) for a Beta(a + 1, b + 1) at index (a + b, a), shape ``(n + 1, n + 1)``.
+    """Return a table of P(p > 1/2) for a Beta(a + 1, b + 1) at index (a + b, a), shape ``(n + 1, n + 1)``.
 
-    It equals P(Binomial(a + b + 1, 1/2) <= a), which is the mean of the two entries with one vote less, so the table is
-    exact.
+    An entry equals P(Binomial(a + b + 1, 1/2) <= a), which is the mean of the two entries with one vote less. So the
+    table is exact.
     """
     table = np.zeros((n + 1, n + 1))
     table[0, 0] = 0.5
@@ -159,7 +159,7 @@ def _beta_table(n: int) -> Floats:
 
 
 def _evidence(tally: _VoteTally) -> Floats:
-    """Return the log of the prior-posterior ratio at p = 1/2, for the leading answer's share p against the runner-up.
+    """Return the log of the prior-posterior ratio at p = 1/2; p is the share of the leading answer against the runner-up.
 
     The prior is uniform, and the posterior density of a Beta(a + 1, b + 1) at 1/2 is (a + b + 1)! / (a! b! 2**(a + b)).
     """
@@ -170,7 +170,7 @@ def _evidence(tally: _VoteTally) -> Floats:
 
 
 def _posterior_dirichlet(tally: _VoteTally) -> Floats:
-    """Return P(the leading answer has the largest share), with a uniform prior over the seen answers' shares."""
+    """Return P(the leading answer has the largest share), with a uniform prior over the shares of the answers so far."""
     top = -np.sort(-tally.counts, axis=1)[:, :_MOST_FREQUENT]
     unique, inverse = np.unique(top, axis=0, return_inverse=True)
     values = np.array([_largest_share(tuple(row[row > 0].astype(int).tolist())) for row in unique])
@@ -179,10 +179,10 @@ def _posterior_dirichlet(tally: _VoteTally) -> Floats:
 
 @lru_cache(maxsize=1 << 14)
 def _largest_share(counts: tuple[int, ...]) -> float:
-    """Return P(p_1 is the largest) for p of a Dirichlet(counts + 1), the highest count first.
+    """Return P(p_1 is the largest) for p from a Dirichlet(counts + 1) distribution; the highest count comes first.
 
-    A Dirichlet is gamma variables divided by their sum, so one integral is left: the density of the first times the
-    distribution functions of the others, here by Gauss-Legendre quadrature.
+    A Dirichlet variable consists of gamma variables divided by their sum. So one integral is left, over the density of
+    the first variable times the distribution functions of the others. It is computed by Gauss-Legendre quadrature.
     """
     if len(counts) < 2:  # noqa: PLR2004 - one answer is compared with any other, as in the published code
         first = counts[0] if counts else 0
@@ -206,7 +206,7 @@ def _legendre() -> tuple[Floats, Floats]:
 
 
 def _window_agreement(ids: Floats, size: int) -> Floats:
-    """Return 1 at the end of each window of `size` rounds if all of its answers are the same, else 0."""
+    """Return 1 at the end of each window of `size` rounds in which all answers are the same, else 0."""
     agree = np.zeros(ids.shape)
     for end in range(size, ids.shape[1] + 1, size):
         window = ids[:, end - size : end]
@@ -215,13 +215,13 @@ def _window_agreement(ids: Floats, size: int) -> Floats:
 
 
 def _repeats(ids: Floats) -> Floats:
-    """Return 1 where an answer equals the previous answer, else 0; NaN where it cannot be read."""
+    """Return 1 where an answer equals the previous answer, else 0; NaN where an answer cannot be read."""
     before = np.concatenate([np.full_like(ids[:, :1], np.nan), ids[:, :-1]], axis=1)
     return np.where(np.isnan(ids), np.nan, (ids == before).astype(np.float64))
 
 
 def _joins(ids: Floats) -> Floats:
-    """Return 1 where an answer equals the leader of the votes before it, the earliest if tied, else 0; NaN if unreadable."""
+    """Return 1 where an answer equals the (earliest) leading answer of the votes before it, else 0; NaN if unreadable."""
     tally = _VoteTally(len(ids), int(np.nan_to_num(ids).max(initial=0)) + 1)
     joins = np.full(ids.shape, np.nan)
     for r in range(ids.shape[1]):
@@ -264,7 +264,7 @@ VOTES = frozenset({ANSWER_ID, *_WINDOW_SIZES, *_WINDOW_ENDS, *_FROM_EARLIER, *_F
 
 
 def weights_of(names: Iterable[str]) -> frozenset[str]:
-    """Return the signals that weighted votes among `names` use as weights."""
+    """Return the signals that serve as weights in the weighted votes among `names`."""
     return frozenset({WEIGHT} if any(name.startswith("weighted_") for name in VOTES.intersection(names)) else ())
 
 
@@ -296,7 +296,7 @@ def vote_signal(name: str, ids: Floats, weights: Floats | None = None) -> Floats
 
 
 class RunningVotes:
-    """A running counter of one question's votes, which computes their signals and counts each new answer only once.
+    """A running counter of one question's votes, which computes signals of votes and counts each answer only once.
 
     >>> from suffice.policy.normalizers import normalizer_of
     >>> votes = RunningVotes({"lead": "vote_lead"}, normalizer_of("number"))
@@ -304,8 +304,9 @@ class RunningVotes:
     ({'lead': array([1., 0.])}, {'lead': array([1., 0., 0., 1.])})
 
     Args:
-        names: The signals, by the name of the resulting column.
-        normalizer: Compares answers; with a `Grouping`, which needs all answers at once, there are no running signals.
+        names: A map from the name of each resulting column to its signal.
+        normalizer: The normalizer that compares answers. With a `Grouping`, which needs all answers at once, there are
+            no running signals.
 
     Attributes:
         counts_weights: True if a signal counts each answer by its weight.
@@ -328,11 +329,12 @@ class RunningVotes:
     def columns(
         self, answers: Sequence[Any] | npt.NDArray[np.object_], weights: Floats | None = None
     ) -> dict[str, Floats]:
-        """Return the columns after each answer, shape ``(n_rounds,)``; only answers that are new since the last call count.
+        """Return the columns, each of shape ``(n_rounds,)``; only answers since the last call are counted anew.
 
         Args:
             answers: All answers so far, None where missing.
-            weights: The weight of each, shape ``(n_rounds,)``, if a signal counts weights; an answer with NaN does not vote.
+            weights: The weight of each answer, shape ``(n_rounds,)``, if a signal counts weights; an answer with NaN
+                does not vote.
         """
         if self._names:
             n_known = len(self._answers)

@@ -1,4 +1,4 @@
-"""A certificate: its statement, what it assumes and what breaks it."""
+"""The certificate of a policy: its statement, its assumptions, and the conditions that break it."""
 
 from __future__ import annotations
 
@@ -48,27 +48,29 @@ _STATES = {"chosen": "var(--accent)", "certified": "var(--good)", "not certified
 class Certificate(Result):
     """The expected loss of one policy against a baseline is at most epsilon, with confidence.
 
-    Over repeated certification sets, at most a share ``1 - confidence`` of all runs gives a false certificate.
+    If certification were repeated on new sets of questions, at most a share ``1 - confidence`` of the runs would give a
+    false certificate.
 
     Attributes:
-        policy_digest: `Policy.digest` of its policy.
+        policy_digest: `Policy.digest` of the certified policy.
         loss: `net` or `harm`, see `Claim`.
-        metric: The quality.
+        metric: The metric of quality.
         baseline: The baseline that the policy is compared with.
         epsilon: The largest expected loss, in the unit of the metric.
         confidence: 1 - delta.
-        method: The test.
+        method: The name of the statistical test.
         p_value: The p-value of the chosen policy.
         level: The largest p-value that still certifies a policy: delta, or a share of delta.
         procedure: `fixed-sequence` or `bonferroni`.
         family: The tested family, in words.
-        family_size: Number of policies in it.
+        family_size: Number of policies in the family.
         position: Position of the chosen policy in the test order, from 0.
-        sequence: The family in test order: rule, p_value, certified, mean loss and calls.
-        n: Certification questions.
-        n_failed: Questions whose recording failed.
-        figures: Means of the policy and of the baseline on the certification set, "selected here".  The loss covers
-            every question, other means only those that did not fail.
+        sequence: One entry for each policy in test order: rule, p_value, certified, mean loss and calls.
+        n: Number of certification questions.
+        n_failed: Number of questions whose recording failed.
+        figures: Means of the policy and of the baseline on the certification set. Savings look slightly too good,
+            because the policy was chosen on these questions. The loss is a mean over all questions; the other means
+            leave out failed questions.
         data_hash: Hash of the certification recording.
         question_ids: Hashes of the ids of the certification questions, sorted.
         question_texts: Hashes of the normalised texts of these questions, sorted; empty if the texts were not recorded.
@@ -78,7 +80,7 @@ class Certificate(Result):
             lost.
         seed: Seed of the betting order in certificates from before 0.4; None = order by the hash of the questions'
             names.
-        suspended: The reason and time of its suspension, as `suffice watch` reports it; empty if it is not suspended.
+        suspended: The reason and time of the suspension by `suffice watch`; empty if the certificate is not suspended.
     """
 
     policy_digest: str
@@ -134,10 +136,10 @@ class Certificate(Result):
 
     @classmethod
     def of(cls, policy: Policy) -> Certificate | None:
-        """Return the certificate of a policy, valid or void; None if it has none.
+        """Return the certificate of a policy, even if it is void; None if the policy has no certificate.
 
         Raises:
-            SchemaError: The policy's field does not hold a valid certificate.
+            SchemaError: The policy's `certificate` is not in the form that `to_dict` writes.
         """
         return None if policy.certificate is None else cls.from_dict(policy.certificate)
 
@@ -173,7 +175,7 @@ class Certificate(Result):
         )
 
     def table(self) -> Table:
-        """Return its fields as a table of names and values."""
+        """Return the fields of the certificate as a table of names and values."""
         loss = "metric(baseline) - metric(policy)" if self.loss == "net" else "max(0, net)"
         facts = {
             "loss": f"{self.loss}: {loss}",
@@ -208,7 +210,7 @@ _SHARE_IN_POINTS = Column("points", ".1f", scale=100)
 
 
 def metric_of(policy: Policy) -> str | None:
-    """Return the metric by which a policy was certified, decided on or selected; None if its file names none."""
+    """Return the metric by which a policy was certified, advised or selected; None if the policy names no metric."""
     sources = [policy.certificate, *(policy.provenance.get(step) for step in ("decision", "search", "ranker"))]
     for source in sources:
         if isinstance(source, Mapping) and isinstance(source.get("metric"), str):

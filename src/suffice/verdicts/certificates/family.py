@@ -20,11 +20,11 @@ from suffice.verdicts.certificates.losses import Claim, MeasuredLosses, measure_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Policies in the order in which they are tested.
+    """Policies in test order.
 
     Attributes:
-        policies: At least one.
-        kind: `path`, one threshold moved from conservative to cheap, or `list`.
+        policies: The policies, at least one.
+        kind: `path` if the policies differ in one threshold, from conservative to cheap; otherwise `list`.
         text: A description of the family and of its order, for the certificate.
         seen: The tune questions that determined the order.
     """
@@ -56,7 +56,7 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
 
     Raises:
         RuleSyntaxError: The rule has no threshold on the signal or several, or a value is not finite.
-        DataError: No values.
+        DataError: There are no values.
     """
     literal = find_threshold(policy.rule, signal)
     downwards = literal.comparison in (">", ">=")
@@ -72,7 +72,9 @@ def threshold_path(policy: Policy, signal: str, values: Iterable[float]) -> Fami
 
 
 def path_values(policy: Policy, signal: str, tune: Recording, n: int = 40) -> Floats:
-    """Return evenly spaced thresholds, of four digits, over the values of a signal on tune questions (as in TASR's repository).
+    """Return evenly spaced thresholds over the values of a signal on tune questions.
+
+    The thresholds are rounded to four digits, as in TASR's repository.
 
     Args:
         policy: The policy, whose calibrators compute the signal.
@@ -97,8 +99,9 @@ def listed(
 
     Args:
         policies: Policies, rules, or texts of rules.
-        base: Completes a rule to a policy: a recording, by `policy_for`; or a policy, whose calibrators, rounds and
-            selector it gets, starting at round 0 if the rule reads a signal that is only known there (`p_known`).
+        base: Completes each rule to a policy. A recording does so by `policy_for`. A policy lends its calibrators,
+            rounds and selector, but the new policy starts at round 0 if its rule reads a signal that is only known
+            there (`p_known`).
         start_round: First round of the rules; None = as `base` says.
 
     Raises:
@@ -124,11 +127,12 @@ def _completed(item: Rule | str, base: Policy | Recording, start_round: int | No
 
 
 def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "calls") -> Family:
-    """Drop the policies that are idle on tune questions; if the family is a list, order it by the p-values there.
+    """Drop the policies that are idle on tune questions; if the family is a list, order it by its p-values on these.
 
-    A policy is idle if it saves none of the cost `cheapest` against the baseline, or if an earlier policy behaves the
-    same on every tune question.  Testing the most certain policies first makes a fixed sequence powerful ("Learn then
-    test", split fixed sequence).  That is allowed because the certificate is based on other questions.
+    A policy is idle if it saves none of the cost `cheapest` compared with the baseline, or if it behaves like an
+    earlier policy on every tune question.  A fixed sequence has more power if the most certain policies are tested
+    first ("Learn then test", split fixed sequence).  Reordering by tune questions is allowed because the certificate is
+    based on other questions.
 
     Args:
         family: The declared family.
@@ -159,7 +163,7 @@ def arranged(family: Family, tune: Recording, claim: Claim, cheapest: str = "cal
 
 
 def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
-    """Return the positions of members that save something and do not act like an earlier member on every question."""
+    """Return the positions of the policies that save cost, except for policies that act like an earlier one everywhere."""
     spent, baseline = measured.spent(cheapest)
     saving = [place for place, costs in enumerate(spent) if costs.mean() < baseline.mean()]
     first = {(measured.values[place].tobytes(), spent[place].tobytes()): place for place in reversed(saving)}
@@ -169,7 +173,7 @@ def _useful(measured: MeasuredLosses, cheapest: str) -> list[int]:
 def refuse_used_questions(family: Family, claim: Claim, recording: Recording) -> Selected:
     """Raise if a certification question was already used; return the checked questions.
 
-    A question was used if it fitted or chose the family, the baseline or the recorded models.
+    A question was used if the family, the baseline or a recorded model was fitted or chosen on it.
     """
     involved = claim.with_baseline(family.policies)
     for policy in involved:

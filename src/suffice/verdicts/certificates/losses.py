@@ -52,16 +52,16 @@ class Claim:
         epsilon: The largest expected loss, in the unit of the metric, in (0, 1).
         confidence: 1 - delta, in (0, 1): at most a share delta of all certification sets leads to a false certificate.
         metric: A column in [0, 1], or `agreement` (see `suffice.evaluation.replay.outcome`).
-        loss: `net` is metric(baseline) - metric(policy), in [-1, 1]; `harm` is max(0, net), in [0, 1], so that gains on
-            other questions do not count: its bound holds for `net` too.
-        baseline: `full` for the whole budget or the text of another rule, both with the selector of the policies; a
+        loss: `net` is metric(baseline) - metric(policy), in [-1, 1]. `harm` is max(0, net), in [0, 1]: a gain on one
+            question does not offset a loss on another. A bound on `harm` also holds for `net`.
+        baseline: The text of a rule, such as `full` (the whole budget), which gets the selector of the policies; or a
             policy, `closed_book` or an oracle.
-        orders: Number of random orders of a question's independent samples over which its loss is averaged; None = 100,
-            and the recorded order for rounds that follow one another.
+        orders: Number of random orders of a question's independent samples over which its loss is averaged; None = 100.
+            Rounds that follow one another keep the recorded order.
         leave_out_failed: True to leave out questions whose recording failed, with a note; False to count each as a loss
             of 1, because the policy may change the cause of the failure.
-        repeated: Whether several rows record the same question; its loss is then a mean and no longer 0 or 1.
-            `averaged_over` sets it.
+        repeated: Whether several rows record the same question. The loss of such a question is a mean, so it need not
+            be 0 or 1. `averaged_over` sets this field.
     """
 
     epsilon: float
@@ -104,7 +104,7 @@ class Claim:
         return replace(self, orders=orders if recording.exchangeable else None, repeated=repeated)
 
     def with_baseline(self, policies: Sequence[Policy]) -> list[Policy]:
-        """Return the policies, and the baseline if it is a policy."""
+        """Return the policies, followed by the baseline if the baseline is a policy."""
         return [*policies, *([self.baseline] if isinstance(self.baseline, Policy) else [])]
 
     @property
@@ -114,11 +114,14 @@ class Claim:
 
     @property
     def binary(self) -> bool:
-        """True if the metric only allows a harm of 0 or 1, and the harm is not a mean over orders or rows."""
+        """True if each question's harm is 0 or 1: the metric has no other values, and no mean over orders or rows is taken."""
         return self.orders is None and not self.repeated and (self.metric in BINARY_METRICS or ">" in self.metric)
 
     def reference_p_values(self, losses: Floats) -> Floats:
-        """Return the Hoeffding-Bentkus p-value of each row: the test itself for binary harm, else only a comparison."""
+        """Return the Hoeffding-Bentkus p-value of each row.
+
+        For binary harm these are the p-values of the test itself; otherwise they only serve as a comparison.
+        """
         mean, n = losses.mean(axis=-1), losses.shape[-1]
         if self.loss == "net":  # shifted to [0, 1]
             return hoeffding_bentkus_p_value((mean + 1) / 2, n, (self.epsilon + 1) / 2)
@@ -132,7 +135,7 @@ class Claim:
         return "betting (Waudby-Smith and Ramdas 2024)"
 
     def p_values(self, losses: Floats, level: float) -> Floats:
-        """Return the p-value of each row of losses; the test bets on the losses of a row in the given order.
+        """Return the p-value of each row of losses; the test bets on a row's losses from left to right.
 
         The losses have shape ``(n_policies, n_questions)``.
         """
@@ -150,17 +153,18 @@ class MeasuredLosses:
     Attributes:
         losses: Losses of the claim's kind, shape ``(n_policies, n_questions)``. An unknown loss counts at its largest
             possible value, a failed recording as 1, and a question with several rows as their mean.
-        open: The part of these losses that is due to unknown outcomes, same shape.
+        open: The part of `losses` that is due to unknown outcomes, same shape.
         values: The metric under each policy, shape ``(n_policies, n_recorded)``, 0 where unknown; failed questions are left out.
         costs: Each of `COST_NAMES` under each policy, shape of `values`; NaN where unknown.
         baseline_values: The metric under the baseline, shape ``(n_recorded,)``.
         baseline_costs: Each of `COST_NAMES` under the baseline, shape ``(n_recorded,)``.
         baseline: The name of the baseline.
-        question_ids: Hashes of the questions' ids, in the order of the losses; for repeated questions, of the first row's id.
+        question_ids: Hash of each question's id, in the order of the losses; a repeated question has the id of its
+            first row.
         n_failed: Questions whose recording failed: each counts as lost, unless the claim leaves them out.
         notes: Notes for the reader.
-        rivals: For each policy, the cheapest fixed_k or random policy of at least the same quality on these questions,
-            and whether one dominates the policy; empty if not requested.
+        rivals: The rival of each policy: the cheapest fixed_k or random policy with at least the same quality on these
+            questions. A `Rival` also names a policy that dominates, if there is one. Empty if not requested.
     """
 
     losses: Floats
@@ -176,7 +180,7 @@ class MeasuredLosses:
     rivals: tuple[Rival, ...] = ()
 
     def spent(self, cost: str) -> tuple[Floats, Floats]:
-        """Return each policy's cost, one of `COST_NAMES`, shape ``(n_policies, n_questions)``, and the baseline's.
+        """Return one of the `COST_NAMES` for each policy, shape ``(n_policies, n_questions)``, and for the baseline.
 
         Raises:
             DataError: The cost was not recorded for every question.
@@ -194,9 +198,10 @@ def measure_losses(
 
     Args:
         recording: Recorded rounds, full width.
-        policies: At least one.
+        policies: The policies to measure, at least one.
         claim: Metric, loss and baseline, and the treatment of failed questions.
-        rivals_by: One of `COST_NAMES`: compare each policy with fixed budgets and its random twin by this cost, too.
+        rivals_by: One of `COST_NAMES`, the cost by which each policy is also compared with fixed budgets and with its
+            random twin; None = no such comparison.
 
     Raises:
         DataError: The metric is missing, was measured in no round, or leaves [0, 1].
@@ -236,7 +241,7 @@ def measure_losses(
     order_of_recorded = recorded.order(_ORDER_SALT)
 
     def in_order(rows: Sequence[Floats]) -> Floats:
-        """Average each run's values over the recorded rows of each question that did not fail; the last run is the baseline's."""
+        """Average the values of each run over the rows of a question, without failed rows; the questions are in the order of bets."""
         means: Floats = recorded.means(np.stack(rows), failed=np.nan)[..., order_of_recorded]
         return means
 
@@ -308,7 +313,7 @@ def _repeated_notes(questions: Questions) -> list[str]:
 
 
 def _missing_notes(measured: Sequence[PolicyLoss], questions: Questions) -> list[str]:
-    """Return notes on the number of unknown outcomes, and on the number of those that lie beyond the recorded rounds."""
+    """Return notes on the number of unknown outcomes, and on policies that need more rounds than were recorded."""
     unknown = np.any([loss.low < loss.high for loss in measured], axis=0)
     n_unknown = int((questions.means(unknown, failed=0.0) > 0).sum())
     notes = [unknown_text(n_unknown, questions.units.n_units)] if n_unknown else []
@@ -323,7 +328,7 @@ def _missing_notes(measured: Sequence[PolicyLoss], questions: Questions) -> list
 
 
 def _check_binary(runs: Sequence[Run], claim: Claim) -> None:
-    """Raise if a metric that must be 0 or 1 according to its name has other values."""
+    """Raise if a metric has values between 0 and 1 although its name, such as `em`, only allows 0 and 1."""
     values = [run.values[claim.metric] for run in runs]
     if claim.binary and not all(np.isin(known[~np.isnan(known)], (0.0, 1.0)).all() for known in values):
         raise DataError(

@@ -59,8 +59,9 @@ def rejected(p_values: npt.ArrayLike, delta: float, procedure: ProcedureName) ->
 def questions_needed(losses: Floats, claim: Claim, level: float, *, rng: int = 0) -> int | None:
     """Estimate how many questions would lower the p-value to `level` in four of five cases.
 
-    It assumes that losses stay distributed as observed: sets of other sizes are resampled from them, and the size is
-    found by doubling and bisection.  This is a rough guide, because the observed losses are only a sample.
+    The estimate assumes that losses stay distributed as observed. Sets of other sizes are resampled from these losses,
+    and the size is found by doubling and bisection.  This is a rough guide, because the observed losses are only a
+    sample.
 
     >>> import numpy as np
     >>> questions_needed(np.zeros(50), Claim(epsilon=0.02, metric="em", loss="harm"), 0.05)  # 0.98 ** 149 < 0.05

@@ -1,4 +1,4 @@
-"""Certify: the cheapest policy of a declared family whose expected loss is bounded with confidence."""
+"""Certify the cheapest policy of a declared family whose expected loss is bounded with confidence."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class Need:
     """The number of questions that certifying one more policy would take.
 
     Attributes:
-        rule: The policy: in a fixed sequence the first that failed, otherwise the uncertified policy with the smallest p-value.
-        p_value: Its p-value.
-        loss: Its mean loss on the certification set.
-        calls: Its mean calls on the certification set.
+        rule: The rule of that policy. In a fixed sequence it is the first policy that failed, otherwise the uncertified
+            policy with the smallest p-value.
+        p_value: The policy's p-value.
+        loss: The policy's mean loss on the certification set.
+        calls: The policy's mean calls on the certification set.
         questions: Approximate number of questions that would be enough in four of five cases, if losses stay
             distributed as observed; None if no number is enough, or more than `MOST_QUESTIONS` are needed.
     """
@@ -58,7 +59,7 @@ class Certification(Result):
 
     Attributes:
         claim: The claim that was tested.
-        family: The tested policies, in this order.
+        family: The tested policies, in test order.
         procedure: The procedure by which several tests share delta.
         level: The largest p-value that still certifies a policy.
         p_values: The p-value of each policy, shape ``(n_policies,)``.
@@ -83,7 +84,7 @@ class Certification(Result):
 
     @cached_property
     def need(self) -> Need | None:
-        """The questions that the next policy would need, estimated when first read; None if all are certified."""
+        """The next policy to certify and the questions it would need, estimated at first access; None if all are certified."""
         if self.certified.all():
             return None
         # In a fixed sequence the first policy that failed, else the uncertified one with the smallest p-value.
@@ -102,12 +103,12 @@ class Certification(Result):
 
     @property
     def n(self) -> int:
-        """Certification questions."""
+        """Number of certification questions."""
         return len(self.measured.question_ids)
 
     @property
     def sequence(self) -> list[dict[str, Any]]:
-        """The family in test order: rule, p_value, certified, mean loss and mean calls of each."""
+        """One entry for each policy in test order: rule, p_value, certified, mean loss and mean calls."""
         losses, calls = _mean_by_policy(self.measured.losses), _mean_by_policy(self.measured.costs["calls"])
         return [
             {
@@ -136,7 +137,7 @@ class Certification(Result):
         )
 
     def _open(self, place: int, before: str = "; ", after: str = "") -> str:
-        """Return the unknown part of a policy's loss, between `before` and `after`; empty if nothing is unknown."""
+        """Return text on the unknown part of a policy's loss, enclosed by `before` and `after`; empty if nothing is unknown."""
         text = open_text(float(self.measured.open[place].mean()))
         return f"{before}{text}{after}" if text else ""
 
@@ -159,7 +160,7 @@ class Certification(Result):
 
     @property
     def dominated_by(self) -> str | None:
-        """The fixed_k or random policy, or mixture of two fixed_k, that dominates the chosen policy on these questions; None if none does."""
+        """The fixed budget, mixture of two, or random policy that dominates the chosen one on these questions, or None."""
         return None if self.certificate is None else self.measured.rivals[self.certificate.position].dominating
 
     def _rival_text(self, place: int) -> str:
@@ -190,7 +191,7 @@ class Certification(Result):
         return family_chart(self.sequence, self.claim.epsilon, self.claim.kind, chosen)
 
     def table(self) -> Table:
-        """Return every policy of the family in test order."""
+        """Return a table of every policy of the family, in test order."""
         measured, claim, cheapest = self.measured, self.claim, self.cheapest
         chosen = None if self.certificate is None else self.certificate.position
         columns = {
@@ -226,7 +227,7 @@ class Certification(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values; without a certificate `certificate` is None and `need` says what is missing."""
+        """Return JSON-ready values; if no policy is certified, `certificate` is None and `need` has the missing questions."""
         claim = {name: getattr(self.claim, name) for name in _CLAIMED}
         baseline = self.claim.baseline
         values = {
@@ -269,11 +270,11 @@ def certify(
     tune: Recording | None = None,
     cheapest: str = "calls",
 ) -> Certification:
-    """Certify, among a declared family, the cheapest policy whose expected loss is at most epsilon.
+    """Certify the cheapest policy of a declared family whose expected loss is at most epsilon.
 
     The claims for all certified policies hold jointly with the stated confidence, so the cheapest of them may be chosen
-    by its mean cost on the certification set itself; ties go to the policy tested first.  Its figures are then
-    "selected here": the bound holds, but the savings are slightly optimistic.
+    by its mean cost on the certification set itself; ties go to the policy tested first.  The bound holds for this
+    choice, but the reported savings are slightly optimistic ("selected here").
 
     >>> from suffice import Claim, certify
     >>> from suffice.recordings import bundled_recording
@@ -285,7 +286,8 @@ def certify(
 
     Args:
         recording: Certification questions, recorded at full width and not used before.
-        family: The policies in test order; a list of policies, or of rules with the recording's own settings, is enough.
+        family: The policies in test order: a `Family`, or a list of policies or rules. A rule becomes a policy with the
+            settings of the recording.
         claim: Loss, metric, baseline, epsilon and confidence.
         procedure: `fixed-sequence` or `bonferroni`.
         tune: Tune questions that arrange the family, see `arranged`; None = as declared.
@@ -296,7 +298,7 @@ def certify(
         UnsettledError: The recording holds the loops of several models, prompts, temperatures or systems:
             `recording.where(model=...)` chooses one.
         CensoredError: A rule ended recorded questions before the baseline would have.
-        DataError: The metric is missing or leaves [0, 1]; an unknown cost.
+        DataError: The metric is missing or leaves [0, 1], or the cost is unknown.
     """
     if cheapest not in COST_NAMES:
         raise DataError(f"unknown cost {cheapest!r}; allowed: {', '.join(COST_NAMES)}")

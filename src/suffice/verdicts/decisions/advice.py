@@ -1,4 +1,4 @@
-"""Advice about a loop: one sentence that begins with a verb, a few figures, and the trial, which later questions can extend."""
+"""Advice about a loop: one sentence that begins with a verb, a few figures, and the trial, which can be extended later."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class Advice(Result):
         rounds_text: The behaviour of the logged loop, in words.
         where: Filters that chose the loop from a recording of several, such as ``model=gpt-4o``.
         to_label: Ids of the questions to label next, in the order of asking; see `decide`.
-        asks_for: The position of the candidate that the labels of `to_label` help to judge; None if no label is needed.
+        asks_for: The position of the candidate for which the questions in `to_label` need labels; None if no label is needed.
         pairs: The two answers to compare for each question in `to_label`, if `metric` is `preference`.
         spending: Where the money of an agent's runs went; None for other loops.
         worth: The dollars that giving up runs saves and loses; None if no price of a success is given.
-        n_left: Number of questions that cannot be judged until the labels of `to_label` arrive, including those that need no label of their own.
+        n_left: Number of questions that cannot be judged before the questions in `to_label` have labels. Some of them need no label themselves.
     """
 
     trial: Trial
@@ -89,7 +89,7 @@ class Advice(Result):
 
     @property
     def n(self) -> int:
-        """Independent questions of the verdict part."""
+        """Number of independent questions of the verdict part."""
         return self.trial.totals.n
 
     @property
@@ -103,7 +103,7 @@ class Advice(Result):
         return self.trial.chosen
 
     def knows(self, recording: Recording) -> bool:
-        """Return True if the trial has already used one of the recording's questions, compared by id.
+        """Return True if the trial has already used a question of the recording, recognised by its id.
 
         True does not prove that the recording comes from the same loop: another loop may have been asked the same questions.
         """
@@ -123,7 +123,7 @@ class Advice(Result):
 
     @cached_property
     def sentence(self) -> str:
-        """The advice as text that begins with a verb, and a remark on how questions with missing data are counted."""
+        """The advice as text that begins with a verb, with a remark on how questions with missing data are counted."""
         trial = self.trial
         said = (
             _verdict_text(trial)
@@ -188,7 +188,7 @@ class Advice(Result):
 
     @property
     def lead(self) -> str:
-        """The sentence; if anything can be judged, also the worth of giving up at the price of a success, and where an agent's money went."""
+        """The sentence of the advice; if anything can be judged, sentences on giving up and on spending follow it."""
         if self.trial.unjudged:
             return f"{self.sentence.rstrip('.')}."
         return " ".join(filter(None, [self.sentence, *(about.sentence for about in self._money)]))
@@ -199,7 +199,7 @@ class Advice(Result):
         return [about for about in (worth, self.spending) if about is not None]
 
     def table(self) -> Table:
-        """Return a table of the current loop, the advised candidate, its rival and its neighbours: at most five rows."""
+        """Return a table of at most five rows: the current loop, the advised candidate, its rival, and neighbouring candidates."""
         wanted = [place for place in (self.trial.chosen, self.trial.rival) if place is not None]
         sequence = list(self.trial.sequence)
         if self.trial.chosen in sequence:  # readers ask next about the neighbours of the advised candidate
@@ -212,7 +212,7 @@ class Advice(Result):
 
     @cached_property
     def figures(self) -> list[CandidateFigures]:
-        """The figures of each candidate, in their order."""
+        """The figures of each candidate, in the order of the candidates."""
         return candidate_figures(self.trial)
 
     def plot(self) -> Chart:
@@ -223,7 +223,7 @@ class Advice(Result):
 
     @property
     def now(self) -> str:
-        """The baseline that differences are taken from, in words."""
+        """The baseline with which candidates are compared, in words."""
         if self.trial.against:
             return f"baseline: {self.trial.baseline}"
         return f"now: {self.rounds_text}" if self.rounds_text else "now"
@@ -385,7 +385,7 @@ def _keep_text(trial: Trial, source: str) -> str:
 
 
 def _small_text(trial: Trial) -> str:
-    """Return the largest saving among candidates that lose little enough but save less than `min_saving`, as text; empty if there is none."""
+    """Return text on the candidate that saves most among those that lose little but save under `min_saving`; else empty."""
     saving = trial.totals.saving(trial.cost)
     small = [
         place
@@ -399,7 +399,7 @@ def _small_text(trial: Trial) -> str:
 
 
 def _waiting_text(trial: Trial, place: int, judges: str, points: str) -> str:
-    """Explain why a candidate needs more evidence although its evidence would be enough if it were the only one tested."""
+    """Explain why a candidate is not proved yet although its evidence would be enough if it were tested alone."""
     one, before = trial.candidates[place].label, [trial.candidates[other].label for other in trial.waiting_for[place]]
     return (
         f"{judges} would be enough to rule out a loss of {points} if {one} alone were tested. The {len(trial.sequence)} tested candidates "
@@ -409,7 +409,7 @@ def _waiting_text(trial: Trial, place: int, judges: str, points: str) -> str:
 
 
 def _taken_text(trial: Trial, place: int, before: str, after: str) -> str:
-    """Return the mean number of samples that a vote with a stopping rule takes, as text; empty for other candidates."""
+    """Return the mean number of samples as text if the candidate is a vote with a stopping rule; else an empty text."""
     if place not in trial.twinned or not is_vote(trial.candidates[place]):
         return ""
     calls = trial.totals.costs["calls"] / trial.totals.n_recorded

@@ -33,28 +33,30 @@ _EXACT = ("agreement", "agreement_em")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerCounts:
-    """Numbers of answers that could be read, compared and scored; counts of further questions can be added.
+    """Numbers of questions and answers that could be read, compared and scored; counts of further questions can be added.
 
-    Questions whose recording failed are not counted: they count as lost anyway.
+    Questions whose recording failed are left out, because they are lost in any case.
 
     Attributes:
-        questions: Questions.
+        questions: Number of questions.
         answered: Questions with an answer in some round.
-        differing: Questions with different answers in two rounds; for a score that was not computed from answers, a
-            round without an answer counts as different.
-        texts: Answers of all rounds that were compared by the recording's normalizer.
+        differing: Questions with different answers in two rounds. A round without an answer also counts as different,
+            unless the metric was computed from answers.
+        texts: Number of answers in all rounds, if the recording's normalizer compares them; else 0.
         unread: Number of `texts` that the normalizer cannot read.
-        silent: Questions without an answer where the metric needs one: in the last round; of samples, in all of them.
+        silent: Questions whose last round lacks an answer that the metric needs; for independent samples, questions
+            without any answer.
         samples: Questions whose rounds are independent samples.
-        alone: Questions with at least three answers that all differ, counted only if the metric is agreement.
-        without_gold: Questions without a readable gold answer where the metric needs one and was not recorded.
-        scored: Questions whose last answer (for samples: all answers) was compared with a gold answer.
-        equal: Number of scored answers that equal a gold answer; for samples, each question adds its mean.
+        alone: Questions with at least three answers, all of them different; counted only if the metric is agreement.
+        without_gold: Questions without a score because they have no gold answer that can be read.
+        scored: Questions whose last answer was compared with a gold answer. For independent samples all answers were
+            compared.
+        equal: Number of scored answers that equal a gold answer; a question of samples adds its share of such answers.
         contained: Number of scored answers that contain a gold answer.
-        said: Number of scored answers that contain a gold answer as whole words.
-        given: Questions whose metric could be computed, but whose score comes from a column of the log or that have no
-            gold answer.
-        copied: Questions of a log whose import noted that the answer of each row may be a copy of the result of the whole run.
+        said: Number of scored answers that contain a gold answer as whole words, so that "7" is not in "173".
+        given: All questions, if the metric could be computed from answers but was read from the log instead; else 0.
+        copied: All questions, if the import noted that each row's answer may be a copy of the result of the whole run;
+            else 0.
     """
 
     questions: int = 0
@@ -110,7 +112,7 @@ class AnswerCounts:
         )
 
     def unreadable(self, metric: str) -> str:
-        """Return why the metric does not measure these answers; empty if it does."""
+        """Return the reason why the metric cannot measure these answers; empty if it can."""
         if self.unread > _MOST_UNREAD * self.texts:
             return (
                 f"{_share(self.unread, self.texts)} of the answers cannot be read as the recording's normalizer reads them, so "
@@ -152,12 +154,15 @@ class AnswerCounts:
 
     @property
     def never_repeat(self) -> bool:
-        """True if hardly any answer occurs twice in a question: agreement would then compare the wording of drafts or whole replies."""
+        """True if in most questions no answer occurs twice.
+
+        The answers are then drafts or whole replies, and agreement would only compare their wording.
+        """
         return self.alone > (0.5 if self.samples else 1 - _MOST_UNREAD) * self.questions
 
     @property
     def often_differ(self) -> bool:
-        """True if the answers of more than a few questions differ between rounds, or were not recorded."""
+        """True if for more than a few questions the answers differ between rounds or were not recorded."""
         return self.differing + self.questions - self.answered > _MOST_UNREAD * self.questions
 
     @classmethod
@@ -172,7 +177,9 @@ class AnswerCounts:
 def why_blind(
     answers: AnswerCounts | None, metric: str, constant: float | None, never_varied: bool, n_units: int
 ) -> str:
-    """Return why the metric cannot show a loss: it does not vary although answers do; empty if it can.
+    """Return the reason why the metric cannot show a loss; empty if it can.
+
+    A metric cannot show a loss if it does not vary although the answers do.
 
     If all answers are equal, a stop loses nothing under any metric.
 
@@ -181,7 +188,7 @@ def why_blind(
         metric: The declared metric.
         constant: The score, if all answers score the same.
         never_varied: Whether every question scores the same under all candidates and the baseline.
-        n_units: Independent questions.
+        n_units: Number of independent questions.
     """
     if answers is None:
         is_blind = constant is not None and constant < 1
@@ -213,14 +220,20 @@ def why_blind(
 
 
 def _is_of_answers(recording: Recording, metric: str) -> bool:
-    """Return True if a metric was computed from recorded answers; False if a round without an answer has a score above 0."""
+    """Return True if a metric was computed from recorded answers.
+
+    A score above 0 in a round without an answer shows that it was not.
+    """
     if not is_computed(metric) or is_agreement(metric):
         return is_agreement(metric)
     return not (outcome(recording, base_name(metric))[_blank(recording)] > 0).any()
 
 
 def _is_given(recording: Recording, metric: str) -> bool:
-    """Return True if the metric could be computed, but the score comes from the log or there are no gold answers."""
+    """Return True if a metric that could be computed from answers was read from the log instead.
+
+    This is so if there are no gold answers, or if the import read the metric from a column.
+    """
     if not is_computed(metric) or is_agreement(metric):
         return False
     has_golds = "golds" in recording.table.column_names and any(recording.per_question("golds", []).tolist())
@@ -238,7 +251,7 @@ def _says(text: str, golds: Sequence[str]) -> float:
 
 
 def _answer_ids(recording: Recording) -> Iterator[list[float]]:
-    """Yield the ids of each question's answers, as the recording's normalizer compares them."""
+    """Yield the ids of each question's answers; answers that the recording's normalizer makes equal have one id."""
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
     given = recording.seen & ~np.isnan(ids)
     return (row[own].tolist() for row, own in zip(ids, given, strict=True))
@@ -251,7 +264,7 @@ def _blank(recording: Recording) -> Mask:
 
 
 def _read(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, int]:
-    """Count the answers, the answers that the normalizer cannot read, and the missing answers."""
+    """Return the counts `texts`, `unread` and `silent`."""
     if not recording.independent and base_name(metric) != MATCH:
         return {"silent": sum(not (row and row[-1]) for row in texts)}
     ids = recording.answer_ids(recording.metadata.get("normalizer") or DEFAULT_NORMALIZER)
@@ -263,7 +276,7 @@ def _read(recording: Recording, texts: list[list[str]], metric: str) -> dict[str
 
 
 def _scored(recording: Recording, texts: list[list[str]], metric: str) -> dict[str, float]:
-    """Count the questions without a gold answer, and the answers that equal or contain one."""
+    """Return the counts `without_gold`, `scored`, `equal`, `contained` and `said`."""
     name = base_name(metric)
     if is_agreement(metric):
         return {}

@@ -1,4 +1,7 @@
-"""The candidates for advice (every fixed budget, and every rule whose signals were recorded), and the defaults of declared options."""
+"""The candidates for advice, and the defaults of declared options.
+
+Candidates are all fixed budgets, and all rules whose signals were recorded.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +114,7 @@ def declared_defaults(recording: Recording, metric: str | None, *, priced: bool)
 
 
 def _has_priced_trials(recording: Recording) -> bool:
-    """Return True if the checkpoints of chains of thought have both the tokens of thinking and of each trial answer."""
+    """Return True if both the tokens of thinking and the tokens of trial answers were recorded at checkpoints."""
     for component in ("generator", TRIAL):
         names = [cost_column(component, kind) for kind in ("uncached_tokens", "output_tokens")]
         asked = recording.seen & ~recording.failed[:, None] & (recording.column(cost_column(component, "calls")) > 0)
@@ -123,7 +126,10 @@ def _has_priced_trials(recording: Recording) -> bool:
 
 
 def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price] | None) -> None:
-    """Raise a `DataError` if the last model of an escalation, which is the default baseline, is not the most expensive one."""
+    """Raise a `DataError` if the last model of an escalation is not the most expensive one.
+
+    The last model is the default baseline.
+    """
     models = attempts_of(recording)
     recording = PreparedRecording.of(recording).recording  # without questions that failed
     spent, unit = spent_by_step(recording, prices)
@@ -142,10 +148,12 @@ def refuse_cheaper_last(recording: Recording, prices: Price | Mapping[str, Price
 
 
 def only_quality(recording: Recording) -> str:
-    """Return the metric to judge by if the user names none: a score of answers, else the log's only score, else agreement.
+    """Return the metric to use if the user names none.
+
+    It is the score of answers if the log allows one; else the log's only score; else agreement.
 
     Raises:
-        UnsettledError: The log has several scores of its own, and each may prefer other rounds.
+        UnsettledError: The log has several scores, and each may prefer different rounds.
     """
     names = measured_qualities(recording)
     if len(names) > 1:
@@ -173,12 +181,13 @@ def candidates(
 
     Args:
         tune: Recorded tune questions.
-        metric: The metric to keep.  Calibrated signals are fitted to it, or to exact match if the metric scores
-            answers.
+        metric: The metric to keep.  Calibrated signals are fitted to this metric, or to exact match if the metric
+            scores answers.
         selector: The selector of all candidates.
         highest: The highest round of all questions; tune questions alone may be shorter.
         start_round: The first round of the loop.
-        signals: Columns that are a confidence in the answer of a round, an attempt or a run; see `gate_rules` and `give_up_rules`.
+        signals: Columns that hold a confidence in an answer or in the success of a run; see `gate_rules` and
+            `give_up_rules`.
     """
     models = attempts_of(tune)
     policies = [
@@ -249,7 +258,7 @@ def change_text(policy: Policy, highest: int | None) -> str:
 
 
 def rounded_rule(rule: Rule) -> str:
-    """Return a rule as text whose long numbers are rounded to four digits, for sentences.
+    """Return a rule as text for sentences, with long numbers rounded to four digits.
 
     >>> from suffice.policy.rules import signal
     >>> rounded_rule(signal("answer_logprob_mean") > -0.10536051565782628), rounded_rule(signal("tokens") >= 12345)
@@ -307,7 +316,7 @@ def _vote_change(policy: Policy, highest: int | None) -> str:
 
 
 def _named(name: str, *numbers: float) -> _LabelledRule:
-    """Return a published rule with these numbers, as a pair of its text and the rule.
+    """Return a named rule with these arguments, as a pair of its text and the rule.
 
     >>> _named("lead", 3)[0], _named("margin", 0.5)[0]
     ('lead(3)', 'margin(0.5)')
@@ -327,7 +336,7 @@ def _votes(tune: Recording, highest: int) -> Iterator[_LabelledRule]:
 
 
 def _rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
-    """Yield each candidate rule whose signals are in `columns`, which are those with a value in some round."""
+    """Yield each candidate rule whose signals are in `columns`, the columns with a value in some round."""
     if is_of_steps(tune):
         yield from ((text, parse_rule(text)) for text in step_rules(tune))
         return
@@ -357,7 +366,11 @@ def _rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]
 
 
 def _thinking_rules(tune: Recording, columns: Collection[str]) -> Iterator[_LabelledRule]:
-    """Yield the rules that stop a chain of thought; token budgets are included only if they differ from checkpoint budgets."""
+    """Yield the rules that stop a chain of thought.
+
+    Token budgets are left out if all questions have the same number of tokens at a checkpoint, since they would then
+    equal round budgets.
+    """
     tokens = tune.column("thinking_tokens")
     ended = np.arange(tokens.shape[1]) == tune.seen.sum(axis=1)[:, None] - 1
     inside = np.where(ended, np.nan, tokens)
@@ -393,9 +406,13 @@ def _fitted_policy(
 
 
 def usual_selector(recording: Recording) -> str:
-    """Return the selector that a loop uses by itself: the marked round, a vote of samples, the fewest faults, or the last round.
+    """Return the selector that a loop uses by itself.
 
-    For marked samples, it is the column whose highest or lowest value has the mark, if there is one, because that also works with fewer samples.
+    It returns the round that the log marks as returned; else the majority of samples; else the checked draft with the
+    fewest faults; else the last round.
+
+    If the marked sample always has the highest or lowest value of a column, the selector reads that column, because
+    this also works with fewer samples.
     """
     known = {RETURNED: f"max_{RETURNED}", CHECK_ERROR: f"min_{CHECK_ERROR}"}
     if recording.independent:
@@ -405,7 +422,7 @@ def usual_selector(recording: Recording) -> str:
 
 
 def _chooser(recording: Recording) -> str:
-    """Return the selector that chooses nearly all of the marked answers."""
+    """Return a selector that reads a column and chooses nearly all marked answers; else the selector that reads the mark."""
     mark = recording.column(RETURNED)
     marked = np.nansum(mark, axis=1) == 1
     chosen = np.nan_to_num(mark[marked]) == 1

@@ -32,7 +32,10 @@ _COLOURS = {
 
 
 def advice_chart(figures: Iterable[CandidateFigures], trial: Trial, now: str) -> Chart:
-    """Chart mean change, with intervals, against mean cost; lines mark the largest accepted loss and mixtures of two budgets."""
+    """Chart the mean change of each candidate against its mean cost, with intervals.
+
+    Lines mark the largest accepted loss, and the mixtures of two budgets.
+    """
     baseline = float(trial.totals.costs[trial.cost][-1] / max(trial.totals.n_recorded, 1))
     points: list[dict[str, Any]] = [
         {"policy": now, "state": "now", "cost": baseline, "change": 0.0, "low": 0.0, "high": 0.0}

@@ -27,7 +27,7 @@ class Worth:
 
     Attributes:
         trial: The trial, whose metric is the success of runs that are given up.
-        price: The value of a success, in the currency of the trial: dollars, unless its log has another.
+        price: The value of a success, in the currency of the trial (dollars, unless the log names another currency).
 
     Raises:
         DataError: The price is not above 0, the metric is not the success of runs that are given up, or the cost of the runs is unknown.
@@ -54,9 +54,10 @@ class Worth:
             )
 
     def of(self, place: int) -> tuple[float, float, tuple[float, float, float]]:
-        """Return, per 1,000 runs, a candidate's saving, the worth of the successes that it loses, and the net with its interval.
+        """Return a candidate's saving, the worth of the successes that it loses, and the net with its interval, per 1,000 runs.
 
-        The interval of the net follows from that of the successes, see `change_of`; its ends are NaN for a candidate that is not tested.
+        The interval of the net comes from the interval of the lost successes, see `change_of`. Its ends are NaN if the
+        candidate is not tested.
         """
         totals = self.trial.totals
         spent = totals.costs["money"]
@@ -66,14 +67,21 @@ class Worth:
 
     @property
     def places(self) -> list[int]:
-        """The positions to report: the candidate that the advice is about, if there is one, then the tested candidates by decreasing net."""
+        """The positions of the candidates to report.
+
+        First comes the candidate that the advice is about, if there is one, then the tested candidates by decreasing
+        net.
+        """
         tested = sorted(self.trial.sequence, key=lambda place: -self.of(place)[2][0])
         chosen = self.trial.chosen
         return tested if chosen is None else [chosen, *(place for place in tested if place != chosen)]
 
     @property
     def sentence(self) -> str:
-        """A sentence on the dollars of the advised candidate, or else of the best tested one; empty if none is tested."""
+        """A sentence on the dollars that the advised candidate saves and loses.
+
+        Without an advised candidate, the sentence is about the best tested candidate; it is empty if none is tested.
+        """
         if not (self.places and self.trial.totals.n):
             return ""
         place = self.places[0]

@@ -1,4 +1,7 @@
-"""An alarm that supplements the evidence of a trial: it rings if a tested candidate seems to lose too much now, whatever it lost before."""
+"""An alarm beside the evidence of a trial: it rings if a tested candidate now seems to lose too much.
+
+Small losses in the past do not delay the alarm.
+"""
 
 from __future__ import annotations
 
@@ -19,17 +22,17 @@ _FLOATS = ("log_capital", "log_value", "log_highest")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriftAlarm:
-    """Bets that the losses of tested candidates have risen above the bound; arrays have shape ``(n_tested,)``.
+    """Bets that the losses of the tested candidates have risen above a bound; arrays have shape ``(n_tested,)``.
 
-    The evidence of a trial reacts slowly to a change: with losses of 0 for 3,000 questions and of 5 points from then
-    on, the mean of all reaches 2 points only after 2,000 more.  These bets begin anew at each question, see
-    `suffice.evaluation.statistics.Alarm`: as long as each question's expected loss is within the bound, the probability
-    that a candidate's alarm ever rings is at most the trial's risk.
+    The evidence of a trial reacts slowly to a change: if the first 3,000 questions lose nothing and all later ones lose
+    5 points, the overall mean reaches 2 points only after 2,000 of the later ones.  These bets begin anew at each
+    question, see `suffice.evaluation.statistics.Alarm`: as long as each question's expected loss is within the bound,
+    the probability that a candidate's alarm ever rings is at most the trial's risk.
 
     Attributes:
-        alarm: The bets, on the smallest possible losses.
+        alarm: The bets on the smallest possible losses.
         excess: Sum of the losses above the bound.
-        least: The smallest value of `excess` so far, at most 0; values after the alarm do not count.
+        least: The smallest value of `excess` before the alarm rang, at most 0.
         began: Number of losses when `excess` was smallest: the best estimate of when the loss rose above the bound.
     """
 
@@ -44,7 +47,7 @@ class DriftAlarm:
 
         Args:
             bound: The largest accepted loss, in (0, 1).
-            alpha: The risk that a false alarm ever rings, for each candidate.
+            alpha: The risk for each candidate that a false alarm ever rings.
             n_tested: Number of tested candidates.
         """
         zeros, none = np.zeros(n_tested), np.zeros(n_tested, dtype=np.int64)

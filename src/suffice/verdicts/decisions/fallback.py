@@ -1,4 +1,4 @@
-"""The fallback procedure: tested candidates share the risk of false advice, and a proved candidate passes its share on to the next."""
+"""The fallback procedure: candidates share the risk of false advice, and a proved candidate passes on its risk to the next."""
 
 from __future__ import annotations
 
@@ -39,13 +39,14 @@ def risk_shares(n: int) -> tuple[float, ...]:
 def fallback(
     sequence: Sequence[int], shares: Sequence[float], alpha: float, is_shown: Callable[[int, float], bool]
 ) -> list[CandidateTest]:
-    """Test candidates in their order, each with its own share of the risk plus the risk that the candidate before it passes on.
+    """Test candidates in order; each has its own share of the risk, plus the risk that the previous candidate passes on.
 
-    A proved candidate passes on its whole level, any other candidate nothing.  The probability of any false proof is at
-    most `alpha`, whatever the dependence: the first false proof in a stretch of proved candidates occurs at a level of
-    at most the sum of the stretch's shares, and the shares of all stretches add up to at most `alpha` (Wiens 2003, "A
-    fixed sequence Bonferroni procedure for testing multiple endpoints"; Wiens and Dmitrienko 2005).  With the whole
-    risk on the first candidate, this is the fixed-sequence test, in which one unproved candidate blocks all later ones.
+    A proved candidate passes on its whole level; any other candidate passes on nothing.  The probability of any false
+    proof is at most `alpha`, however the tests depend on each other. In a stretch of consecutive proved candidates, the
+    first false proof occurs at a level of at most the sum of the shares of the stretch, and the shares of all stretches
+    add up to at most `alpha` (Wiens 2003, "A fixed sequence Bonferroni procedure for testing multiple endpoints"; Wiens
+    and Dmitrienko 2005).  With the whole risk on the first candidate, this is the fixed-sequence test, in which one
+    unproved candidate blocks all later ones.
 
     >>> shown = {7: 0.01, 4: 0.2, 5: 0.001}
     >>> [(test.place, round(test.level, 4), test.passed) for test in fallback([7, 4, 5], risk_shares(3), 0.05, lambda place, level: shown[place] <= level)]
@@ -81,7 +82,8 @@ def fewest(
         alpha: See `fallback`.
         place: The candidate to prove.
         more: A function that estimates how many further questions would prove a candidate at a level, which may be
-            above its present one: 0 if its evidence is already enough at that level, None if no number would be.
+            above the candidate's present level. It returns 0 if the evidence is already enough at that level, None if
+            no number would be enough.
     """
     at = next(number for number, test in enumerate(done) if test.place == place)
     if done[at].passed:

@@ -1,6 +1,6 @@
-"""Figures of each candidate, for tables, charts and JSON, and of its rivals: policies that read no signal.
+"""Figures of candidates and of their rivals, for tables, charts and JSON.
 
-Rivals are fixed budgets, random mixtures of two budgets, and stopping at random.
+Rivals are policies that read no signal: fixed budgets, random mixtures of two budgets, and stopping at random.
 """
 
 from __future__ import annotations
@@ -36,22 +36,23 @@ class CandidateFigures:
     """Figures of one candidate on the questions of the verdict part.
 
     Attributes:
-        state: `advised`, `proved`, `taken back` (proved, and contradicted since), `open` (also where nothing can be judged),
-            `loses more`, or `not tested` (on tune questions another candidate loses no more and costs less).
+        state: `advised`, `proved`, `taken back` (a proof that later questions contradict), `open` (also if nothing can
+            be judged), `loses more`, or `not tested` (because on tune questions another candidate costs less and loses
+            no more).
         change: Mean change of the metric against the baseline, and the ends of its interval, see `change_of`.
         spent: Mean costs by name; NaN where unknown.
         saving: Share of the cost to save that the candidate saves; NaN where unknown.
         tested: Whether the candidate is in the sequence of tests.
-        needed: Approximate numbers of further questions that would prove the candidate in one of two cases and in four of
-            five; None if no more are needed, or the number is unknown.
-        waits_for: The first earlier candidate that is still open, if this one would be proved at the whole risk but has
-            only a share of it until the earlier ones are proved; else empty.
-        judged: False if nothing can be judged.  Values and changes are then bounds with everything unknown at its
-            worst; no table shows them, because they may contradict each other.
+        needed: Approximate numbers of further questions that would prove the candidate: the first in one of two cases,
+            the second in four of five. None if no more are needed, or the numbers are unknown.
+        waits_for: The first earlier candidate that must be proved before this one. It is only given if the evidence on
+            this candidate would be enough at the whole risk; else empty.
+        judged: False if nothing can be judged. Values and changes then count every unknown outcome at its worst. They
+            may contradict each other, so no table shows them.
         evidence: The highest wealth so far of the bet that the candidate loses less than the largest accepted loss.
-        twin: The metric of the random twin, which stops at random but at each round as often as the candidate; NaN
-            unless the candidate is a tested rule.
-        gain: The candidate's mean gain over the twin, with the ends of its interval; NaN where `twin` is.
+        twin: The metric of the random twin: it stops at random, and in each round as often as the candidate. NaN unless
+            the candidate is a tested rule.
+        gain: The candidate's mean gain over the twin, with the ends of its interval; NaN if `twin` is NaN.
     """
 
     policy: str
@@ -70,7 +71,7 @@ class CandidateFigures:
 
     @property
     def selected_here(self) -> bool:
-        """True if the candidate was selected on these very questions, so that its change probably looks too good."""
+        """True if the candidate was selected on these questions, so its change probably looks too good."""
         return self.state == "advised"
 
     def row(self, cost: str, max_loss: float) -> tuple[Any, ...]:
@@ -110,7 +111,7 @@ class CandidateFigures:
 
 
 def candidate_figures(trial: Trial) -> list[CandidateFigures]:
-    """Return the figures of all candidates, in their order."""
+    """Return the figures of all candidates, in the order of the candidates."""
     totals = trial.totals
     n = max(totals.n_recorded, 1)
     gain, least, most = totals.gain_interval()
@@ -155,16 +156,17 @@ def candidate_figures(trial: Trial) -> list[CandidateFigures]:
 
 
 def change_of(trial: Trial, place: int) -> tuple[float, float, float]:
-    """Return a candidate's mean change of the metric and the ends of its interval; the ends are NaN if it is not tested.
+    """Return a candidate's mean change of the metric and the ends of the interval, which are NaN if it is not tested.
 
     The interval is a confidence sequence: with a risk of `alpha`, it holds for all tested candidates at once, however
-    often one looks.  The tests can raise its lower end: to -`max_loss` for a proved candidate, and for an open one to
+    often one looks.  The tests can raise the lower end: for a proved candidate to -`max_loss`, for an open candidate to
     the bound that its share of the risk allows.  These are the simultaneous bounds that belong to such tests
     (Strassburger and Bretz 2008, "Compatible simultaneous lower confidence bounds for the Holm procedure and other
     Bonferroni-based closed tests").
 
-    If a share of the labels is declared wrong, labels show only a part of each change, so the figures are scaled up to
-    the whole. Because fewer labels may be wrong than declared, the interval covers both the unscaled and the scaled ends.
+    Wrong labels make each change look smaller. If a share of the labels is declared wrong, the figures are scaled up to
+    correct for this. Fewer labels may be wrong than declared, so the interval covers both the unscaled and the scaled
+    ends.
     """
     n, tested = trial.totals.n, place in trial.sequence
     mean = float(trial.totals.losses[place] / n) if n else np.nan
@@ -197,7 +199,10 @@ def candidate_columns(trial: Trial) -> tuple[Column, ...]:
 
 
 def range_notes(figures: Iterable[CandidateFigures], max_loss: float) -> tuple[str, ...]:
-    """Return a note if a candidate is shown to lose more than `max_loss` although its (simultaneous) interval includes smaller losses."""
+    """Return a note if the interval of a candidate includes losses below `max_loss` although it is shown to lose more.
+
+    This can happen because the intervals of all candidates hold at once.
+    """
     if not any(item.judged and item.state == "loses more" and item.change[2] > -max_loss for item in figures):
         return ()
     note = (
@@ -208,7 +213,10 @@ def range_notes(figures: Iterable[CandidateFigures], max_loss: float) -> tuple[s
 
 
 def bar_heading(max_loss: float) -> str:
-    """Return the heading of the column with `interval_bar`; a page that has the chart leaves the column out."""
+    """Return the heading of the column with the output of `interval_bar`.
+
+    A page that shows the chart leaves this column out.
+    """
     return f"{-100 * max_loss:g} and 0 are |"
 
 
@@ -230,7 +238,7 @@ def twin_table(figures: Iterable[CandidateFigures], trial: Trial) -> Table | Non
 
 
 def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
-    """Draw a mean change and its interval as a line of text; bars mark the largest accepted loss and no change.
+    """Draw a mean change and its interval as a line of text, with a bar at the largest accepted loss and one at 0.
 
     The line is empty where the change is undefined.
 
@@ -252,9 +260,9 @@ def interval_bar(change: tuple[float, float, float], max_loss: float) -> str:
 
 
 def rival_of(trial: Trial) -> int | None:
-    """Return the position of the chosen candidate's rival; None without one.
+    """Return the position of the chosen candidate's rival; None if there is no rival.
 
-    The rival is the cheapest other fixed budget with a metric at least as high and a cost no higher than the candidate's.
+    The rival is the cheapest other fixed budget whose metric is at least as high as the candidate's, at no higher cost.
 
     A budget does not count if unknown outcomes allow it to lose more than `max_loss`, or more than the candidate.
     """
@@ -277,12 +285,12 @@ def rival_of(trial: Trial) -> int | None:
 
 
 def mixture_of(trial: Trial) -> Mixture | None:
-    """Return the random mixture of two budgets that scored higher than the chosen candidate at the same cost; None without one.
+    """Return the random mixture of two budgets that scored higher than the chosen candidate at the same cost, or None.
 
-    All fixed budgets count, tested or not, and so does the baseline if it is a budget or the logged loop itself.  If a
-    single budget does as well, no mixture is needed, see `rival_of`; as there, unknown outcomes must not allow a loss
-    of more than `max_loss` or more than the candidate's.  The two budgets are chosen on these questions, so nothing is
-    claimed about other questions.
+    All fixed budgets count, tested or not, and so does the baseline if it is a budget or the logged loop itself. The
+    result is None if a single budget does as well, see `rival_of`. A mixture does not count if unknown outcomes allow
+    it to lose more than `max_loss`, or more than the candidate. The two budgets are chosen on these questions, so
+    nothing is claimed about other questions.
     """
     me, totals = trial.chosen, trial.totals
     if me is None or trial.rival is not None or not totals.n_recorded:
@@ -304,14 +312,19 @@ def mixture_of(trial: Trial) -> Mixture | None:
 
 
 def _most_lost(trial: Trial, place: int) -> float:
-    """Return the largest sum of losses that a rival of a candidate may have; the metric alone does not show what unknown outcomes may lose."""
+    """Return the largest sum of losses that a rival of a candidate may have.
+
+    This limit is needed because the metric alone does not show how much unknown outcomes may lose.
+    """
     return min(trial.bound * trial.totals.n, float(trial.totals.losses[place]) + SLACK * trial.totals.n)
 
 
 def budgets_hull(trial: Trial) -> list[tuple[float, float]]:
-    """Return cost and change of each budget on the upper hull, from cheap to expensive: those that no mixture of two others matches.
+    """Return cost and change of each budget on the upper hull, from cheap to expensive.
 
-    The line between two neighbours gives the cost and change of their random mixtures.
+    A budget is on the hull if no mixture of two others reaches its change at its cost.
+
+    The line between two neighbours shows the cost and change of their random mixtures.
     """
     totals, budgets = trial.totals, _budgets(trial)
     if not totals.n_recorded or not np.isfinite(totals.costs[trial.cost]).all():
@@ -322,7 +335,7 @@ def budgets_hull(trial: Trial) -> list[tuple[float, float]]:
 
 
 def dominating_label(trial: Trial) -> str | None:
-    """Return the name of the budget, or mixture of two, that does as well as the chosen candidate; None without one."""
+    """Return the name of the budget, or mixture of two, that does as well as the chosen candidate, or None."""
     if trial.rival is not None:
         return trial.candidates[trial.rival].label
     return None if trial.mixture is None else trial.mixture.label
@@ -339,7 +352,7 @@ def rivals_text(trial: Trial, place: int) -> str:
 
 
 def _budgets(trial: Trial) -> Positions:
-    """Return the positions of all fixed budgets in arrays of the candidates followed by the baseline."""
+    """Return the positions of all fixed budgets in an array that holds the candidates and, last, the baseline."""
     budgets = [place for place, policy in enumerate(trial.candidates) if is_fixed_budget(policy)]
     if (
         trial.baseline in ("recorded", "full")
@@ -372,7 +385,7 @@ def _budget_text(trial: Trial, policy: Policy | None) -> str:
 
 
 def _rival_text(trial: Trial, place: int, rival: int) -> str:
-    """Return a rival's figures on these questions, and how much evidence is missing to prove it."""
+    """Return text on a rival: its figures on these questions, and the evidence that is still missing to prove it."""
     costs = trial.totals.costs[trial.cost]
     better = trial.totals.losses[rival] < trial.totals.losses[place] - SLACK * trial.totals.n
     cheaper = costs[rival] < costs[place]

@@ -44,14 +44,15 @@ _AT_ROUND_0 = signal("round") < 1
 
 
 def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
-    """Return the rules that may answer from round 0, each with its label: always, or if a confidence is high.
+    """Return rules that stop at round 0, always or if a confidence is high, each with its label.
 
-    In an escalation, rules may accept the answer of any attempt; in a loop without round 0, that of any round.  The
-    direction of a confidence and its thresholds are fitted on tune questions: high values count as confident, unless
-    worse answers have higher ones.
+    In an escalation, the rules may accept the answer of any attempt. In a loop without round 0, they may stop at any
+    round.  The direction of a confidence and its thresholds are fitted on tune questions: high values count as
+    confident, unless worse answers have higher values.
 
     Raises:
-        DataError: A named column does not exist, is not numeric, or has fewer than two different values where it decides.
+        DataError: A named column does not exist, is not numeric, or has fewer than two different values in the rounds
+            where the rule reads it.
     """
     attempts = attempts_of(tune)
     if not (attempts or begins_closed_book(tune)):
@@ -69,7 +70,10 @@ def gate_rules(tune: Recording, metric: str, named: Sequence[str]) -> list[tuple
 
 
 def own_confidences(recording: Recording) -> list[str]:
-    """Return the log's own signals whose names say that they are a confidence; these are tried even if the user does not name them."""
+    """Return the log's own signals whose names mark them as a confidence.
+
+    They are tried even if the user does not name them.
+    """
     own = [name for name in recording.names("signal") if name not in SIGNALS or name == "verbal_confidence"]
     return [name for name in own if is_confidence_name(name)]
 
@@ -102,7 +106,7 @@ def _one_value(name: str, where: str, *, is_known: bool) -> DataError:
 
 
 def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[tuple[str, Rule]]:
-    """Return the rules that give a run up if a named column shows little hope once, or twice in a row, each with its label.
+    """Return rules that give a run up after one or two steps in a row with a low confidence, each with its label.
 
     Args:
         tune: Recorded tune questions.
@@ -128,7 +132,10 @@ def give_up_rules(tune: Recording, success: str, named: Sequence[str]) -> list[t
 
 
 def gate_of(policy: Policy) -> Rule | None:
-    """Return the rule by which a policy answers from round 0, without its condition "at round 0"; None if the policy has no such rule."""
+    """Return the rule by which a policy stops at round 0; None if it has no such rule.
+
+    The condition "at round 0" is left out of the rule.
+    """
     if policy.start_round != 0:
         return None
     if isinstance(policy.rule, AllOf) and policy.rule.rules[1:] == (_AT_ROUND_0,):
@@ -186,7 +193,10 @@ def _confidence(tune: Recording, name: str, *, required: bool) -> Floats:
 
 
 def _thresholds(tune: Recording, metric: str, name: str, values: Floats) -> list[Rule]:
-    """Return a rule for each threshold of a confidence, above or below it as the tune questions show."""
+    """Return a rule for each threshold of a confidence.
+
+    The rules fire above the thresholds, or below them if worse answers have higher values on tune questions.
+    """
     scores = outcome(tune, metric)[:, 0]
     rules = _beyond(name, values[np.isfinite(values)], _SHARES, falls=_falls(values, scores))
     if not attempts_of(tune) and int(tune.index[-1]) > 1 and np.isfinite(tune.column(name)[:, 1:]).any():
@@ -201,13 +211,16 @@ def _falls(values: Floats, scores: Floats) -> bool:
 
 
 def _beyond(name: str, known: Floats, shares: Sequence[float], *, falls: bool) -> list[Rule]:
-    """Return a rule for each threshold of a signal, except for a threshold that all of its values reach."""
+    """Return a rule for each threshold of a signal; a threshold that every value reaches is left out."""
     reached_by_all = known.max() if falls else known.min()
     limits = [limit for limit in _limits(known, shares, falls=falls) if limit != reached_by_all]
     return [signal(name) <= limit if falls else signal(name) >= limit for limit in limits]
 
 
 def _limits(known: Floats, shares: Sequence[float], *, falls: bool) -> list[float]:
-    """Return the rounded quantiles of a signal at `shares`, counted from its high end if it falls as the outcome rises."""
+    """Return the rounded quantiles of a signal at `shares`.
+
+    If the signal falls as the outcome rises, the quantiles are counted from its high end.
+    """
     levels = np.quantile(-known if falls else known, shares, method="inverted_cdf")
     return sorted({float(f"{(-level if falls else level):.{_DIGITS}g}") for level in levels.tolist()})

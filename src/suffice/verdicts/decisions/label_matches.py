@@ -1,4 +1,4 @@
-"""Right and wrong answers by labels: several labels of one question are combined, and a share of labels may be wrong."""
+"""Judge answers by labels: several labels of a question are combined, and a share of the labels may be wrong."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ Given = tuple[int, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoubleLabels:
-    """Comparison of the labels of questions that have several.
+    """Comparison of labels, for questions with several labels.
 
     Attributes:
-        n: Questions with an answer that both of their first two labels judge.
-        n_differ: Those of the `n` questions whose first two labels judge some answer differently.
-        contradicting: The id of the first row of each question without a majority, with the texts of its first two labels.
+        n: Number of questions whose first two labels judge a common answer.
+        n_differ: Number of these `n` questions whose first two labels disagree about an answer.
+        contradicting: One entry for each question whose labels have no majority: the id of its first row, and the texts
+            of its first two labels.
     """
 
     n: int = 0
@@ -41,7 +42,7 @@ class DoubleLabels:
     contradicting: tuple[tuple[str, str, str], ...] = ()
 
     def notes(self, noise: float) -> list[str]:
-        """Return notes on labels that contradict each other, and on the share of wrong labels that these contradictions imply."""
+        """Return notes on labels that contradict each other, and on the share of wrong labels estimated from contradictions."""
         notes = []
         if self.contradicting:
             (name, first, second), more = self.contradicting[0], len(self.contradicting) - 1
@@ -75,21 +76,24 @@ def wrong_share(differing: float) -> float:
 
 
 def _most_differing(n_differ: int, n: int) -> float:
-    """Return the upper end of the exact one-sided interval of a share (Clopper and Pearson 1934)."""
+    """Return the upper end of the exact one-sided confidence interval of the share `n_differ` / `n` (Clopper and Pearson 1934)."""
     from scipy.stats import beta
 
     return 1.0 if n_differ == n else float(beta.ppf(1 - _RISK, n_differ + 1, n - n_differ))
 
 
 def judged_by(labels: Labels, recording: Recording, noise: float = 0.0) -> tuple[Recording, DoubleLabels]:
-    """Return a recording whose metric `match` is 1 for right answers and 0 for wrong ones; NaN for questions without a label or gold answer.
+    """Return a recording with the metric `match`, and the comparison of labels that belong to one question.
 
-    The metric is computed from labels and gold answers alone; scores of the log are not read, because equal answers
-    must score alike. Labels of one question, by its id or its text, are combined: an answer is right if more than half
-    of the labels that judge it say so.  If exactly half do, the whole question is NaN.
+    `match` is 1 for a right answer and 0 for a wrong one. It is NaN for a question that has neither a label nor a gold
+    answer.
 
-    If labels are wrong at random, a loss by labels is on average ``1 - 2 * noise`` of the true loss.  Matches known
-    without a label are scaled in the same way, so that this holds for every question.
+    The metric is computed from labels and gold answers alone. Scores of the log are not read, because equal answers
+    must score alike. Labels of the same question, recognised by its text or else its id, are combined: an answer is
+    right if more than half of the labels that judge it say so.  If exactly half say so, the whole question is NaN.
+
+    If labels are wrong at random, the loss that they show is on average ``1 - 2 * noise`` times the true loss.
+    Questions that are judged by gold answers are scaled by the same factor, so that it holds for every question.
 
     Args:
         labels: The labels.
@@ -126,7 +130,7 @@ def judged_by(labels: Labels, recording: Recording, noise: float = 0.0) -> tuple
 
 
 def _by_question(recording: Recording, labels: Labels) -> Iterator[list[Given]]:
-    """Yield the labels of each question in the order of the file, without labels that say "cannot tell"."""
+    """Yield the labels of each question in the order of the file; labels that say "cannot tell" are left out."""
     rows, texts = {name: q for q, name in enumerate(recording.question_ids)}, recording.texts
     of_question: dict[str, list[Given]] = {}
     for name, first in labels.right.items():
@@ -141,7 +145,10 @@ def _by_question(recording: Recording, labels: Labels) -> Iterator[list[Given]]:
 
 
 def _verdicts(recording: Recording, given: Sequence[Given]) -> tuple[Mapping[int, Floats], list[dict[float, bool]]]:
-    """Return the ids of a question's answers by row, equal for equal answers, and for each label a map from id to right or wrong."""
+    """Return the ids of a question's answers by row, and for each label a map from these ids to right or wrong.
+
+    Equal answers have the same id.
+    """
     rows = [*dict.fromkeys(q for q, _ in given)]
     texts = [*(recording.answers[q].tolist() for q in rows), *(list(right) for _, right in given)]
     every = np.array([[text for part in texts for text in part]], dtype=object)
@@ -161,7 +168,10 @@ def _verdicts(recording: Recording, given: Sequence[Given]) -> tuple[Mapping[int
 
 
 def _majority(verdicts: Sequence[Mapping[float, bool]]) -> dict[float, bool] | None:
-    """Map each answer to True if more than half of the labels that judge it call it right; None if exactly half do for some answer."""
+    """Map each answer to True if more than half of the labels that judge it call it right, else to False.
+
+    Return None if for some answer exactly half of the labels do.
+    """
     votes: dict[float, list[bool]] = {}
     for verdict in verdicts:
         for answer, right in verdict.items():
@@ -172,14 +182,20 @@ def _majority(verdicts: Sequence[Mapping[float, bool]]) -> dict[float, bool] | N
 
 
 def _matches_of_golds(recording: Recording, q: int, golds: Sequence[str]) -> Floats:
-    """Return a value for each answer of a question: 1 if it equals a gold answer of the log, else 0; NaN if no gold answer can be read."""
+    """Return 1 for each answer of a question that equals a gold answer of the log, else 0.
+
+    All values are NaN if no gold answer can be read.
+    """
     ids, n = _ids_of(recording, q, golds), recording.shape[1]
     read = ids[n:][~np.isnan(ids[n:])]
     return np.where(recording.seen[q] & bool(len(read)), np.isin(ids[:n], read), np.nan)
 
 
 def _ids_of(recording: Recording, q: int, texts: Sequence[str]) -> Floats:
-    """Return ids of a question's answers and of further texts, equal for equal normalized texts; NaN for unreadable ones."""
+    """Return ids of a question's answers and of further texts.
+
+    Texts that are equal after normalization have the same id; an unreadable text has NaN.
+    """
     every = np.array([[*recording.answers[q].tolist(), *texts]], dtype=object)
     ids: Floats = answer_ids(every, normalizer_of(normalizer_in(recording)))[0]
     return ids

@@ -1,8 +1,8 @@
-"""Find the questions of a recording that need a label, and the questions that can be bet on without one.
+"""Find the questions of a recording that need a label, and the questions on which bets need no label.
 
 Equal answers lose nothing under any metric that is a function of question and answer, so most questions of a log need
-no gold answer.  Questions are labelled and bet on in an order that is computed from their texts and fixed before the
-first label; bets stop at the first question that still needs a label.
+no gold answer.  The order in which questions are labelled and bet on is computed from their texts, so it is fixed
+before the first label. Bets stop at the first question that still needs a label.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ class Labelling:
         questions: The questions of the recording; copies count as one question.
         differing: See `differing_answers`.
         losses: The losses of the candidates; a question without a label counts at its worst.
-        lacking: Mask of the rows with different answers that have neither a label nor a gold answer, shape ``(n_candidates, n_rows)``.
+        lacking: Mask of the rows that need a label, shape ``(n_candidates, n_rows)``: candidate and baseline answer
+            differently, and there is neither a label nor a gold answer.
         doubles: The comparison of labels of the same question.
-        pairs: If pairs are judged: the answers of candidate and baseline that nobody has judged yet, by candidate and row.
+        pairs: The pairs of answers, of candidate and baseline, that nobody has judged yet, by candidate and row; empty
+            unless pairs are judged.
     """
 
     recording: Recording
@@ -60,7 +62,7 @@ class Labelling:
 
     @classmethod
     def of(cls, recording: Recording, trial: Trial, labels: Labels, prices: Prices = None) -> Labelling:
-        """Compare the answers of all candidates with the baseline's.
+        """Compare the answers of all candidates with the answers of the baseline.
 
         Args:
             recording: Recorded rounds.
@@ -98,11 +100,13 @@ class Labelling:
         return np.flatnonzero((lacking & (self.differing[place] > 0))[self.losses.order])
 
     def settled(self, trial: Trial) -> tuple[Mask, int | None]:
-        """Return a mask of the questions to bet on, shape ``(n_questions,)``, and the candidate that needs further labels, or None.
+        """Return the questions to bet on, and the candidate that needs further labels, or None.
+
+        The questions are a mask of shape ``(n_questions,)``.
 
         Candidates are tested in order, so labels are requested for one candidate at a time, until it is proved or
-        refuted. The bets on it end at the first question that lacks a label.  For later candidates, questions without
-        the label that they need count at their worst, which can only delay a proof.
+        refuted. All bets end at the first question that lacks a label for this candidate. Questions that lack a label
+        for a later candidate count at their worst for it, which can only delay a proof.
         """
         order, n_bet, asking, level = self.losses.order, 0, None, 0.0
         worst, best = self.losses.worst[:, order], self.losses.best[:, order]
@@ -135,7 +139,7 @@ class Labelling:
         return [row for unit in units for row in sorted(rows[unit], key=lambda row: names[row])]
 
     def asked(self, place: int | None) -> dict[str, Any]:
-        """Return the fields of `Advice` on the labels that a candidate needs; empty ones if `place` is None."""
+        """Return the fields of `Advice` on the labels that a candidate needs; empty fields if `place` is None."""
         rows = [] if place is None else self.to_label(place)
         pairs = [self.pairs[place, row] for row in rows] if self.pairs and place is not None else []
         ids = tuple(self.recording.question_ids[row] for row in rows)
@@ -150,8 +154,8 @@ def _unit_of_row(questions: Questions) -> npt.NDArray[np.int64]:
 def differing_answers(recording: Recording, trial: Trial) -> Floats:
     """Return the differences in [0, 1] between the answers of candidates and baseline, shape ``(n_candidates, n_questions)``.
 
-    A difference is the largest possible loss under the metric `match`: 0 for equal answers, 1 for unequal ones or if a
-    round is missing; in between for means over orders of samples or over copies of a question.
+    A difference is the largest possible loss under the metric `match`: 0 for equal answers, and 1 for different answers
+    or if a round is missing. Means over orders of samples, or over copies of a question, lie between 0 and 1.
     """
     if trial.loop.samples:
         units = measured(recording, trial, _AGREEMENT)  # the agreement of each vote with that of all samples
@@ -169,8 +173,8 @@ class ReturnedAnswers:
 
     Attributes:
         recording: The rows that did not fail.
-        numbers: The id of each candidate's answer, equal for equal answers in a row, shape ``(n_candidates, n_rows)``;
-            -1 if there is no answer or it cannot be read, in which case it is never right.
+        numbers: The id of each candidate's answer, shape ``(n_candidates, n_rows)``. Equal answers in a row have the
+            same id. The id is -1 if the answer is missing or cannot be read; such an answer is never right.
         of_baseline: The id of the baseline's answer, shape ``(n_rows,)``.
         unsure: Mask of the rows in which the answer of candidate or baseline is unknown, shape of `numbers`.
     """
@@ -208,7 +212,7 @@ class ReturnedAnswers:
 def measured(
     recording: Recording, trial: Trial, metric: str, prices: Prices = None, *, by_unit: bool = False
 ) -> Measured:
-    """Measure the candidates of a trial by a metric, with random orders of samples as for the whole recording."""
+    """Measure the candidates of a trial by a metric, with the orders of samples that the trial declares."""
     options: dict[str, Any] = {"orders": trial.orders, "start_round": trial.loop.start_round, "by_unit": by_unit}
     return measure_candidates(recording, trial.candidates, trial.baseline, metric, prices=prices, **options)
 
@@ -217,7 +221,8 @@ def of_units(losses: Measured, chosen: Mask) -> Measured:
     """Return the measurements restricted to some questions; orders of samples stay the same.
 
     Args:
-        losses: Losses measured with `by_unit`; quality and twins become undefined, since labels do not determine them.
+        losses: Losses measured with `by_unit`. Quality and random twins become undefined in the result, because labels
+            do not determine them.
         chosen: Mask of the questions, shape ``(n_questions,)``.
     """
     if (parts := losses.parts) is None:
@@ -245,7 +250,7 @@ def metric_of_labels(metric: str | None, labels: Labels, previous: Advice | None
     """Return the metric that labels determine: `match`, or `preference` if they are judgements of pairs.
 
     Raises:
-        DataError: Labels cannot determine `metric`, or the sheet has labels for the other metric.
+        DataError: Labels cannot determine `metric`, or the sheet's labels are for the other of the two metrics.
     """
     name = metric or (MATCH if previous is None else previous.trial.metric)
     if name not in (MATCH, PREFERENCE):
@@ -292,7 +297,7 @@ def check_noise(noise: float, *, of_labels: bool) -> None:
 
 
 def _various(recording: Recording) -> Mask:
-    """Return a mask of the questions with two different answers, shape ``(n_questions,)``; a missing answer differs from any other."""
+    """Return a mask of the questions with different answers, shape ``(n_questions,)``; a missing answer counts as different."""
     ids = np.where(recording.seen, np.nan_to_num(recording.answer_ids(normalizer_in(recording)), nan=-1.0), np.nan)
     various: Mask = np.nanmin(ids, axis=1) < np.nanmax(ids, axis=1)
     return various

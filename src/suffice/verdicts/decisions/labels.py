@@ -40,7 +40,8 @@ class Preference:
     """A judgement of two answers.
 
     Attributes:
-        better: 1 if the first is better, -1 if the second is, 0 if they are equally good; None for "cannot tell".
+        better: 1 if the first answer is better, -1 if the second is, 0 if both are equally good; None for "cannot
+            tell".
     """
 
     answers: tuple[str, str]
@@ -57,11 +58,12 @@ class Labels:
     """Labels of questions by their ids.
 
     Attributes:
-        right: The texts of the right answers: the marked answers, and gold answers; None for "cannot tell". An empty
-            tuple means that no answer is right.
-        further: The second and later labels of questions that have several, in the order of the file; see `judged_by`.
+        right: For each question, the texts of its right answers: those that are marked as right, and gold answers in
+            the sheet. An empty tuple means that no answer is right, None means "cannot tell".
+        further: For a question with several labels, the second and later ones, in the order of the file; see
+            `judged_by`.
         preferences: Judgements of pairs of answers; empty if there are labels of other kinds.
-        sheet: The rows of the labelling sheet in their order, so that it can be written again.
+        sheet: The rows of the labelling sheet in their order, so that the sheet can be written again.
     """
 
     right: Mapping[str, Right] = field(default_factory=dict)
@@ -75,9 +77,9 @@ class Labels:
 
         Args:
             path: A JSON lines or CSV file that `write_sheet` wrote.  In each row, `right` has the letters of the right
-                answers (``A``, ``A C``), ``none``, or ``?`` for "cannot tell"; or `gold` has the right answer itself.
-                A row with neither has no label yet.  Several rows of one question are several labels of that question.
-                In a sheet of pairs, `better` has the letter of the better answer, ``equal``, or ``?``.
+                answers (``A``, ``A C``), ``none``, or ``?`` for "cannot tell"; or `gold` has the right answer itself. A
+                row without `right` and `gold` has no label yet.  Several rows of one question are several labels of
+                that question. In a sheet of pairs, `better` has the letter of the better answer, ``equal``, or ``?``.
 
         Raises:
             DataError: The file cannot be read or is not a labelling sheet, a row has no id, or a label has another
@@ -150,10 +152,10 @@ def write_sheet(
     labels: Labels,
     pairs: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Write the rows that have a label, then those that need one, in the order of asking.
+    """Write the rows that have a label, followed by the rows that need one, in the order of asking.
 
-    Each different answer of a question is shown once, in an order that does not reveal its round.  Rows that already
-    exist keep their further columns.
+    Each different answer of a question is shown once, in an order that does not reveal its round.  Rows that are
+    already in the sheet keep any columns that the user added.
 
     Args:
         path: A file that ends in ``.csv``, or else JSON lines.
@@ -206,7 +208,7 @@ def _suffix(path: str | Path) -> str:
 
 
 def _shown(recording: Recording, q: int) -> dict[str, str]:
-    """Return a question's different answers by letter."""
+    """Return the different answers of a question, by letter."""
     ids = recording.answer_ids(normalizer_in(recording))[q]
     first = {own: str(text) for own, text in reversed([*zip(ids.tolist(), recording.answers[q].tolist(), strict=True)])}
     return _by_letter(recording.question_ids[q], [text for own, text in first.items() if not np.isnan(own)])
@@ -256,13 +258,13 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _head(name: str) -> str:
-    """Return the name of a column, in lower case if it is one that is read."""
+    """Return the name of a column; in lower case if it is a column that this module reads."""
     plain = name.strip().casefold()
     return plain if plain in _HEADS else name
 
 
 def _csv_of(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as CSV, a column for each letter."""
+    """Return rows as CSV, with a column for each letter of an answer."""
     letters = sorted({letter for row in rows for letter in row.get("answers") or {}}, key=lambda one: (len(one), one))
     others = [*dict.fromkeys(name for row in rows for name in row if name not in _HEADS)]
     out = io.StringIO()
@@ -289,7 +291,7 @@ def answers_in(row: Mapping[str, Any], where: str = "") -> dict[str, str]:
 
 
 def _marks(where: str, cell: Any, *, split: bool = True) -> list[str]:
-    """Return the marks in a cell, letters or gold answers, without blank ones."""
+    """Return the marks in a cell, which are letters or gold answers; blank marks are left out."""
     if cell is None:
         return []
     parts = (cell.replace(",", " ").split() if split else [cell]) if isinstance(cell, str) else cell

@@ -42,11 +42,13 @@ COST_REMEDIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Sums over the units of the verdict part; in `values` and `costs`, the last entry belongs to the baseline.
+    """Sums over the units of the verdict part.
+
+    The last entry of `values` and of each cost belongs to the baseline.
 
     Attributes:
-        n: Units.
-        n_recorded: Units with a row that did not fail: quality and costs are means over these.
+        n: Number of units.
+        n_recorded: Units with at least one row that did not fail; quality and costs are means over these units.
         losses: Sum of the largest possible losses, shape ``(n_candidates,)``.
         open: The part of `losses` that is due to unknown outcomes, same shape.
         squares: Sum of the squares of the largest possible losses, same shape.
@@ -54,11 +56,11 @@ class Totals:
         costs: Sums of each cost in `SAVABLE`, shape of `values`; NaN if the cost of some unit is unknown.
         twins: Sum of the metric of each candidate's random twin, shape ``(n_candidates,)``; NaN without a twin.
         gains: Sum of each candidate's smallest possible gains over its random twin, same shape.
-        squared_gains: Sum of squares for the variance of `gains`, see `_gain_sums`; same shape.
+        squared_gains: Sums of squares from which the variance of `gains` is estimated, see `_gain_sums`; same shape.
         squared: Sum of the squares of the baseline's metric.
         unknown: Units in which an outcome is unknown under some candidate.
         failed: Units in which a recording failed.
-        unexplained: Units with fewer rounds than others and no recorded reason for it.
+        unexplained: Units that have fewer rounds than others without a recorded reason.
     """
 
     n: int
@@ -78,7 +80,7 @@ class Totals:
 
     @classmethod
     def start(cls, n_candidates: int) -> Totals:
-        """Return sums over no units, all zero."""
+        """Return the sums before any unit is added, all zero."""
         zeros = np.zeros(n_candidates + 1)
         sums: dict[str, Any] = dict.fromkeys(
             ("losses", "open", "squares", "twins", "gains", "squared_gains"), zeros[1:]
@@ -95,16 +97,16 @@ class Totals:
         return Totals(costs=costs, **sums)
 
     def blocked(self, max_loss: float) -> Mask:
-        """Return a mask of the candidates that no number of units like these could prove, shape ``(n_candidates,)``.
+        """Return a mask of the candidates that no further units of this kind could prove, shape ``(n_candidates,)``.
 
-        Unknown outcomes may cost such a candidate more than `max_loss`, and its known outcomes do not offset that.
+        Unknown outcomes may cost such a candidate more than `max_loss`, and the known outcomes do not offset this loss.
         """
         blocked: Mask = np.minimum(self.open, self.losses) > self.n * max_loss
         return blocked
 
     @property
     def constant(self) -> float | None:
-        """The score, if the answers of the baseline and of all candidates score the same in every unit; else None."""
+        """The score of every answer, if baseline and candidates score the same in all units; else None."""
         if self.n < 2 or self.squares.any():  # noqa: PLR2004 - one value varies from nothing
             return None
         mean = float(self.values[-1] / self.n_recorded)
@@ -121,7 +123,10 @@ class Totals:
         return 1 - spent[:-1] / spent[-1] if spent[-1] else np.full(len(spent) - 1, np.nan)
 
     def gain_interval(self) -> tuple[Floats, Floats, Floats]:
-        """Return mean gains over the random twins and the ends of normal 95 % intervals; NaN without a twin, or for one unit."""
+        """Return the mean gain over each random twin, with the ends of a normal 95 % interval.
+
+        All are NaN for a candidate without a twin, or if there is only one unit.
+        """
         mean = self.gains / self.n_recorded if self.n_recorded else np.full(len(self.gains), np.nan)
         half = np.full(len(self.gains), np.nan)
         if self.n_recorded > 1:
@@ -160,7 +165,7 @@ class Totals:
 
 
 def means_note(totals: Mapping[str, Any]) -> list[str]:
-    """Return a note if the sums come from release 0.4, in whose means failed rows count as 0."""
+    """Return a note if the sums come from release 0.4, which counted failed rows as 0 in all means."""
     n, failed = int(totals["n"]), int(totals["failed"])
     if not failed or "n_recorded" in totals:
         return []
@@ -177,9 +182,9 @@ class UnitParts:
 
     Attributes:
         costs: Costs by name, shape ``(n_candidates + 1, n_units)``; NaN where unknown, 0 where all rows failed.
-        places: Positions of the units with a row that did not fail, in the order of `Questions.of_recorded`.
+        places: Positions of the units with at least one row that did not fail, in the order of `Questions.of_recorded`.
         failed: Mask of the units with a failed row, shape ``(n_units,)``.
-        unexplained: Mask of the units with fewer rounds than others and no recorded reason for it, same shape.
+        unexplained: Mask of the units that have fewer rounds than others without a recorded reason, same shape.
     """
 
     costs: Mapping[str, Floats]
@@ -189,11 +194,11 @@ class UnitParts:
 
     @classmethod
     def begin(cls, questions: Questions, n_runs: int, open_ends: Mask) -> UnitParts:
-        """Return the parts before any costs.
+        """Return the parts without any costs yet.
 
         Args:
             questions: The questions.
-            n_runs: Number of candidates plus one, for the baseline.
+            n_runs: Number of candidates, plus one for the baseline.
             open_ends: Mask of the rows with an open end, see `LossAccount`.
         """
         codes = np.arange(len(questions.names)) if questions.units.codes is None else questions.units.codes
@@ -216,7 +221,7 @@ class Measured:
         best: The smallest possible loss, same shape; equal to `worst` where everything is known.
         order: The order in which the units are bet on, shape ``(n_units,)``; it does not depend on the losses.
         totals: Sums over the units; an unknown outcome counts at its worst.
-        unpriced: For each cost, the number of units in which it is unknown.
+        unpriced: The number of units in which each cost is unknown.
         parts: The contributions of each unit to the totals; None unless requested, because they take much memory.
     """
 
@@ -233,7 +238,9 @@ class Measured:
         return self.totals.n
 
     def within(self, differing: Floats) -> Measured:
-        """Clip the losses to bounds that hold for any metric; quality and random twins, which need a metric, become undefined.
+        """Clip the losses to bounds that hold for any metric.
+
+        Quality and random twins need a metric, so they become undefined.
 
         Args:
             differing: The largest possible loss of each candidate in each unit, whatever its metric, shape of `worst`.
@@ -301,7 +308,7 @@ def measure_candidates(
 
     Raises:
         CensoredError: The baseline needs rounds that were not recorded.
-        DataError: The baseline is a budget larger than that of any question.
+        DataError: The baseline is a budget that is larger than the budget of any question.
     """
     account = account_of(recording, policies, baseline, metric, prices=prices, orders=orders, start_round=start_round)
     of_retrieval = begins_closed_book(recording)
@@ -356,17 +363,20 @@ def measure_candidates(
 
 
 def _sums_of(worst: Floats, best: Floats) -> dict[str, Any]:
-    """Return sums of losses; these come in the order of bets, so that not even the last digit depends on the order of the file."""
+    """Return sums of losses.
+
+    The losses must be in the order of bets, so that not even the last digit of a sum depends on the order of the file.
+    """
     open_ = (worst * (worst != best)).sum(axis=-1)
     return {"losses": worst.sum(axis=-1), "open": open_, "squares": (worst**2).sum(axis=-1)}
 
 
 def _gain_sums(recorded: Questions, rows: Floats, twin: Run, metric: str) -> tuple[float, float]:
-    """Return the sum of the gains of units over a random twin, and the sum of squares that estimates its variance.
+    """Return the sum of gains over a random twin, and a sum of squares from which its variance is estimated.
 
     The twin's shares of stops are estimated from the same questions, which changes the variance of a gain, see
     `EstimatedShares`. Because the shares fit these n questions best, the squares are too small by a factor of (n - 1) /
-    n. They are corrected for that, so that sums over many small batches, each with its own shares, are right, too.
+    n. This is corrected, so sums over many small batches are right, too, even though each batch has its own shares.
 
     Args:
         recorded: The units of the rows that did not fail.
@@ -383,7 +393,7 @@ def _gain_sums(recorded: Questions, rows: Floats, twin: Run, metric: str) -> tup
 
 
 def _spent(run: Run, cost: str, *, of_retrieval: bool) -> Floats:
-    """Return a cost of each question, shape ``(n_questions,)``; the number of retrievals is NaN without a round 0."""
+    """Return a cost of each question, shape ``(n_questions,)``; retrievals are NaN if the loop has no round 0."""
     if cost != RETRIEVALS:
         return run.ledger.spent(cost)
     if run.rounds is None or not of_retrieval:
@@ -401,7 +411,7 @@ def account_of(
     orders: int,
     start_round: int,
 ) -> LossAccount:
-    """Replay the baseline; return the account of losses against it.  See `measure_candidates`."""
+    """Replay the baseline and return the account of losses against it; for the arguments see `measure_candidates`."""
     like, of_log = replace(policies[0], start_round=start_round), baseline == "recorded"
     prepared = PreparedRecording.of(recording, [metric], prices=prices, samples=True)
     reference: Baseline = partial(recorded_run, like=answering_like(like), start_round=like.start_round)
@@ -425,7 +435,7 @@ def account_of(
 
 
 def _refuse_endless(run: Run, prepared: PreparedRecording) -> None:
-    """Raise if the baseline is a budget beyond the cap of the recording."""
+    """Raise if the baseline is a budget of more rounds than the recording allowed."""
     policy = run.policy
     if policy is None or policy.rule.signals != {"round"} or run.reasons.get("rule") or policy.name.endswith(ALONE):
         return

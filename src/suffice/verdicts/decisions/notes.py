@@ -1,4 +1,4 @@
-"""Notes on an advice: the metric, unused columns, the identity of questions, and contradictions by later questions."""
+"""Notes on an advice: on the metric, unused columns, the identity of questions, and proofs that later questions contradict."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _UNEQUAL = 10
 
 
 def metric_notes(recording: Recording, metric: str, selector: Selector, *, stated: bool) -> list[str]:
-    """Return notes on a metric from outside this library; if no metric was `stated`, also on such metrics of the log that are not used."""
+    """Return notes on a metric that comes from the log.
+
+    If the user has not `stated` a metric, other metrics of the log are mentioned, too.
+    """
     name = base_name(metric)
     notes = []
     if name in selector.signals:
@@ -53,7 +56,7 @@ def metric_notes(recording: Recording, metric: str, selector: Selector, *, state
 
 
 def name_notes(recording: Recording) -> list[str]:
-    """Return a note if questions are identified by something other than their id and text."""
+    """Return notes if questions cannot be told apart by their texts, or if rows repeat a question."""
     notes = []
     are_texts = all(" " in name for name in recording.question_ids)
     if not (are_texts or seen_from(recording).texts):
@@ -96,9 +99,10 @@ def _contradiction_notes(trial: Trial) -> list[str]:
 
 
 def taken_back_text(trial: Trial) -> str:
-    """Return sentences on the cheapest candidate whose proof is contradicted; empty if there is none.
+    """Return sentences on the cheapest candidate whose proof is contradicted by later questions; empty if there is none.
 
-    They name the question from which on it seems to lose more; questions are counted in the order of bets, by visit and within a visit by hash.
+    If the alarm rang, they name the question from which on the candidate seems to lose more. Questions are counted in
+    the order of bets: by call of `decide`, and within a call by hash.
     """
     if not trial.taken_back:
         return ""
@@ -125,7 +129,7 @@ def taken_back_text(trial: Trial) -> str:
 
 
 def _thought_notes(recording: Recording) -> list[str]:
-    """Return notes on recorded chains of thought: on the cost of trial answers, and on checkpoints that a running loop cannot know."""
+    """Return notes on chains of thought: on the cost of trial answers, and on checkpoints unknown to a running loop."""
     notes = [ASKED_NOTE] if recording.metadata.get(TRIALS) == ASKED else []
     depends = recording.metadata.get("depends") or {}
     if CHECKPOINTS in depends:
@@ -144,7 +148,7 @@ def _thought_notes(recording: Recording) -> list[str]:
 
 
 def _unequal_calls_notes(recording: Recording, trial: Trial) -> list[str]:
-    """Return a note if rounds used different models and the savings of money or tokens show that their calls do not cost the same."""
+    """Return a note if rounds used different models whose calls do not cost the same, as savings of money or tokens show."""
     if all(len({*models} - {None}) <= 1 for models in recording.objects("model").tolist()):
         return []
     saved = {name: 1 - costs[:-1] / costs[-1] for name, costs in trial.totals.costs.items() if costs[-1] > 0}
@@ -163,7 +167,7 @@ def _unequal_calls_notes(recording: Recording, trial: Trial) -> list[str]:
 
 
 def unit_notes(recording: Recording, trial: Trial) -> list[str]:
-    """Return notes on the questions of the verdict part: on how they were measured, on unknown outcomes, and on contradicted proofs."""
+    """Return notes on the questions of the verdict part: on their measurement, unknown outcomes, and contradicted proofs."""
     notes = _thought_notes(recording)
     if trial.loop.samples:
         notes.append(

@@ -73,13 +73,14 @@ def labelling_of_pairs(recording: Recording, trial: Trial, labels: Labels, price
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Numbering:
-    """Answers as numbers that are the same in all rows with the same question text.
+    """Answers as numbers; rows with the same question text have common numbers, too.
 
     Attributes:
         recording: The recorded rows.
         ids: The number of each answer within its row, shape ``(n_rows, n_rounds)``.
         question: The number of the question of each row.
-        common: For each row, a map from an answer's number in the row to its number in all rows of the question.
+        common: For each row, a map from an answer's number within the row to its common number in all rows of the
+            question.
     """
 
     recording: Recording
@@ -120,7 +121,7 @@ class _Numbering:
 
 
 def _numbers(recording: Recording, texts: Sequence[str | None]) -> list[float]:
-    """Return a number for each text, the same for texts that the recording's normalizer makes equal."""
+    """Return a number for each text; texts that the recording's normalizer makes equal have the same number."""
     ids = answer_ids(np.array([texts], dtype=object), normalizer_of(normalizer_in(recording)))[0]
     numbers: list[float] = ids.tolist()
     return numbers
@@ -129,9 +130,13 @@ def _numbers(recording: Recording, texts: Sequence[str | None]) -> list[float]:
 def _judged_pairs(
     numbering: _Numbering, labels: Labels
 ) -> tuple[Mapping[Pair, float], tuple[tuple[str, str, str], ...]]:
-    """Return by how much the first answer of each judged pair is better (NaN if unknown), and the contradicting judgements.
+    """Return for each judged pair which answer is better, and the contradicting judgements.
 
-    An outcome holds if more than half of the judgements, without those that say "cannot tell", agree on it.
+    The value is 1 if the answer with the smaller number is better, -1 if the other is, 0 if both are equal, and NaN if
+    that is unknown.
+
+    More than half of the judgements must agree on a value; otherwise it is NaN. Judgements that say "cannot tell" are
+    left out.
     """
     given: dict[Pair, list[tuple[str, Preference]]] = {}
     signs: dict[Pair, list[int]] = {}

@@ -94,31 +94,31 @@ def decide(
 
     Args:
         recording: Recorded rounds.
-        metric: The metric to keep: a column in [0, 1], `agreement` or ``abandon(solved)``; None = F1 (EM of choices), the log's only score, or `agreement`.
+        metric: The metric to keep: a column in [0, 1], `agreement` or ``abandon(solved)``; None = F1 (EM for choices), else the log's only score, else `agreement`.
         max_loss: The largest mean loss that you would accept, in (0, 1), in the unit of the metric; None = 0.02.
         alpha: The risk of false advice, in (0, 1); None = 0.05.
         cost: The cost to save, one of `SAVABLE`; None = the default of `declared_defaults`.
         baseline: The baseline of differences: `recorded`, the logged loop itself, ``MODEL alone``, or a rule (`fixed_k(5)`); None = as for `cost`.
-        selector: The selector of candidates and baseline; None = `last`, of samples their majority, of checked drafts `min_check_error`.
-        tune: Tune questions, recorded alike; None = `tune_share` of the recording's, by the hash of their texts, else names.
+        selector: The selector of candidates and baseline; None = `last` (for samples the majority, for checked drafts `min_check_error`).
+        tune: Tune questions, recorded from the same loop; None = choose a share `tune_share` of the recording's questions by the hash of their texts, else of their names.
         tune_share: Share of the tune questions, in (0, 1); None = 0.3.
         prices: Prices, to compute money: one for all language models, or by component.
         leave_out_failed: Whether to leave out questions whose recording failed; else they count as lost.
         previous: An earlier advice on the same loop.  Its declaration stays valid, and new questions add to its evidence.
-        orders: Number of random orders of samples to average over; None = 100, or 1 (as recorded) if a rule stopped some questions.
-        signals: Columns that are a confidence in an answer, or in a run that may be given up; columns with the name of a confidence are used anyway.
-        labels: Labels by hand, see `Labels.read`; `Labels()` for none yet.  The metric is `match` or `preference`; `Advice.to_label` says what to label.
+        orders: Number of random orders of samples to average over; None = 100, or only the recorded order if a rule stopped some questions.
+        signals: Columns that hold a confidence in an answer, or in a run that may be given up. Columns whose names mark them as a confidence are used anyway.
+        labels: Labels by hand, see `Labels.read`; `Labels()` = none yet. The metric is then `match` or `preference`, and `Advice.to_label` lists the next questions.
         label_noise: The largest share of labels that are wrong at random, in [0, 0.5), declared before the first label; None = 0.
-        min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); None = 0 (any), for steps of agents 0.05.
-        success_price: The value of a success, in the currency of the costs, to show the money that giving up saves and loses with
-            ``abandon(solved)``; None = that of `previous`.
+        min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); None = 0 (any saving), or 0.05 for steps of agents.
+        success_price: The value of a success, in the currency of the costs. With ``abandon(solved)`` the advice then
+            shows the money that giving up saves and loses. None = the price of `previous`.
 
     Raises:
         DataError: There is nothing to decide, a metric or cost is unknown, or an option is outside its range.
         CensoredError: The baseline needs rounds that were not recorded.
         ConfigMismatchError: The recording belongs to another loop than the earlier advice.
-        UnsettledError: There are several loops, of which `recording.where(model=...)` chooses one, or scores, of which `metric` does.
-        UnknownSignalError: A candidate reads a signal that the questions of the verdict lack.
+        UnsettledError: The log has several loops (choose one by `recording.where(model=...)`) or several scores (choose one by `metric`).
+        UnknownSignalError: A candidate reads a signal that the questions of the verdict part lack.
     """
     said: dict[str, Any] = {"metric": metric, "max_loss": max_loss, "alpha": alpha, "cost": cost, "baseline": baseline}
     said |= {"leave_out_failed": leave_out_failed or None, "orders": orders, "selector": selector and str(selector)}
@@ -153,7 +153,7 @@ def _advised(
     success_price: float | None,
     about: Mapping[str, Any],
 ) -> Advice:
-    """Judge a trial by the new questions of the verdict part; without any, return the earlier advice with the new notes."""
+    """Judge a trial by the new questions of the verdict part; if there are none, only add notes to the earlier advice."""
     if fresh is None:
         assert previous is not None
         advice = replace(previous, notes=tuple(dict.fromkeys([*previous.notes, *notes])))
@@ -172,7 +172,7 @@ def _advised(
 
 
 def _about(recording: Recording, metric: str, prices: Prices) -> dict[str, Any]:
-    """Return the fields of `Advice` about the logged loop: its rounds, and for an agent where the money went."""
+    """Return the fields of `Advice` on the logged loop: on its rounds and, for an agent, on its spending."""
     spending = None
     if is_of_steps(recording):
         spending = Spending.of(recording.select(~recording.failed), metric, prices)
@@ -190,7 +190,7 @@ def _begun(
     notes: list[str],
     of_labels: bool,
 ) -> tuple[Trial, Recording | None]:
-    """Declare a trial from tune questions; also return the questions of the verdict part, and raise if there are none."""
+    """Declare a trial by the tune questions; also return the questions of the verdict part, or raise if there are none."""
     if "label_noise" in given:
         check_noise(given["label_noise"], of_labels=of_labels)
     declared = {**declared_defaults(recording, given.get("metric"), priced=bool(prices)), **given}
@@ -255,7 +255,7 @@ def _begun(
 def _continued(
     recording: Recording, trial: Trial, given: Mapping[str, Any], prices: Prices, notes: list[str]
 ) -> tuple[Recording | None, Prices]:
-    """Check that later questions belong to a trial; return the new ones (None if there are none) and their prices."""
+    """Check that later questions belong to a trial; return the new questions, or None, and the prices to use."""
     _refuse_other_declaration(trial, given)
     trial.loop.refuse_others(recording, own_is_baseline=trial.baseline == "recorded")
     logged = _logged(recording, trial.baseline, trial.leave_out_failed, notes)
@@ -291,7 +291,7 @@ def _judged(fresh: Recording, trial: Trial, prices: Prices, notes: list[str]) ->
 def _judged_by_labels(
     fresh: Recording, trial: Trial, prices: Prices, notes: list[str], labels: Labels
 ) -> tuple[Trial, dict[str, Any]]:
-    """Bet on all questions before the first that needs a label; also return the fields of `Advice` on the labels needed next."""
+    """Bet on the questions before the first one that needs a label; also return the fields of `Advice` on the next labels."""
     given, asked = {id_hash(name) for name in fresh.question_ids}, trial.marks.keys() - trial.tune.ids
     if asked and asked != given:
         raise ConfigMismatchError(
@@ -314,7 +314,7 @@ def _judged_by_labels(
 
 
 def _same_parts(previous: Advice, labels: Labels | None, *, of_tune: bool) -> Advice:
-    """Return the earlier advice; without its evidence if labels are used, because the file contains the earlier labels, too."""
+    """Return the earlier advice, but without its evidence if labels are used: the sheet contains the earlier labels, too."""
     if of_tune:
         raise ConfigMismatchError("the earlier decision has its tune questions: give none, or decide anew")
     if previous.trial.labels is None and labels is not None:
@@ -327,7 +327,7 @@ def _same_parts(previous: Advice, labels: Labels | None, *, of_tune: bool) -> Ad
 
 
 def _logged(recording: Recording, baseline: str, leave_out_failed: bool, notes: list[str]) -> Recording:
-    """Return the questions that count; if the baseline is the logged loop itself, return only the rounds that the loop ran."""
+    """Return the questions that count; if the loop itself is the baseline, leave out rounds that it did not run."""
     of_loop = baseline == "recorded" and (recording.ends == "rule").any()
     logged = uncut(recording) if of_loop else recording
     failed = logged.failed
@@ -357,12 +357,12 @@ def _unseen(logged: Recording, fresh: Mask, trial: Trial, notes: list[str]) -> R
 
 
 def _is_of_answers(metric: str, recording: Recording) -> bool:
-    """Return True if a metric needs answers: agreement, or a score of answers that is 0 everywhere."""
+    """Return True if a metric needs answers: it is agreement, or a score of answers that is 0 everywhere."""
     return is_agreement(metric) or (metric in METRICS and not np.nansum(outcome(recording, metric)))
 
 
 def _require_answers(recording: Recording) -> None:
-    """Raise if no round has an answer: missing answers would all agree with each other, and all score 0."""
+    """Raise if no round has an answer, because missing answers would all agree with each other and all score 0."""
     if unanswered(recording) == len(recording.question_ids):
         raise DataError(
             "there is nothing to judge by: no round has an answer, so that nothing could be lost by any change, and there is no "

@@ -1,4 +1,4 @@
-"""Checks that later questions come from the loop that a decision is about."""
+"""Check that later questions come from the same loop as an earlier decision."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class LoopStops:
 
     Attributes:
         lowest_cap: The lowest round at which a question ended because no more rounds were allowed; 0 if none did.
-        own: Whether the loop stopped some questions by a rule of its own.
-        start_round: 0 if the loop stopped some questions at round 0, as a gate does; otherwise round 0 is only a
-            closed-book answer for comparison.
+        own: Whether a rule of the loop stopped some questions.
+        start_round: 0 if the loop stopped some questions at round 0, as a gate does; else 1, because round 0 is then
+            only a closed-book answer for comparison.
         samples: Whether its rounds are independent answers that vote.
         labels: Names of the loop's model, prompt, system and so on, if the recording contains them.
     """
@@ -66,10 +66,10 @@ class LoopStops:
         )
 
     def refuse_others(self, recording: Recording, *, own_is_baseline: bool) -> None:
-        """Raise a `ConfigMismatchError` if a recording comes from another loop, or from one that goes further or stops earlier.
+        """Raise a `ConfigMismatchError` if a recording comes from another loop, or if the loop now goes further or stops earlier.
 
-        A loop that already follows the advice gives no evidence about the old loop: compared with itself, it never
-        loses anything.
+        A loop that already follows the advice gives no evidence: it would be compared with itself, so it would never
+        lose anything.
         """
         other = LoopStops.of(recording)
         for name in self.labels.keys() & other.labels.keys():
@@ -125,7 +125,10 @@ class LoopStops:
 
 
 def one_loop(recording: Recording, tune: Recording | None, baseline: str | None) -> tuple[Recording, Recording | None]:
-    """Raise if a recording contains several loops; return both recordings, without audits if the logged loop itself is the baseline."""
+    """Raise if a recording contains several loops; otherwise return both recordings.
+
+    If the logged loop itself is the baseline, the rounds of audits are removed.
+    """
     try:
         refuse_several_loops(recording, tune)
     except UnsettledError:
@@ -141,7 +144,7 @@ def one_loop(recording: Recording, tune: Recording | None, baseline: str | None)
 
 
 def refuse_single_rounds(recording: Recording) -> None:
-    """Raise a `DataError` if no question has a second round, since there is then nothing to stop."""
+    """Raise a `DataError` if no question has a second round, because then there is nothing to stop."""
     if len(recording.index) and int(recording.index[-1]) <= 1 and not begins_closed_book(recording):
         noted = next(filter(None, map(_AFTER_SINGLE.search, recording.metadata.get("notes", ()))), None)
         remedy = f"Import the log in another way: {noted[1]}" if noted else "Log every round"
@@ -149,7 +152,7 @@ def refuse_single_rounds(recording: Recording) -> None:
 
 
 def fingerprints(recording: Recording, metric: str) -> dict[str, str]:
-    """Return a hash of the answers and scores of each question, by the hash of its id.
+    """Map the hash of each question's id to a hash of its answers and scores.
 
     Args:
         recording: Recorded rounds.
@@ -193,10 +196,13 @@ def refuse_other_outcomes(known: Mapping[str, str], recording: Recording, metric
 def same_prices(
     prices: Price | Mapping[str, Price] | None, logged: Recording, trial: Trial, notes: list[str]
 ) -> Price | Mapping[str, Price] | None:
-    """Return the prices if the earlier decision used the same ones; else None, since sums at different prices cannot be added.
+    """Return the prices if the earlier decision used the same prices, else None.
+
+    Sums at different prices cannot be added.
 
     Raises:
-        ConfigMismatchError: The earlier decision saves money at other prices or in another currency.
+        ConfigMismatchError: The earlier decision is about saving money and used other prices, or it counts money in
+            another currency.
     """
     if prices is not None and trial.prices and prices_text(prices) != trial.prices:
         if trial.cost == "money":

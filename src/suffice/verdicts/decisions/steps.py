@@ -1,4 +1,4 @@
-"""Logs of agents: candidates that read steps, and where the money of the recorded runs went."""
+"""Logs of agents: the candidates that read steps, and the spending of the recorded runs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _SPENT = (0.5, 0.75, 0.9)
 
 
 def knows_spending(recording: Recording) -> bool:
-    """Return whether the dollars of each step were recorded."""
+    """Return True if the dollars of each step were recorded."""
     return "spend" in recording.names("signal") and bool(np.isfinite(recording.column("spend")[recording.seen]).all())
 
 
 def refuse_states(recording: Recording) -> None:
-    """Raise if the answers stand for states of files, because nobody can label these."""
+    """Raise if the recorded answers are states of files, because nobody can label them."""
     if is_of_steps(recording):
         raise DataError(
             "the answers of an agent's steps stand for the files that it changed, so nobody can label them: leave out --ask "
@@ -48,7 +48,11 @@ def refuse_states(recording: Recording) -> None:
 
 
 def step_rules(tune: Recording) -> Iterator[str]:
-    """Yield the rules that read steps: no change for a while (alone, after passed checks, or with a repeated command), and spending limits."""
+    """Yield the rules that read steps.
+
+    They stop after some steps without a change (also together with passed checks or a repeated command), or at a
+    spending limit.
+    """
     columns = tune.names("signal")
     yield from (f"since_change >= {k}" for k in _UNCHANGED)
     if "check_passed" in columns:
@@ -63,7 +67,7 @@ def step_rules(tune: Recording) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """Shares of the money of recorded runs by what it was spent on, in [0, 1]; None where unknown.
+    """The spending of recorded runs: the total, and shares of the total in [0, 1]; None where unknown.
 
     Attributes:
         unit: The currency, or `tokens` where no step has a price.
@@ -73,8 +77,9 @@ class Spending:
         failed: Share that was spent on runs whose result is graded below one half.
         repeated: Share that was spent on steps whose command had been run before in the same run.
         by_tenth: Share that was spent in each tenth of a run's steps.
-        savable: Share that was spent after the first step at which a run was graded as well as at its end.  No rule that keeps each
-            grade or improves it can save more; the share is only known in hindsight.  Failed runs count as ended at their first step.
+        savable: Share that was spent after a run had first reached the grade that it had at its end. A rule that never
+            lowers a grade cannot save more. The share is only known in hindsight. A failed run counts as if it could
+            end at its first step.
     """
 
     unit: str
@@ -88,7 +93,7 @@ class Spending:
 
     @property
     def sentence(self) -> str:
-        """A sentence with the total, the share after the last change, and, if runs are graded, the most that a rule could save."""
+        """A sentence with the total, the share after the last change, and the most that a rule could save, if runs are graded."""
         text = f"{self._amount(1.0)} went into {counted(self.runs, 'run')}, and {100 * self.after_change:.0f} % of it after the last change to the result."
         if self.savable is None:
             return text
@@ -176,7 +181,7 @@ def worth_of(trial: Trial, price: float | None) -> Worth | None:
 
 
 def spent_by_step(recording: Recording, prices: Price | Mapping[str, Price] | None) -> tuple[Floats | None, str]:
-    """Return the cost of each step, shape ``(n_questions, n_rounds)``, and its unit; None and "" if the cost is unknown."""
+    """Return the cost of each step, shape ``(n_questions, n_rounds)``, and the unit; None and "" if unknown."""
     table = PreparedRecording.of(recording, prices=prices).costs
     zeros = np.zeros(recording.seen.shape)
     money = sum((table.money_of(name, table.columns[name]) for name in table.loop), zeros)

@@ -34,7 +34,7 @@ _ONE_SIDED_Z = 1.644854
 
 @dataclass(frozen=True, slots=False, kw_only=True)
 class Trial:
-    """A declared comparison: metric and largest loss, candidates in their order, the evidence on each, and the verdict.
+    """A declared comparison of candidates with a baseline: the declaration, the evidence so far, and the verdict.
 
     Attributes:
         metric: The metric that must not be lost, see `suffice.evaluation.replay.outcome`.
@@ -46,12 +46,13 @@ class Trial:
         candidates: All policies that may be advised.
         sequence: Positions of the tested candidates, from conservative to cheap, in the order that tune questions
             determine.
-        shares: Shares of `alpha` of the tested candidates, see `suffice.verdicts.decisions.fallback`.
+        shares: The share of `alpha` that each tested candidate has, see `suffice.verdicts.decisions.fallback`.
         tune: The questions that determined candidates and sequence; they never count for the verdict.
-        tuned: Number of `tune` questions, each counted once even with several runs; None in a file from a release that did not count them.
+        tuned: Number of `tune` questions; a question with several runs counts once. None in a file from a release that
+            did not count them.
         counted: The questions whose evidence was used; each counts once, however often it is recorded again.
         marks: Hashes of the answers and scores of the `tune` and `counted` questions, see `fingerprints`.
-        wordings: Hashes of the words of the texts of these questions, see `suffice.verdicts.copies.near_known`.
+        wordings: Hashes of the words in these questions' texts, see `suffice.verdicts.copies.near_known`.
         below: The evidence that a candidate loses less than `max_loss`.
         above: The evidence that a candidate loses more than `max_loss`.
         totals: Sums behind the figures.
@@ -59,11 +60,12 @@ class Trial:
         prices: The prices of tokens as text, see `prices_text`; empty if unknown.
         orders: Number of random orders of independent samples over which a loss is averaged; 1 is the stored order.
         answers: Counts of the answers behind the metric; None in a file from a release that did not count them.
-        losses: Counts of the losses of the tested candidates; None in a file from a release that did not count them.
+        losses: How often each loss of the tested candidates occurred; None in a file from a release that did not count
+            them.
         labels: Number of labels by hand that the evidence used; None if gold answers or a column were used instead.
-        drift: The alarm on the tested candidates, from the second visit (call of `decide`) on, since the hashed order
-            within a visit hides any drift; None before that.  Always None if labels are used: each call then judges the
-            questions of the first visit anew.
+        drift: The alarm on the tested candidates; None before the second call of `decide`, because the hashed order of
+            the questions within a call hides any drift. Always None if labels are used: then each call judges the
+            questions of the first call anew.
         label_noise: The declared largest share of labels that are wrong at random, in [0, 0.5).
         min_saving: The smallest saving that is worth a change, as a share of the cost, in [0, 1); 0 = any.
         notes: Notes on the declaration.
@@ -114,13 +116,13 @@ class Trial:
         """Declare a trial without evidence; tune questions decide the order of the candidates and the stakes.
 
         Args:
-            candidates: At least one.
+            candidates: The candidates, at least one.
             on_tune: Losses and costs of candidates and baseline on tune questions.
             max_loss: See the class.
             cost: See the class.
             label_noise: See the class.
             min_saving: See the class.
-            fields: The other attributes of the declaration.
+            fields: The other attributes that belong to the declaration.
         """
         n = on_tune.totals.n
         spent = on_tune.totals.costs[cost] / n
@@ -153,12 +155,12 @@ class Trial:
 
     @property
     def bound(self) -> float:
-        """The mean loss that is observed if the true loss is `max_loss`; it is smaller if some labels are wrong."""
+        """The mean loss that is observed if the true loss is `max_loss`; below `max_loss` if some labels are declared wrong."""
         return self.below.bound
 
     @property
     def by_labels(self) -> float:
-        """The share of a true change that labels show; 1 if no labels are declared wrong."""
+        """The observed change as a share of the true change; 1 unless some labels are declared wrong."""
         return self.bound / self.max_loss
 
     @property
@@ -219,7 +221,7 @@ class Trial:
     def proved(self) -> Mask:
         """Mask of the candidates that are shown to lose less than `max_loss`, shape ``(n_candidates,)``.
 
-        The risk that any of them loses more is at most `alpha`, see `suffice.verdicts.decisions.fallback`.
+        The risk that any proved candidate loses more is at most `alpha`, see `suffice.verdicts.decisions.fallback`.
         Candidates that later questions contradict are excluded, see `contradicted`.
         """
         return self._passed(self.tests)
@@ -231,7 +233,7 @@ class Trial:
 
     @cached_property
     def tests(self) -> list[CandidateTest]:
-        """The tests of the candidates, in their order; proofs that later questions contradict do not count."""
+        """The tests of the candidates, in test order; proofs that later questions contradict do not count."""
         return self._tested(self.contradicted)
 
     def _tested(self, excluded: Mask) -> list[CandidateTest]:
@@ -249,10 +251,12 @@ class Trial:
 
     @property
     def waiting_for(self) -> dict[int, tuple[int, ...]]:
-        """Map each open candidate whose evidence would be enough at the whole risk `alpha` to the open candidates before it.
+        """Map each candidate that waits for others to the open candidates before it, by position.
 
-        Keys and values are positions.  The candidate has only a share of `alpha` until all those before it are proved.
-        A contradicted candidate never will be, so candidates after it do not wait for it or any before it.
+        A candidate waits if its evidence would be enough at the whole risk `alpha` but not at its present share.
+
+        Such a candidate gets the whole risk only after all candidates before it are proved. A contradicted candidate
+        will never be proved, so later candidates wait neither for it nor for any candidate before it.
         """
         alone = self.below.shown(self.alpha) & ~self.contradicted
         waiting: dict[int, tuple[int, ...]] = {}
@@ -265,10 +269,10 @@ class Trial:
 
     @property
     def contradicted(self) -> Mask:
-        """Mask of the candidates that now seem to lose more than `max_loss`, even if they were proved, shape ``(n_candidates,)``.
+        """Mask of the candidates that now seem to lose more than `max_loss`, even if proved before, shape ``(n_candidates,)``.
 
-        A proof stays valid as long as the loss does not change.  For these candidates it seems to have changed: all
-        questions together contradict the proof, or the alarm has rung.
+        A proof stays valid as long as the loss does not change.  For these candidates the loss seems to have changed:
+        all questions together contradict the proof, or the alarm has rung.
         """
         return self.lost_more | self.rung
 
@@ -289,13 +293,13 @@ class Trial:
 
     @property
     def taken_back(self) -> tuple[int, ...]:
-        """Positions of the candidates that save, were proved, and are contradicted now, in the order of tests."""
+        """Positions of the candidates that save and were proved, but are now contradicted, in the order of tests."""
         places = self.proved_once & self.contradicted & self.saves
         return tuple(place for place in self.sequence if places[place])
 
     @property
     def hopeless(self) -> Mask:
-        """Mask of the candidates that are shown to lose more than `max_loss`, each at alpha, shape ``(n_candidates,)``.
+        """Mask of the candidates that are shown to lose more than `max_loss`, each with risk `alpha`, shape ``(n_candidates,)``.
 
         Candidates that lost less than `max_loss` on all questions so far are excluded.  The declared share of wrong
         labels plays no role here, because wrong labels make a loss look smaller, never larger.
@@ -307,8 +311,8 @@ class Trial:
     def chosen(self) -> int | None:
         """The position of the candidate that the advice is about; None if there is none.
 
-        It is the cheapest proved candidate that saves.  If there is none, it is the tested candidate that needs the
-        fewest further questions, among those that save and seem to lose less than `max_loss`.
+        It is the cheapest proved candidate that saves. Without a proved one, it is the candidate that needs the fewest
+        further questions among the tested candidates that save and seem to lose less than `max_loss`.
         """
         costs = self.totals.costs[self.cost][:-1]
         loss = self.totals.losses / max(self.totals.n, 1)
@@ -333,7 +337,10 @@ class Trial:
 
     @property
     def tested_savers(self) -> Mask:
-        """Mask of the tested candidates that save enough, since only these can be proved; of all candidates that save enough if none is tested."""
+        """Mask of the tested candidates that save enough, because only tested candidates can be proved.
+
+        If no tested candidate saves enough, it is the mask of all candidates that do.
+        """
         tested: Mask = self.saves & np.isin(np.arange(len(self.candidates)), self.sequence)
         return tested if tested.any() else self.saves
 
@@ -403,8 +410,8 @@ class Trial:
     def questions_needed(self, place: int) -> tuple[int, int] | None:
         """Return the approximate numbers of further questions that would prove a tested candidate.
 
-        The first number is enough in one of two cases, the second in four of five; None if the candidate is proved or
-        the number cannot be estimated.
+        The first number is enough in one of two cases, the second in four of five. The result is None if the candidate
+        is already proved, or if a number cannot be estimated.
         """
         done, contradicted = self.tests, self.contradicted
 
@@ -423,7 +430,7 @@ class Trial:
 def frontier(losses: Floats, costs: Floats, baseline: float) -> tuple[int, ...]:
     """Return the positions of the candidates worth testing, from expensive to cheap.
 
-    A candidate is worth testing if it is cheaper than the baseline, and no cheaper candidate loses as little.
+    A candidate is worth testing if it is cheaper than the baseline, and loses less than every cheaper candidate.
 
     >>> frontier(np.array([0.0, 0.01, 0.02, 0.3]), np.array([4.0, 3.0, 3.5, 5.0]), 5.0)
     (0, 1)

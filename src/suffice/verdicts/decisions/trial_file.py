@@ -51,7 +51,7 @@ def trial_from_dict(data: Mapping[str, Any]) -> Trial:
     """Return the trial that `trial_to_dict` wrote.
 
     Raises:
-        SchemaError: Fields are missing, of another kind, or contradict each other.
+        SchemaError: Fields are missing, have a wrong type, or contradict each other.
         RuleSyntaxError: A candidate's rule does not parse.
     """
     from suffice.verdicts.decisions.drift import DriftAlarm

@@ -40,7 +40,7 @@ _POWERS: Mapping[str, float] = {"tune": 0.6, "by stake": 1.0, "even": 0.0}
 
 
 def stakes_at(bound: float, side: BetSide) -> Floats:
-    """Return, for a bound in (-1, 1), the share of the remaining capital that each gambler stakes per unit of loss."""
+    """Return the share of the remaining capital that each gambler stakes per unit of loss, for a bound in (-1, 1)."""
     worst = 1 - bound if side == "below" else 1 + bound  # the most that a bet can lose
     stakes: Floats = _LARGEST / worst * _PARTS
     return stakes
@@ -52,15 +52,16 @@ class Wealth:
 
     Each gambler starts with a share of a capital of 1, and stakes a constant share of the remaining capital on every
     loss; the wealth is the sum over all gamblers.  If the mean loss is not on the side that the gamblers bet on, the
-    capital of each is a non-negative supermartingale, and so is their sum, for any shares that are fixed beforehand.
-    Then the probability that the sum ever reaches 1 / alpha is at most alpha (Ville's inequality; Waudby-Smith and
-    Ramdas 2024, "Estimating means of bounded random variables by betting", section 4).  "Ever" means that you may look
-    after each loss, and add more losses later.  A mixture of constant stakes needs neither the number of losses nor
-    their variance, so nothing about it has to be chosen.
+    capital of each gambler is a non-negative supermartingale. So is the sum of all capitals, for any shares that are
+    fixed beforehand. Then the probability that the sum ever reaches 1 / alpha is at most alpha (Ville's inequality;
+    Waudby-Smith and Ramdas 2024, "Estimating means of bounded random variables by betting", section 4).  "Ever" means
+    that you may look after each loss, and add more losses later.  A mixture of constant stakes works for any number of
+    losses and any variance, so it has no parameter to choose.
 
-    The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune questions,
-    which are never bet on, improve the shares: 70 % of the capital is divided in proportion to the capital that each gambler
-    would have after betting on the tune questions (Bayes' rule; Cover 1991, "Universal portfolios"), the rest as before.
+    The shares are in proportion to the stakes to the power 0.6, because most changes of a loop lose little.  Tune
+    questions, on which nobody bets, improve the shares: 70 % of the capital is divided in proportion to the capital
+    that each gambler would have after betting on the tune questions (Bayes' rule; Cover 1991, "Universal portfolios").
+    The other 30 % are divided by the stakes alone.
 
     >>> import numpy as np
     >>> wealth = Wealth.start(0.02, "below", 1).bet(np.zeros((1, 400)))
@@ -72,10 +73,11 @@ class Wealth:
         side: `below` to show that the mean loss is smaller than the bound, `above` to show that it is larger.
         log_capital: Logarithm of each gambler's capital relative to its start, shape ``(n_candidates, n_stakes)``.
         log_highest: Logarithm of the highest wealth so far, at least 0, shape ``(n_candidates,)``.
-        squares: Sum of the squares by which the logarithm of each capital changed, shape of `log_capital`.
-        shares: Each gambler's share of the capital at the start, shape of `log_capital`; those of a candidate add up to 1.
-            They never change: to change them after some losses but keep the highest wealth so far would break the bound.
-        n: Number of losses so far.
+        squares: Sum of the squared changes of the logarithm of each capital, shape of `log_capital`.
+        shares: Each gambler's share of the capital at the start, shape of `log_capital`; those of a candidate add up to
+            1. They never change, because the error bound would break if they changed after some losses while the
+            highest wealth is kept.
+        n: Number of losses of each candidate so far.
         prior: The name of the method that determined the shares.
     """
 
@@ -174,17 +176,17 @@ class Wealth:
         """Estimate how many further losses would make the bet on a candidate succeed, by default in four of five cases.
 
         If losses stay distributed as they were, the logarithm of the capital of a constant stake is about normal, with
-        known mean and variance; the stake that needs the fewest losses counts.  A small set of losses often lacks the
-        rare large ones, so the estimate assumes one more loss, the least favourable one.
+        known mean and variance. The estimate uses the stake that needs the fewest losses. A small sample often lacks
+        the rare large losses, so the estimate adds one loss of the least favourable size.
 
         Args:
             alpha: The risk of a false proof.
             place: The candidate.
-            z: The quantile of a normal distribution: 0 for one of two cases.
+            z: The quantile of a normal distribution that sets the share of cases; 0 means one of two cases.
 
         Returns:
-            The number; None if no number is enough because the mean with that extra loss is on the wrong side of the
-            bound, if more than a million losses would be needed, or if there are no losses yet.
+            The number. None if there are no losses yet, if more than a million losses would be needed, or if the mean
+            with the added loss is on the wrong side of the bound, so that no number is enough.
         """
         if not self.n:
             return None
@@ -251,10 +253,10 @@ class Wealth:
 
 @dataclass(frozen=True, slots=True)
 class LossCounts:
-    """The number of times that each loss occurred, in thousandths, by candidate.
+    """The number of times that each loss occurred, by candidate; losses are rounded to thousandths.
 
     With constant stakes, the capital does not depend on the order of the losses, so these counts determine the wealth
-    of a bet on any bound.  A loss between two thousandths counts as the one that is less favourable to the claim.
+    of a bet on any bound.  A loss between two thousandths is rounded to the one that is less favourable to the claim.
 
     Attributes:
         worst: For each candidate, a map from the largest possible loss in thousandths to its number of questions.
@@ -290,12 +292,12 @@ class LossCounts:
         )
 
     def bound(self, at: int, side: BetSide, shares: Floats, level: float) -> float:
-        """Return the bound nearest to a candidate's mean loss that a bet excludes; the end of [-1, 1] if no bound is excluded.
+        """Return the bound nearest to a candidate's mean loss that a bet excludes; -1 or 1 if no bound is excluded.
 
         Bets on bounds farther from the mean succeed, too, so the bound can be found by bisection.
 
         Args:
-            at: The candidate's position among the counted ones.
+            at: The candidate's position in `worst`.
             side: `below` for a bound that the mean loss does not reach, `above` for one that it exceeds.
             shares: The gamblers' shares of the capital.
             level: The probability that the bound is ever wrong; 0 excludes nothing.
@@ -312,7 +314,7 @@ class LossCounts:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], n: int, n_losses: int) -> LossCounts:
-        """Return the counts of a decision file, which holds the fields as JSON.
+        """Return the counts from the values in a decision file.
 
         Args:
             data: The values.

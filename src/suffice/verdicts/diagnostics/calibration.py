@@ -1,4 +1,4 @@
-"""The calibration of fitted signals on new questions, by round and calibrator, with the rule's quality and calls."""
+"""Check the calibration of fitted signals on new questions, by round and calibrator, and its effect on the rule."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class CalibratorForm:
 
     Attributes:
         output: The calibrated signal.
-        form: The form: one of `CALIBRATOR_FORMS` (on tune), `the policy's`, or `as recorded`.
+        form: The form: one of `CALIBRATOR_FORMS`, fitted on tune questions; or `the policy's`, or `as recorded`.
         overall: Brier score, expected calibration error and reliability bins over all rounds.
         by_round: The report for each round that has both a probability and an outcome.
-        quality: Mean quality under the rule with this form; NaN without a rule, or if the rule needs rounds that were
-            not recorded because another rule ended them.
-        calls: Mean calls under the rule with this form; NaN where `quality` is.
+        quality: Mean quality under the rule if its signal is calibrated in this form. NaN without a rule, or if the
+            rule needs rounds that were not recorded because another rule ended the questions.
+        calls: Mean calls under the same rule; NaN if `quality` is NaN.
     """
 
     output: str
@@ -59,7 +59,7 @@ class Reliability(Result):
     """Every calibrated signal in every form.
 
     Attributes:
-        forms: All forms.  For each signal, the form in use comes first: the policy's, else the recorded one, else a
+        forms: All forms. For each signal, the form in use comes first: the policy's form, else the recorded one, else a
             fitted one.
         target: The outcome that the probabilities predict.
         quality_metric: The metric of `CalibratorForm.quality`.
@@ -108,7 +108,7 @@ class Reliability(Result):
         raise DataError(f"no calibrated signal {output!r}; there are: {', '.join(outputs)}")
 
     def plot(self, output: str = "") -> Chart:
-        """Return the reliability chart of the form in use of one signal; of the first one if `output` is empty.
+        """Return the reliability chart of a signal's form in use; if `output` is empty, for the first signal.
 
         Raises:
             DataError: The signal is not calibrated here.
@@ -117,7 +117,7 @@ class Reliability(Result):
         return Chart(reliability_chart(named_reports(form.overall, form.by_round), form.output))
 
     def reliability_table(self, output: str) -> Table:
-        """Return predicted against observed shares of the form in use of one signal, over all rounds and by round."""
+        """Return a table of predicted and observed shares for a signal's form in use, over all rounds and by round."""
         form = self.in_use(output)
         reports = {"all": form.overall, **{str(r): report for r, report in form.by_round.items()}}
         return bins_table(f"Reliability of {output} ({form.form})", reports, {Column("round"): lambda item: item[0]})
@@ -134,7 +134,10 @@ def bins_table(
     first: Mapping[Column, Callable[[Any], Any]],
     notes: Sequence[str] = (),
 ) -> Table:
-    """Tabulate predicted against observed shares by bin; `first` maps further columns to functions of (name, bin).
+    """Tabulate predicted and observed shares for each bin of each report.
+
+    The table begins with the columns of `first`, each with a function that computes a cell from (name of the report,
+    bin).
 
     Bins without rounds are left out.
     """
@@ -162,10 +165,10 @@ def judge_calibrators(
     target: str = "em",
     quality: str = "f1",
 ) -> Reliability | None:
-    """Judge calibrated signals on a recording: the policy's, those recorded, and each form fitted on tune questions.
+    """Judge calibrated signals on a recording, in each form: the policy's, the recorded one, and forms fitted on tune.
 
-    A lower Brier score does not promise a better rule (TASR section 6.3), so the rule's quality and calls are shown
-    beside it: the rule is the policy's if it reads the signal; otherwise only the fit is judged.
+    A lower Brier score does not promise a better rule (TASR section 6.3), so quality and calls under the policy's rule
+    are shown beside the score. If the rule does not read the signal, only the fit is judged.
 
     Args:
         prepared: The recording.
@@ -240,12 +243,12 @@ def _candidates(
 def reports_by_round(
     probabilities: Floats, outcomes: Floats, rounds: Sequence[int]
 ) -> tuple[CalibrationReport, dict[int, CalibrationReport]] | None:
-    """Return calibration reports of probabilities: over all rounds, and for each round with probability and outcome.
+    """Return a calibration report over all rounds, and one for each round that has both a probability and an outcome.
 
     Args:
         probabilities: Shape ``(n_questions, n_rounds)``; NaN where undefined.
         outcomes: 0 or 1, same shape; NaN where unknown.
-        rounds: The rounds of the last axis.
+        rounds: The round of each column.
 
     Returns:
         The reports; None if no round has both a probability and an outcome.
@@ -269,7 +272,7 @@ def named_reports(
 def _rule_figures(
     prepared: PreparedRecording, policy: Policy | None, output: str, calibrator: Calibrator | None, quality: str
 ) -> tuple[float, float]:
-    """Return the mean quality and calls of the policy's rule with another calibrator of one signal."""
+    """Return mean quality and calls of the policy's rule if another calibrator computes one of its signals."""
     if policy is None or output not in policy.signals or quality not in prepared.metrics:
         return math.nan, math.nan
     others = tuple(item for item in policy.calibrators if item.output != output)

@@ -36,18 +36,18 @@ class CellRow:
     """One cell (a model, a retriever, a corpus); NaN where a figure is undefined.
 
     Attributes:
-        cell: Its name.
-        n: Questions.
-        calibration: The origin of `p_correct`: `as recorded`, `cross-fitted`, or the reason why it is missing.
+        cell: The name of the cell.
+        n: Number of questions.
+        calibration: The origin of `p_correct`: `as recorded`, `cross-fitted`, or the reason why `p_correct` is missing.
         mean: Mean of the raw margin over rounds, nats.
         sd: Standard deviation of the raw margin over rounds, nats.
-        separation: Mean when right minus mean when wrong, nats.
+        separation: Mean of the raw margin over right answers minus its mean over wrong ones, nats.
         raw_stops: Share of questions that the rule on the raw margin stops before their last round.
         raw_quality: Mean quality under the rule on the raw margin.
         raw_calls: Mean calls under the rule on the raw margin.
         stops: Share of questions that the rule on `p_correct` stops before their last round.
-        quality: Mean quality under that rule.
-        calls: Mean calls under that rule.
+        quality: Mean quality under the rule on `p_correct`.
+        calls: Mean calls under the rule on `p_correct`.
     """
 
     cell: str
@@ -69,9 +69,9 @@ class CellTable(Result):
     """Cells compared under one raw and one calibrated threshold.
 
     Attributes:
-        cells: The cells; the raw threshold is matched in the first one.
+        cells: The cells. The raw threshold is chosen in the first cell, so that both rules fire in equally many rounds.
         rule: The rule on `p_correct`.
-        raw_rule: The same rule with the raw margin instead.
+        raw_rule: The same rule with a threshold on the raw margin instead of `p_correct`.
         raw_threshold: The threshold of `raw_rule`, nats.
         metric: The metric that says which answers are right.
         quality_metric: The quality.
@@ -116,8 +116,8 @@ def cross_fitted_signal(recording: Recording, output: str = CALIBRATED_NAME, *, 
 
     Each question's calibrator was fitted on other questions.
 
-    Questions are divided into folds by the hash of their cluster, so that a recording always has the same folds.  NaN
-    where the raw signal is undefined, or where no calibrator can be fitted on the other folds.
+    Questions are divided into folds by the hash of their cluster, so that a recording always has the same folds.  The
+    result is NaN where the raw signal is undefined, or where no calibrator can be fitted on the other folds.
 
     Args:
         recording: Recorded rounds with the raw signal and the target.
@@ -148,7 +148,7 @@ def matching_threshold(raw: Floats, fires: Mask) -> float:
 
     Args:
         raw: The raw signal, any shape; NaN where undefined.
-        fires: Mask of the rounds in which the other rule fires, same shape.
+        fires: Mask of the rounds in which the other rule fires, shape of `raw`.
     """
     ordered = np.sort(raw[np.isfinite(raw)])
     if not len(ordered):
@@ -167,13 +167,13 @@ def compare_cells(
     too often or too rarely in another; a probability means the same everywhere.
 
     Args:
-        cells: Recordings by name, of any sizes; the raw threshold is matched in the first.
-        rule: A rule with one lower bound on `p_correct`; TASR is used if it is None or has no such bound.
+        cells: Recordings by name, of any sizes. The raw threshold is chosen in the first, see `matching_threshold`.
+        rule: A rule with one lower bound on `p_correct`. TASR is used if `rule` is None or has no such bound.
         metric: The metric that says which answers are right.
         quality: The quality.
 
     Returns:
-        The table; None if the first cell has no margins to match a threshold to.
+        The table; None if the first cell has no raw margins, so that no threshold can be chosen.
     """
     rule, literal = _with_floor(rule)
     source = CALIBRATED[CALIBRATED_NAME]
@@ -219,7 +219,7 @@ def compare_cells(
 
 
 def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
-    """Return a rule and its only lower bound on `p_correct`; a rule without such a bound is replaced by TASR and its bound."""
+    """Return a rule and its only lower bound on `p_correct`; TASR and its bound if the rule has no such bound."""
     bounds = [] if rule is None else [item for item in thresholds(rule) if item.name == CALIBRATED_NAME]
     if rule is not None and len(bounds) == 1 and bounds[0].comparison in (">", ">="):
         return rule, bounds[0]
@@ -228,7 +228,7 @@ def _with_floor(rule: Rule | None) -> tuple[Rule, Threshold]:
 
 
 def _p_correct(recording: Recording, target: str) -> tuple[Floats, str]:
-    """Return `p_correct` of a cell, and its origin."""
+    """Return `p_correct` of a cell, and the origin of these values; see `CellRow.calibration`."""
     recorded = column_or_nan(recording, CALIBRATED_NAME)
     if np.isfinite(recorded).any():
         return recorded, "as recorded"

@@ -1,4 +1,4 @@
-"""Diagnose a recording: its signals, calibrators and stops, in one result."""
+"""Diagnose the signals, calibrators and stops of a recording, in one result."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Diagnosis(Evaluation):
     """The diagnostics of one recording.
 
     Attributes:
-        parts: The results by name, in the order of the report: `signals`, `correlations`, `drift`, `calibration`, one ``sweep
-            LITERAL`` for each threshold that can be varied, `types`, `premature`, `floor`, `cells`; those whose inputs
-            are missing are left out.
+        parts: The results by name, in the order of the report: `signals`, `correlations`, `drift`, `calibration`, one
+            ``sweep LITERAL`` for each threshold that can be varied, `types`, `premature`, `floor`, `cells`. Parts whose
+            inputs are missing are left out.
         metric: The metric that says which answers are right.
         n_rounds: Recorded rounds of all questions.
     """
@@ -81,7 +81,7 @@ def diagnose(
     name: str = "this recording",
     resampling: Resampling = Resampling(),
 ) -> Diagnosis:
-    """Diagnose a recording: its signals, and with a policy or a tune recording its calibrators and stops.
+    """Diagnose the signals of a recording and, given a policy or a tune recording, calibrators and stops.
 
     A part is left out if its inputs are missing, and a note names the missing inputs.
 
@@ -93,9 +93,9 @@ def diagnose(
 
     Args:
         recording: Recorded rounds.
-        policy: The policy whose stops are examined; a rule or its text becomes a policy with the recording's own
-            settings, with calibrators fitted on `tune` if it needs them.
-        tune: The recording that calibrators are fitted on and that drift is measured from.
+        policy: The policy whose stops are examined. A rule or its text becomes a policy with the settings of the
+            recording; if it needs calibrators, these are fitted on `tune`.
+        tune: The recording on which calibrators are fitted, and with which `recording` is compared for drift.
         cells: Recordings of other models or corpora, by name.
         metric: The metric of right answers: `em`, a threshold such as ``f1 > 0.5``, `agreement`, or a column of 0 and 1.
         quality: The metric of the policy's answers; None = `f1` where it was recorded (`em` for multiple choice), else `metric`.
@@ -164,7 +164,7 @@ def _resolved_policy(recording: Recording, tune: Recording | None, policy: Polic
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Inputs:
-    """The inputs of `diagnose`; each part of the diagnosis notes the inputs that it lacks."""
+    """The inputs of `diagnose`; a part of the diagnosis adds a note if an input is missing."""
 
     prepared: PreparedRecording
     policy: Policy | None
@@ -264,7 +264,7 @@ class _Inputs:
         return {"types": types}
 
     def _reference(self, baseline: str | Policy | None, policy: Policy) -> Run:
-        """Return the run that question types are compared with; it uses the policy's own selector."""
+        """Return the baseline run for the table of question types; the baseline uses the policy's selector."""
         if baseline == RECORDED or (baseline is None and self.prepared.cut.any()):
             return recorded_run(self.prepared, answering_like(policy))
         if not isinstance(baseline, Policy):

@@ -24,14 +24,14 @@ class SignalDrift:
         d_tune_low: Lower end of its interval.
         d_tune_high: Upper end.
         d_eval: Cohen's d on the eval questions.
-        d_eval_low: Lower end.
+        d_eval_low: Lower end of its interval.
         d_eval_high: Upper end.
         delta: `d_eval` - `d_tune`.
         delta_low: Lower end of its interval; both sets are resampled independently.
-        delta_high: Upper end of that interval.
+        delta_high: Upper end of its interval.
         ks: Largest distance between the two distribution functions of the signal, in [0, 1].
-        ks_p: Probability of so large a distance between two sets of independent values, with one value for each
-            question.
+        ks_p: Probability of a distance at least as large as `ks` between two samples of one distribution, if each
+            question gives one independent value.
         undefined_tune: Share of tune rounds in which the signal is undefined.
         undefined_eval: Share of eval rounds in which the signal is undefined.
     """
@@ -71,7 +71,7 @@ class Drift(Result):
     level: float
 
     def table(self) -> Table:
-        """Return Cohen's d on both sets with its difference, and the distance between the distributions of values."""
+        """Return a table with Cohen's d on both sets, the difference of the two, and the distance between the distributions."""
         return Table.of(
             f"Drift from tune ({self.n_tune:,} questions) to eval ({self.n_eval:,}), right by {self.metric}",
             [item for item in self.signals if item.undefined_tune < 1 or item.undefined_eval < 1],
@@ -94,7 +94,7 @@ class Drift(Result):
 
 
 def kolmogorov_smirnov(first: Coded, second: Coded) -> float:
-    """Return the largest distance between the distribution functions of two columns; NaN where one has no value.
+    """Return the largest distance between the distribution functions of two columns; NaN if one of them has no value.
 
     Source: Smirnov (1948).
 
@@ -141,8 +141,8 @@ def measure_drift(
         evaluation: Rounds of other questions.
         eval_draws: Result of `draw_d` for all signals of `evaluation`.
         metric: The metric of right answers, for titles.
-        resampling: Settings of `eval_draws`; tune is drawn with the next seed, so that equal names of questions do not
-            get equal draws.
+        resampling: Settings of `eval_draws`. Tune is resampled with the next seed, so that questions of the same name
+            in both sets do not get equal draws.
     """
     places = {name: place for place, name in enumerate(evaluation.columns) if name in tune.columns}
     names = list(places)

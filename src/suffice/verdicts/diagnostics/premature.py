@@ -1,4 +1,7 @@
-"""Premature stops (wrong answers that a later round would have corrected, or that were stable), and the effect of a margin floor."""
+"""Premature stops, and the effect of a floor on a signal.
+
+A stop is premature if it returns a wrong answer that a later round corrects.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ SHOWN_IDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionGroup:
-    """Questions with the same outcome of an early stop.
+    """Questions whose early stop had the same outcome.
 
     Attributes:
         n: Number of these questions.
@@ -69,14 +72,14 @@ def fates_table(title: str, fates: Mapping[str, QuestionGroup], heads: tuple[str
 class PrematureStops(Result):
     """Outcomes of the questions that a policy stopped before their last recorded round.
 
-    Shares are of the early stops.  "Later" means the answers of the recorded rounds after the stop, "at the end" the
-    last answer, which the full budget returns.  If a rule ended the recording, both are unknown and the stop does not
-    count for them.
+    Shares are of the early stops. "Later" means the answers of the recorded rounds after the stop. "At the end" means
+    the last answer, which the full budget returns. If a rule ended the recording, both are unknown, so such stops are
+    not counted for the outcomes that need them.
 
     Attributes:
         policy: The policy.
         metric: The metric that says which answers are right.
-        n: Questions.
+        n: Number of questions.
         n_unmeasured: Early stops left out because the metric is unknown at the returned answer.
         early: Questions that stopped before their last recorded round; a share of all questions.
         right: Early stops with a right answer.
@@ -125,7 +128,7 @@ class PrematureStops(Result):
 
 
 def returned(stopped: Stops, right: Floats) -> Floats:
-    """Return 1 where the returned answer is right, 0 where wrong, shape ``(n_questions,)``; NaN where unknown."""
+    """Return 1 if the returned answer is right, 0 if it is wrong, NaN if unknown, shape ``(n_questions,)``."""
     position = np.where(stopped.answer_position >= 0, stopped.answer_position, stopped.position)
     values = right[np.arange(len(position)), np.maximum(position, 0)]
     return np.where(position >= 0, values, np.nan)
@@ -192,19 +195,19 @@ class FloorEffect(Result):
 
     Attributes:
         rule: The rule with the floor.
-        bare: The rule without it.
+        bare: The rule without the floor.
         floor: The floor.
         metric: The metric that says which answers are right.
-        n: Questions.
-        n_unmeasured: Questions left out because the metric is unknown at one of the two answers, or because the rule
-            needs rounds that were not recorded since another rule had stopped the question.
+        n: Number of questions.
+        n_unmeasured: Questions left out: the metric is unknown at one of the two answers, or the rule needs rounds that
+            were not recorded because another rule had stopped the question.
         unchanged: Questions whose stop the floor did not delay.
         rescued: Questions that were delayed, wrong without the floor and right with it.
         harmed: Questions that were delayed, right without the floor and wrong with it.
         spent_right: Questions that were delayed without effect: right either way.
         spent_wrong: Questions that were delayed without effect: wrong either way.
-        delta: Paired difference of the share right, with the floor minus without.
-        delta_rounds: Paired difference of rounds.
+        delta: Paired difference of the share of right answers, with the floor minus without.
+        delta_rounds: Paired difference of mean rounds, with the floor minus without.
     """
 
     rule: str
@@ -246,7 +249,7 @@ class FloorEffect(Result):
 
 
 def without_floor(rule: Rule, signal: str = "p_correct") -> tuple[Rule, Threshold] | None:
-    """Return a rule of the form ``a & ... & (signal > t)`` without that floor, and the floor; None for other rules.
+    """Split a rule of the form ``a & ... & (signal > t)`` into the rest and the floor; return None for other rules.
 
     >>> from suffice.policy.rules import tasr
     >>> bare, floor = without_floor(tasr())

@@ -1,4 +1,4 @@
-"""The gain or loss of a policy on each type of question."""
+"""The gain or loss of a policy, for each type of question."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TypeRow:
 
     Attributes:
         type: Name of the type; ``all`` for all questions.
-        n: Questions.
+        n: Number of questions.
         quality: Mean of the metric under the policy.
         baseline: Mean of the metric under the baseline.
         calls: Mean calls of the policy.
@@ -43,7 +43,7 @@ class ByType(Result):
     """A policy against a baseline on each type of question.
 
     Attributes:
-        rows: One for each type, the most frequent first, and one for all questions last.
+        rows: One row for each type, the most frequent type first; the last row is for all questions.
         policy: The label of the policy.
         baseline: The label of the baseline.
         metric: The quality.
@@ -90,7 +90,7 @@ def by_type(
     """Compare two runs on each type of question, and on all questions.
 
     Args:
-        prepared: The recording of both.
+        prepared: The recording of both runs.
         run: The policy.
         reference: The baseline.
         metric: The quality, measured in both runs.

@@ -28,11 +28,11 @@ class Rows:
 
     Attributes:
         columns: Signals by name, shape ``(n_rows,)``, NaN where undefined.
-        right: 1 if the round's answer is right, 0 if it is wrong, NaN if that was not measured.
+        right: 1 if the round's answer is right, 0 if it is wrong, NaN if this was not measured, shape ``(n_rows,)``.
         unit: The question (or cluster) of each row, 0..n_units - 1, shape ``(n_rows,)``.
         n_units: Number of units.
         rounds: The round of each row, shape ``(n_rows,)``.
-        names: Names of the units, which determine their draws; empty if units only have numbers.
+        names: Names of the units, which determine their bootstrap draws; empty if the units only have numbers.
     """
 
     columns: Mapping[str, Floats]
@@ -44,13 +44,13 @@ class Rows:
 
     @classmethod
     def of(cls, recording: Recording, metric: str = "em", policy: Policy | None = None) -> Rows:
-        """Return a recording's rounds as rows, with the signals that a policy derives among the columns.
+        """Return a recording's rounds as rows; the columns include the signals that a policy derives.
 
         Args:
             recording: Recorded rounds; `right` is NaN everywhere if the recording lacks the metric.
             metric: The metric that says which answers are right.
-            policy: The policy whose calibrators and z-scores are applied; these signals are undefined in rounds that it
-                does not read.
+            policy: The policy whose calibrators and z-scores are applied. Their signals are undefined in rounds that
+                the policy does not read.
         """
         seen = recording.seen
         columns = {
@@ -77,7 +77,7 @@ class Rows:
 
     @cached_property
     def coded(self) -> dict[str, Coded]:
-        """The columns, coded by their distinct values."""
+        """The columns in coded form: distinct values are numbered, and each value is replaced by its number."""
         return {name: Coded.of(column) for name, column in self.columns.items()}
 
     def labelled(self, outcome_: int) -> Mask:
@@ -86,10 +86,10 @@ class Rows:
 
 
 def right_or_wrong(recording: Recording, metric: str) -> Floats:
-    """Return 1 where a round's answer is right, 0 where wrong, NaN where unknown, shape ``(n_questions, n_rounds)``.
+    """Return 1 where a round's answer is right, 0 where it is wrong, else NaN, shape ``(n_questions, n_rounds)``.
 
     Raises:
-        DataError: There is no such metric, or it takes other values than 0 and 1.
+        DataError: There is no such metric, or the metric takes other values than 0 and 1.
     """
     values = outcome(recording, metric)
     between = ~(np.isnan(values) | (values == 0) | (values == 1))
@@ -127,8 +127,8 @@ def _derived(recording: Recording, policy: Policy) -> dict[str, Floats]:
 def rule_figures(prepared: PreparedRecording, policy: Policy, quality: str) -> tuple[float, float, float]:
     """Return the share of early stops, the mean quality (NaN without that metric) and the mean calls of a policy.
 
-    All are NaN if the policy reads a signal that was not recorded, or needs rounds that never ran because another rule
-    stopped the question.
+    All three are NaN if the policy reads a signal that was not recorded, or needs rounds that never ran because another
+    rule stopped the question.
     """
     unknown = math.nan, math.nan, math.nan
     if not set(policy.raw_signals) <= set(prepared.rounds(policy.raw_signals).columns):
@@ -153,7 +153,7 @@ def column_or_nan(recording: Recording, name: str) -> Floats:
 
 
 def unit_of(recording: Recording, name: str) -> str:
-    """Return the unit of a signal: the declared one, else the recorded one."""
+    """Return the unit of a signal: the one that its definition declares, else the one in the recording."""
     if name in SIGNALS:
         return SIGNALS[name].unit
     position = recording.table.schema.get_field_index(name)
@@ -187,7 +187,7 @@ def _moments(rows: Rows, names: Sequence[str]) -> Floats:
 
 
 def _d_of(totals: Floats) -> Floats:
-    """Return Cohen's d, shape ``(..., n)``, from count, sum and sum of squares of both classes, ``(..., 6, n)``."""
+    """Return Cohen's d, shape ``(..., n)``, from the results of `_moments` summed over units, shape ``(..., 6, n)``."""
     n1, s1, q1, n0, s0, q0 = np.moveaxis(totals, -2, 0)  # 1 = right, 0 = wrong
     usable = (n1 > 0) & (n0 > 0) & (n1 + n0 > 2)  # noqa: PLR2004
     n1, n0 = np.where(usable, n1, 1.0), np.where(usable, n0, 2.0)  # arbitrary values, which avoid a division warning
@@ -200,7 +200,7 @@ def _d_of(totals: Floats) -> Floats:
 def cohens_d(rows: Rows, names: Sequence[str]) -> Floats:
     """Return (mean when right - mean when wrong) / pooled standard deviation of each signal, shape ``(n_signals,)``.
 
-    NaN where a class is empty or the signal does not vary within the classes.  Source: Cohen (1988), section 2.2.
+    It is NaN if a class is empty or the signal does not vary within the classes.  Source: Cohen (1988), section 2.2.
     """
     return _d_of(_moments(rows, names).sum(axis=0))
 
@@ -208,7 +208,7 @@ def cohens_d(rows: Rows, names: Sequence[str]) -> Floats:
 def draw_d(rows: Rows, names: Sequence[str], resampling: Resampling) -> Floats:
     """Return Cohen's d of each signal in bootstrap draws of questions, shape ``(n_draws, n_signals)``.
 
-    All signals share the draws.  NaN where d is undefined in a draw.
+    All signals share the draws. A value is NaN if d is undefined in that draw.
     """
     # d of a draw follows from the sums over units, so a draw is one product instead of a pass over all rounds.
     flat = _moments(rows, names).reshape(rows.n_units, 6 * len(names))
@@ -217,7 +217,7 @@ def draw_d(rows: Rows, names: Sequence[str], resampling: Resampling) -> Floats:
 
 
 def ends(draws: Floats, level: float) -> tuple[Floats, Floats]:
-    """Return percentile ends of each column of draws; NaN where more than one draw in twenty is undefined."""
+    """Return percentile ends of each column of draws; NaN for a column with more than one undefined draw in twenty."""
     # Linear interpolation between order statistics of the defined draws; `np.nanquantile` takes a Python loop over columns.
     ordered = np.sort(draws, axis=0)  # sorted with NaN last
     defined = (~np.isnan(draws)).sum(axis=0)
@@ -234,7 +234,7 @@ def ends(draws: Floats, level: float) -> tuple[Floats, Floats]:
 
 
 def with_ends(name: str) -> Callable[[Any], Any]:
-    """Return a function that reads a figure with its interval ends ``NAME_low`` and ``NAME_high``, if defined."""
+    """Return a function that reads a figure, with the ends ``NAME_low`` and ``NAME_high`` of its interval if they are defined."""
 
     def read(item: Any) -> Any:
         value, low, high = (getattr(item, f"{name}{end}") for end in ("", "_low", "_high"))

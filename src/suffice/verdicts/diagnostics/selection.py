@@ -1,4 +1,4 @@
-"""Compare selectors under stopping rules, with the share of the gap to the oracle that each closes."""
+"""Compare selectors under stopping rules, and report the share of the gap to the oracle that each selector closes."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class SelectorRow:
     Attributes:
         quality: Mean metric of the returned answers.
         delta: Mean difference to `last` under the same rule.
-        gap_seen: Share of the gap between `last` and the best of the seen rounds that is closed.
-        gap_full: Share of the gap between `last` and the best of all recorded rounds that is closed.
-        oracle_seen: Mean metric if the best seen round is returned.
-        oracle_full: Mean metric if the best recorded round is returned.
+        gap_seen: Share that the selector closes of the gap between `last` and the best answer of the rounds seen.
+        gap_full: Share that the selector closes of the gap between `last` and the best answer of all recorded rounds.
+        oracle_seen: Mean metric if the best answer of the rounds seen is returned.
+        oracle_full: Mean metric if the best answer of all recorded rounds is returned.
         calls: Mean operational calls, including those for the selector's signals.
-        n_differ: Questions whose metric differs from that of `last`.
+        n_differ: Questions whose metric differs from the metric under `last`.
         n_selected: Questions that the policy was fitted or selected on.
     """
 
@@ -62,7 +62,7 @@ class SelectorComparison(Evaluation):
     """Selectors under stopping rules on one recording.
 
     Attributes:
-        rows: One for each rule and selector; rules in the given order, and within a rule its selectors.
+        rows: One row for each rule and selector, ordered by rule and then by selector, both in the given order.
         metric: The metric of quality.
         n_failed: Questions left out because their recording failed.
     """
@@ -112,14 +112,14 @@ def compare_selectors(
     metric: str = "f1",
     resampling: Resampling = Resampling(),
 ) -> SelectorComparison:
-    """Compare selectors under stopping rules, with the share of the gap to the oracle that each closes.
+    """Compare selectors under stopping rules, and report the share of the gap to the oracle that each selector closes.
 
     Args:
         recording: Recorded rounds of questions on which no part was fitted.
         policies: The stopping rules; their own selectors are not read.
         selectors: The selectors to compare; `last` is always the reference.
         metric: A column in [0, 1], or `agreement`.
-        resampling: Settings of the intervals, shared by all rows; those of ratios are percentile intervals.
+        resampling: Settings of the intervals, shared by all rows. Ratios have percentile intervals.
 
     Raises:
         DataError: No policy or selector, or the metric was not measured where a policy returns an answer.
@@ -166,9 +166,9 @@ class Reference:
     """The references under one stopping rule: the metric of `last` and of the oracles.
 
     Attributes:
-        last: The metric of the latest seen answer, shape ``(n_questions,)``.
+        last: The metric of the latest answer up to the stop, shape ``(n_questions,)``.
         full: The metric of the best recorded answer; NaN where a rule ended the recording.
-        undefined: Whether `last` equals an oracle in some resample, so that the share of the gap is undefined.
+        undefined: Whether in some resample `last` is as good as an oracle, so that there is no gap to take a share of.
 
     Args:
         prepared: The recording.
@@ -202,7 +202,7 @@ class Reference:
         self.full = np.where(prepared.cut, np.nan, full)
 
     def checked(self, values: Floats, selector: str) -> Floats:
-        """Return the metric of a selector's answers, after checking that each is known."""
+        """Return the metric of a selector's answers; raise if it is unknown for an answer."""
         if np.isnan(values).any():
             raise DataError(
                 f"{self.metric!r} was not measured for an answer that {selector!r} returns under "
@@ -233,7 +233,7 @@ class Reference:
         )
 
     def ratio(self, above: Floats, below: Floats, per: Floats | None = None) -> WithInterval:
-        """Return the ratio of two means with its interval, see `Draws.ratio`; set `undefined` if a draw has none."""
+        """Return the ratio of two means with its interval, see `Draws.ratio`; set `undefined` if some draw has no ratio."""
         value, defined = self._draws.ratio(above, below, per)
         self.undefined |= not defined
         return value

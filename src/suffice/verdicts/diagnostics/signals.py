@@ -1,4 +1,7 @@
-"""Summaries of single signals: how often each is defined, how well it separates right from wrong, its collapse, and its rank correlation with others."""
+"""Summaries of signals: how often each is defined, how well it separates right from wrong answers, and its collapse.
+
+Also rank correlations between signals.
+"""
 
 from __future__ import annotations
 
@@ -31,23 +34,24 @@ class SignalSummary:
     Attributes:
         name: The signal.
         unit: Its unit.
-        n: Rounds.
+        n: Number of rounds.
         n_defined: Rounds in which it is defined.
-        undefined: Share of rounds in which it is not.
+        undefined: Share of rounds in which it is undefined.
         n_right: Rounds with a right answer and a defined signal.
         n_wrong: Rounds with a wrong answer and a defined signal.
-        mean_right: Mean when right, in its unit.
-        mean_wrong: Mean when wrong.
+        mean_right: Mean over rounds with a right answer, in the signal's unit.
+        mean_wrong: Mean over rounds with a wrong answer.
         separation: `mean_right` - `mean_wrong`.
-        d: Cohen's d: the separation over the pooled standard deviation.
+        d: Cohen's d: the separation divided by the pooled standard deviation.
         d_low: Lower end of its interval (bootstrap over questions); NaN in figures of one round.
         d_high: Upper end.
-        auroc: Probability that a right round has the larger value than a wrong one, ties counting half.
+        auroc: Probability that a round with a right answer has a larger value than one with a wrong answer; ties count
+            half.
         auroc_low: Lower end of its interval (clustered DeLong: the question is the unit).
         auroc_high: Upper end.
         entropy: Entropy of the distribution of its values, in nats; see `entropy`.
         n_values: Number of different values.
-        mode: The most frequent value, the smallest among ties.
+        mode: The most frequent value; if several are equally frequent, the smallest of them.
         collapse: Share of the defined rounds with the value `mode`: 1 for a constant.
     """
 
@@ -78,11 +82,11 @@ class SignalTable(Result):
     """All signals, over all rounds and by round.
 
     Attributes:
-        signals: Over all recorded rounds.
+        signals: The summaries over all recorded rounds.
         by_round: The summaries for each round.
         metric: The metric that says which answers are right.
         n_units: Number of questions (or clusters), which are the units of resampling.
-        resampling: Settings of the intervals; those of d are bootstrapped.
+        resampling: Settings of the intervals; the intervals of d are bootstrapped.
         notes: Notes for the reader.
     """
 
@@ -97,7 +101,7 @@ class SignalTable(Result):
         """Return the summary of one signal over all rounds.
 
         Raises:
-            KeyError: There is none of that name.
+            KeyError: There is no signal of that name.
         """
         return {item.name: item for item in self.signals}[name]
 
@@ -129,7 +133,7 @@ class SignalTable(Result):
         )
 
     def round_table(self) -> Table:
-        """Return the AUROC of each signal at each round: where in the loop a signal separates right from wrong."""
+        """Return the AUROC of each signal in each round, which shows where in the loop it separates right from wrong answers."""
         rounds, area = sorted(self.by_round), with_ends("auroc")
         return Table(
             title=f"AUROC of each signal by round, right by {self.metric}",
@@ -147,10 +151,11 @@ class SignalTable(Result):
 
 
 def entropy(signal: Coded, rows: Mask) -> float:
-    """Return the entropy of a signal's distribution, nats; NaN where it is defined in no row.
+    """Return the entropy of a signal's distribution, nats; NaN if the signal is defined in no row.
 
-    For up to 20 different values it is the entropy of the values themselves; for more, that of 10 bins of equal width
-    between the smallest and the largest value, so at most ln 10 = 2.303.  A constant has 0.
+    For up to 20 different values it is the entropy of the values themselves. For more values, it is the entropy of 10
+    bins of equal width between the smallest and the largest value, so it is at most ln 10 = 2.303. A constant has
+    entropy 0.
 
     >>> import numpy as np
     >>> round(entropy(Coded.of(np.array([1.0, 5.0, 5.0, np.nan])), np.ones(4, dtype=bool)), 3)
@@ -184,7 +189,7 @@ def summarise_signals(
         rows: The recorded rounds.
         d_draws: Result of `draw_d` for all signals in the order of `rows.columns`.
         metric: The metric that says which answers are right, for titles.
-        resampling: How `d_draws` were drawn; its level is that of all intervals.
+        resampling: The settings with which `d_draws` were drawn; their level applies to all intervals.
     """
     low, high = ends(d_draws, resampling.level)
     whole = _summaries(recording, rows, (low, high), resampling.level)
@@ -318,8 +323,8 @@ class Correlations(Result):
 
     Attributes:
         names: The signals.
-        rho: The correlations in [-1, 1], as a square matrix; NaN if a signal does not vary in the common rounds, or
-            fewer than two rounds have both.
+        rho: The correlations in [-1, 1], as a square matrix. NaN if fewer than two rounds have both signals, or if one
+            of them does not vary in these rounds.
         n: Number of rounds in which both signals are defined.
     """
 
@@ -385,7 +390,7 @@ def correlate(rows: Rows) -> Correlations:
 
 
 def _standardised(ranks: Floats) -> Floats:
-    """Scale ranks to mean 0 and length 1; NaN where they do not vary."""
+    """Scale ranks to mean 0 and norm 1; NaN if the ranks do not vary."""
     if not len(ranks):
         return np.full(1, np.nan)
     centred = ranks - ranks.mean()

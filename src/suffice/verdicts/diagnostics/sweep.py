@@ -1,4 +1,4 @@
-"""Vary one threshold of a policy over its whole range: quality and costs of each value, Pareto front and knee."""
+"""Vary one threshold of a policy over its whole range, and report quality and costs, the Pareto front and its knee."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ _QUALITY_DIGITS = 12  # sums in another order differ in the last bits
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepPoint:
-    """The outcome of all thresholds in an interval in which no question's outcome changes.
+    """The outcome of the thresholds in an interval: for all of them every question has the same outcome.
 
     Attributes:
-        low: Lower end of the interval of thresholds with this outcome; -inf if no lower threshold changes the outcome.
-        high: Upper end; inf if no higher threshold changes the outcome.
-        value: A threshold in the interval: the policy's own if it lies in it.
-        quality: Mean of the metric.  This and all other figures are NaN if some question needs rounds that were never
-            run because a rule stopped it.
+        low: Lower end of the interval; -inf if no lower threshold changes the outcome.
+        high: Upper end of the interval; inf if no higher threshold changes the outcome.
+        value: A threshold in the interval; if the policy's own threshold lies there, that one.
+        quality: Mean of the metric. All figures are NaN if a question needs rounds that never ran because a rule had
+            stopped it.
         calls: Mean calls.
         tokens: Mean tokens; NaN where unknown.
         early: Share of questions that stop before their last recorded round.
-        own: Whether the policy's own value lies here.
-        on_front: Whether it lies on the Pareto front: no other value has at least this quality for at most these calls,
-            one of them better.
+        own: Whether the policy's own threshold lies in the interval.
+        on_front: Whether the point lies on the Pareto front: no other point has at least this quality for at most these
+            calls, and is better in one of the two.
         knee: Whether this is the knee of the front.
     """
 
@@ -76,14 +76,14 @@ class ThresholdSweep(Result):
 
     Attributes:
         policy: The policy that is varied.
-        literal: The threshold that moves.
-        comparison: The operator of the comparison: with ``>`` and ``<=`` an interval includes its lower end, otherwise
-            its upper end.
+        literal: The threshold that is varied.
+        comparison: The operator of the comparison. With ``>`` and ``<=``, each interval of thresholds includes its
+            lower end, otherwise its upper end.
         metric: The quality.
-        n: Questions.
+        n: Number of questions.
         n_outcomes: Number of different outcomes over all thresholds.
-        points: All outcomes in ascending order of the threshold; if there are too many, those of evenly spaced
-            thresholds.
+        points: All outcomes in ascending order of the threshold; if there are too many, only the outcomes of evenly
+            spaced thresholds.
     """
 
     policy: str
@@ -101,7 +101,7 @@ class ThresholdSweep(Result):
 
     @property
     def knee(self) -> SweepPoint | None:
-        """The knee of the front; None with fewer than three points on it."""
+        """The knee of the front; None if the front has fewer than three points."""
         return next((point for point in self.points if point.knee), None)
 
     def plot(self) -> Chart:
@@ -141,9 +141,9 @@ class ThresholdSweep(Result):
 
 
 def stack_outcomes(runs: Sequence[Run]) -> dict[str, Floats]:
-    """Return the outcomes of several runs side by side, each of shape ``(n_questions, n_runs)``.
+    """Return the outcomes of several runs by name, each of shape ``(n_questions, n_runs)``.
 
-    Metrics by name, `calls`, `tokens`, `seconds` and `money`; NaN where unknown.
+    The outcomes are the metrics, `calls`, `tokens`, `seconds` and `money`; NaN where unknown.
     """
     columns = {name: [run.values[name] for run in runs] for name in runs[0].values}
     columns["calls"] = [run.ledger.calls for run in runs]
@@ -157,8 +157,8 @@ def _changes(values: Floats, tables: Sequence[npt.NDArray[Any]]) -> Floats:
 
     Args:
         values: The signal at each question's rounds, ascending, NaN last, shape ``(n_questions, n_rounds)``.
-        tables: Outcomes, shape ``(n_questions, n_rounds + 1)``, without NaN.  Column j holds a question's outcome if j
-            of its values lie below the threshold.
+        tables: Outcomes without NaN, each of shape ``(n_questions, n_rounds + 1)``. Column j holds the outcome of a
+            question for thresholds above exactly j of its values.
     """
     each, others = values[:, :, None], values[:, None, :]
     # A question is in region j if j of its values lie below the threshold; compare just below and just above each
@@ -231,14 +231,14 @@ def _marked(points: list[SweepPoint]) -> tuple[SweepPoint, ...]:
 
 
 def _interval_text(low: float, high: float, *, closed: bool) -> str:
-    """Return an interval as text; `closed` = it includes its lower end, otherwise its upper end."""
+    """Return an interval as text; it includes its lower end if `closed`, otherwise its upper end."""
     left = "[" if closed and math.isfinite(low) else "("
     right = "]" if not closed and math.isfinite(high) else ")"
     return f"{left}{low:.4g}, {high:.4g}{right}"
 
 
 def _within(low: float, high: float) -> float:
-    """Return a threshold strictly between two ends; it lies in the interval whichever end is included."""
+    """Return a threshold strictly between two ends, so that it does not matter which end the interval includes."""
     if math.isinf(low):
         return high - max(1.0, abs(high)) if math.isfinite(high) else 0.0
     return low + max(1.0, abs(low)) if math.isinf(high) else low + (high - low) / 2
@@ -252,11 +252,12 @@ def _front(quality: Floats, calls: Floats) -> list[int]:
 
 
 def pareto_knee(quality: Floats, calls: Floats) -> int | None:
-    """Return the point where the front bends most; None with fewer than three points on the front.
+    """Return the position of the point where the front bends most; None if the front has fewer than three points.
 
-    Both axes of the front are scaled to [0, 1], and the knee is the point farthest above the straight line between its
-    ends: beyond it a call buys less than it does on average.  Source: Satopää et al., "Finding a kneedle in a haystack"
-    (2011), without its smoothing.  A front that never rises above that line has no knee.
+    Both axes of the front are scaled to [0, 1]. The knee is the point farthest above the straight line between the ends
+    of the front; beyond the knee a further call buys less quality than on average.  Source: Satopää et al., "Finding a
+    kneedle in a haystack" (2011), without its smoothing.  If no point lies above the line, there is no knee, and the
+    result is None.
 
     >>> import numpy as np
     >>> pareto_knee(np.array([0.3, 0.55, 0.6]), np.array([1.0, 2.0, 5.0]))

@@ -1,4 +1,4 @@
-"""Changes of the served model: new model ids and fingerprints in replies, with the request at which each began."""
+"""Changes of the served model: new model ids and fingerprints in replies, with the request where each first appeared."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODEL = REPLY_COLUMNS[0]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyChange:
-    """A value (model id or fingerprint) that earlier replies had not contained.
+    """A new value (model id or fingerprint) that no earlier reply contained.
 
     Attributes:
         place: Position of the first request with the new value.
@@ -31,9 +31,9 @@ class ReplyChange:
 
 
 def changes_of(requests: Requests) -> list[ReplyChange]:
-    """Return every value after the first one, in order of first appearance.
+    """Return every value (model id or fingerprint) except the first, in order of first appearance.
 
-    A request counts once, by the first of its replies that contains a value.
+    If a request has several replies, only the first reply with a value counts.
     """
     changes = []
     for column in REPLY_COLUMNS:

@@ -15,7 +15,7 @@ from suffice.verdicts.watches.losses import LossClaim
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchPoint:
-    """The loss after one request, as a point of the chart.
+    """A point of the chart: the loss after one request.
 
     Attributes:
         request: Number of the request, from 1.

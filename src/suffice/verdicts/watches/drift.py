@@ -34,14 +34,14 @@ _FEWEST_VALUES = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Movement:
-    """One number of each request (a signal, cost or length), compared in each window with that of tune questions.
+    """One number of each request (a signal, cost or length), compared in each window with the same number of tune questions.
 
     Attributes:
         role: The kind of number: a signal that the rule reads, another recorded signal, or a habit of the loop (stops,
             costs, length).
         now: Mean of the number in the last whole window.
-        distance: The largest distance between the two distribution functions in that window, in [0, 1].
-        p: Probability of at least this distance between two sets of the same sizes from one distribution.
+        distance: The largest distance between the two distribution functions in the last whole window, in [0, 1].
+        p: Probability of at least this distance if both sets came from one distribution.
         since: Position of the first request of the first window in which the number moved; None if there is none.
         moved: Whether the number moved in some window and still differs by at least the effect size in the last whole window.
     """
@@ -62,9 +62,9 @@ class Drifts:
 
     Attributes:
         movements: Every number that the log and the tune questions both have.
-        reference: The reference of the comparison, in words.
+        reference: Whose numbers the log is compared with, in words.
         n_windows: Number of whole windows; each is tested once.
-        alpha: The risk of any false finding, over all numbers and all windows.
+        alpha: The risk that any number in any window is falsely said to have moved.
         effect: The smallest distance that counts as drift.
     """
 
@@ -78,7 +78,7 @@ class Drifts:
 
     @property
     def moved(self) -> list[Movement]:
-        """The numbers that moved: signals that the rule reads first, then by distance, the largest first."""
+        """The numbers that moved: signals that the rule reads come first, and otherwise larger distances come first."""
         moved = [item for item in self.movements if item.moved]
         return sorted(moved, key=lambda item: (item.role != _READ, -item.distance))
 
@@ -88,7 +88,7 @@ class Drifts:
         return [item for item in self.moved if item.role == _READ]
 
     def table(self, ids: list[str]) -> Table:
-        """Return the table of every number, with those that moved first."""
+        """Return the table of all numbers; the numbers that moved come first."""
         rows = [*self.moved, *sorted((m for m in self.movements if not m.moved), key=lambda m: (m.role, -m.distance))]
         return Table.of(
             f"What has moved: the last whole window of {self.window:,} requests beside {self.reference}",
@@ -135,8 +135,8 @@ def drifts_of(
         tune: Recorded rounds; None = the first window of the log itself.
         window: Number of requests in a window.
         alpha: The risk of any false alarm.
-        effect: The smallest distance between the distribution functions that counts: a difference that a million requests
-            can show may be too small to matter.
+        effect: The smallest distance between the distribution functions that counts as drift, because a million
+            requests can show differences that are too small to matter.
     """
     notes = []
     mine = habits_of(requests)
@@ -233,7 +233,10 @@ def _movement_of(
 
 
 def habits_of(requests: Requests) -> Habits:
-    """Return the numbers of each request; for requests whose rounds were left out of the log, the numbers stored with them."""
+    """Return the numbers of each request.
+
+    If the rounds of a request were left out of the log, the numbers that were stored in their place are used.
+    """
     recording = requests.recording
     habits = _habits(recording, requests.policy, requests.ran, requests.stop, requests.answer)
     left_out = numbers_of(recording, LEFT_OUT) > 0
@@ -247,7 +250,7 @@ def habits_of(requests: Requests) -> Habits:
 def _habits(
     recording: Recording, policy: Policy, ran: Mask, stop: npt.NDArray[np.int64], answer: npt.NDArray[np.int64]
 ) -> Habits:
-    """Compute numbers of the questions that a policy stopped: signals in the rounds that ran, and loop habits."""
+    """Compute the numbers of questions that a policy stopped: signals in the rounds that ran, and habits of the loop."""
     values: dict[str, Floats] = {}
     roles: dict[str, str] = {}
 

@@ -41,7 +41,7 @@ class LossWindow:
 
     @property
     def interval(self) -> tuple[float, float, float]:
-        """The mean and both ends of its interval."""
+        """The mean loss and both ends of its interval."""
         return self.mean, self.low, self.high
 
 
@@ -53,8 +53,8 @@ class LossAlarm:
         e_value: The present evidence against the bound.
         highest: The largest evidence so far.
         rang: Position of the request at which the alarm rang; None while it is silent.
-        after: The requests from the point where the loss seems to have risen; None while the alarm is silent.  This
-            window was selected for its large mean, so it has no interval.
+        after: The window of requests since the loss seems to have risen; None while the alarm is silent. This window
+            was selected for its large mean, so it has no interval.
     """
 
     e_value: float
@@ -111,11 +111,12 @@ def loss_alarm(losses: Losses, bound: float, n: int, *, alpha: float) -> tuple[L
 
 
 def _bets(losses: Losses) -> list[tuple[int, int, float | None]]:
-    """Return stretches of losses, as (first, last, rate), with the smallest audit rate so far; None if only audited requests are bet on.
+    """Return stretches of losses, as (first, last, rate), with the smallest audit rate so far.
 
-    A stake may depend on earlier requests and on the rate of the request itself.  So the stake changes whenever a rate
-    is the smallest so far, and earlier bets stay the same: the evidence of a longer log begins with that of the shorter
-    one.
+    The rate is None if only audited requests are bet on.
+
+    A stake may depend on earlier requests and on the rate of the request itself, so it changes whenever a rate is the
+    smallest so far. Earlier bets stay the same when the log grows, and so does the evidence after them.
     """
     if losses.least_rate is None:
         return [(0, len(losses), None)]
@@ -141,7 +142,10 @@ def whole_log(requests: Requests, losses: Losses, alpha: float) -> LossWindow:
 
 
 def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: float) -> list[LossWindow]:
-    """Return the loss of each window of requests; the windows share alpha, see `suffice.evaluation.statistics.window_sequences`."""
+    """Return the loss of each window of requests.
+
+    The windows share `alpha`, see `suffice.evaluation.statistics.window_sequences`.
+    """
     firsts = np.arange(0, len(requests), window)
     lengths = np.diff(np.searchsorted(losses.places, [*firsts, len(requests)])).tolist()
     lows, highs = (
@@ -154,7 +158,7 @@ def loss_windows(requests: Requests, losses: Losses, *, window: int, alpha: floa
 def _window_of(
     losses: Losses, first: int, last: int, lower: ConfidenceSequence, upper: ConfidenceSequence
 ) -> LossWindow:
-    """Return a window whose interval ranges from the smallest to the largest possible losses."""
+    """Return a window; the lower end of its interval is computed from the smallest possible losses, the upper end from the largest."""
     low, high = (float(np.clip(end, losses.lowest, 1.0)) for end in (lower.low_end, upper.high_end))
     n_known = int((losses.known & (losses.places >= first) & (losses.places <= last)).sum())
     mean = losses.mean(
@@ -164,13 +168,13 @@ def _window_of(
 
 
 def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float) -> tuple[int, int | None]:
-    """Return the number of audits needed to notice a rise, and the number of latest audits that would have been enough.
+    """Return the number of audits needed to notice a rise of the loss, and the number of latest audits that would have shown it.
 
     The second number is None if the log has too few audits.
 
-    The alarm needs longer for a rise that begins late in a log, so the number of audits since deployment does not
-    determine whether a rise would have been noticed.  A log has enough audits if a rise that began `audits_needed`
-    audits ago would have been noticed by now.
+    The alarm needs longer for a rise that begins late in a log. So a log has enough audits if a rise that began
+    `audits_needed` audits ago would have been noticed by now; the number of audits since deployment does not decide
+    this alone.
     """
 
     def needed(before: int) -> int:
@@ -186,12 +190,12 @@ def audits_to_notice(losses: Losses, bound: float, *, alpha: float, rise: float)
 def audits_needed(
     bound: float, lowest: float, *, alpha: float, rise: float, gained: float = 0.0, before: int = 0
 ) -> int:
-    """Return the number of audits after which a loss of `rise` above the bound is noticed, in four of five cases.
+    """Return the number of audits after which a loss that exceeds the bound by `rise` is noticed in four of five cases.
 
-    The bets are on losses of -1, 0 and 1, with the best of the alarm's stakes, and begin with the rise or soon after
-    it; the logarithm of the capital is about normal.  In simulations the alarm rang by then in 83 to 98 % of runs.
-    Gains offset losses and so hide them: with the usual number of gains in votes, a rise of two points needs two and a
-    half times as many audits.
+    It assumes losses of -1, 0 and 1, the best of the alarm's stakes, bets that begin with the rise or soon after it,
+    and a capital whose logarithm is about normal.  In simulations the alarm rang by then in 83 to 98 % of runs. Gains
+    offset losses and so hide them: votes often have so many gains that a rise of two points needs two and a half times
+    as many audits.
 
     >>> audits_needed(0.05, 0.0, alpha=0.05, rise=0.05), audits_needed(0.05, 0.0, alpha=0.05, rise=0.05, before=20_000)
     (487, 1017)

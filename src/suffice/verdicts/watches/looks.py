@@ -1,7 +1,8 @@
-"""Read a log that is watched repeatedly: only the new parts, and a state file that an earlier look has saved.
+"""Read a log that is watched repeatedly: only its new parts, and a state file that an earlier look saved.
 
-The state file lies in the folder of the log.  It combines the sealed parts into one, like a compaction, but keeps only one row of
-each request that was not audited: a watch needs all rounds of audited requests, but only a few numbers of each other request.
+The state file lies in the folder of the log.  It combines the sealed parts into one, like a compaction, but keeps only
+one row of each request that was not audited. A watch needs all rounds of audited requests, but only a few numbers of
+the others.
 """
 
 from __future__ import annotations
@@ -38,10 +39,13 @@ _READ_OF_ALL = frozenset({"question", *REPLY_COLUMNS})
 
 
 def read_log(path: str | Path, policy: Policy, *, fewest: int = _FEWEST_ROWS) -> tuple[Recording, list[str]]:
-    """Read a log in order to watch one policy, reading only the parts that are new since an earlier look; also return notes.
+    """Read a log in order to watch one policy; also return notes.
 
-    A watch of the result gives the same verdict as a watch of the whole log.  The state of a folder of parts is its file `.watched-DIGEST`; logs of
-    other forms are always read whole.  If an earlier part was changed or removed, or the state is damaged, the whole log is read, and a note says so.
+    Only the parts that are new since an earlier look are read.
+
+    `watch` gives the same verdict on the result as on the whole log.  The state of a folder of parts is its file
+    `.watched-DIGEST`; logs of other forms are always read whole.  If an earlier part was changed or removed, or the
+    state is damaged, the whole log is read, and a note says so.
 
     Args:
         path: The log.
@@ -69,7 +73,7 @@ class _Look:
         self._notes: list[str] = []
 
     def read(self) -> tuple[Recording, list[str]]:
-        """Read the folder, using the state file if there is one that fits."""
+        """Read the folder, using the state file if it exists and still fits the parts."""
         if not self._path.is_file():
             return self._read(None), self._notes
         try:
@@ -146,10 +150,10 @@ def _read_parts(folder: Path, parts: Sequence[OpenFile]) -> Recording:
 
 
 def reduced(log: Recording, policy: Policy) -> Recording:
-    """Drop the data of requests without an audit that a watch does not need: rounds after the first, and most columns of the first.
+    """Drop what a watch does not need of requests without an audit: later rounds, and most columns of the first round.
 
-    The number of rounds, and the numbers that are compared for drift, become columns of the first row.  A log without
-    audits stays whole, because the choice of the metric then depends on all answers.
+    The number of rounds, and the numbers that are compared for drift, become columns of the first round's row. A log
+    without audits stays whole, because the choice of the metric then depends on all answers.
     """
     try:
         requests = Requests.of(log, policy)

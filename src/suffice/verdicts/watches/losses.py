@@ -1,4 +1,4 @@
-"""The loss of each audited request against its own full run, in the order of requests."""
+"""The loss of each audited request compared with its own full run, in the order of requests."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class LossClaim:
         baseline: The baseline of the loss, as the text of a rule.
         bound: The largest accepted mean loss; None if no bound was set.
         source: The origin of the bound: `certificate`, `decision`, `max_loss`, or empty.
-        full_agrees: Whether the full run always returns the answer that agreement compares with, and so agrees with itself.
+        full_agrees: Whether the full run always returns the answer that agreement compares with, so that its own
+            agreement is 1.
     """
 
     metric: str
@@ -53,7 +54,10 @@ class LossClaim:
 
     @property
     def never_gains(self) -> bool:
-        """True if no policy can score above its baseline, as for user signals (a complaint or none) and agreement with the full run."""
+        """True if no policy can score above the baseline.
+
+        This is so for user signals (a complaint or none), and for agreement with the full run.
+        """
         return self.metric == USER_SIGNAL or (
             is_agreement(self.metric) and self.baseline == "full" and self.full_agrees
         )
@@ -77,9 +81,9 @@ class LossClaim:
         Args:
             requests: The requests of the log.
             certificate: The certificate to check; None = none.
-            metric: The metric that may be lost; None = that of the certificate, else of the policy's decision, if the
-                log has it; else a metric of gold answers, else agreement.
-            max_loss: The largest mean loss that is accepted; None = that of the certificate, else of the decision.
+            metric: The metric that may be lost. None = the metric of the certificate, else of the policy's decision,
+                provided the log has it; else a metric of gold answers, else agreement.
+            max_loss: The largest mean loss that is accepted; None = the bound of the certificate, else of the decision.
 
         Raises:
             DataError: The log does not have the metric, or `max_loss` is outside (0, 1).
@@ -180,7 +184,7 @@ class AuditedBounds:
 
     @classmethod
     def of(cls, requests: Requests, question: LossClaim) -> AuditedBounds:
-        """Return the bounds for all drawn audits; if an audit was lost, the full run's answer is unknown."""
+        """Return the bounds of all requests that were drawn; if an audit was lost, the full run's answer is unknown."""
         least, most = np.full(len(requests), np.nan), np.full(len(requests), np.nan)
         same = np.zeros(len(requests), dtype=np.bool_)
         least[requests.drawn], most[requests.drawn] = question.lowest, 1.0
@@ -204,14 +208,14 @@ def _account(requests: Requests, question: LossClaim) -> tuple[Floats, Floats, M
 class Losses:
     """Losses in the order of requests; every array has shape ``(n,)``.
 
-    If a gold answer is missing or an audit was lost, a loss is only known within bounds: the alarm and the lower end of
-    an interval use the smallest possible loss, the upper end the largest.
+    If a gold answer is missing or an audit was lost, a loss is only known within bounds. The alarm and the lower end of
+    an interval use the smallest possible loss; the upper end uses the largest.
 
     Attributes:
-        places: Positions of the requests in the log: the audited ones or, if audit rates vary, all that could have been
-            audited.
-        loss: The smallest possible loss of each; NaN if it was not audited.
-        most: The largest possible loss of each; NaN if it was not audited.
+        places: Positions of the requests in the log: the audited requests or, if audit rates vary, all requests that
+            could have been audited.
+        loss: The smallest possible loss of each request; NaN if it was not audited.
+        most: The largest possible loss of each request; NaN if it was not audited.
         same: Mask of the requests that returned the answer of their full run.
         lost: Mask of the requests whose audit was lost.
         rates: The probability of each audit; 1 where every loss is seen.
@@ -247,7 +251,7 @@ class Losses:
 
     @property
     def n_missing(self) -> int:
-        """Number of audited requests without the gold answer or mark that their loss needs."""
+        """Number of audited requests whose loss is unknown because a gold answer or mark is missing."""
         return int((self.audited & ~self.known & ~self.lost).sum())
 
     @property
@@ -267,18 +271,18 @@ class Losses:
 
     @property
     def least_rate(self) -> float | None:
-        """The smallest audit rate if rates vary; None if the audited requests alone are a fair sample."""
+        """The smallest audit rate; None if the audited requests alone are a fair sample, since all rates are equal."""
         is_even = not len(self) or bool((self.rates == self.rates[0]).all())
         return None if is_even and self.audited.all() else float(self.rates.min())
 
     @property
     def values(self) -> Floats:
-        """The smallest estimates of each loss: 0 where it was not audited, else the loss divided by the rate."""
+        """An estimate of each smallest possible loss: `loss` divided by the audit rate, or 0 for a request without an audit."""
         return self._weighed(self.loss)
 
     @property
     def upper_values(self) -> Floats:
-        """The largest estimates of each loss."""
+        """An estimate of each largest possible loss: `most` divided by the audit rate, or 0 for a request without an audit."""
         return self._weighed(self.most)
 
     @property
@@ -296,11 +300,11 @@ class Losses:
         return self._means(np.ones(len(self), dtype=np.bool_))
 
     def _means(self, inside: Mask) -> Floats:
-        """Return running means, which assume unknown losses to be like the known ones, within their bounds.
+        """Return running means, in which unknown losses are assumed to be like known ones, within their bounds.
 
-        A loss without a gold answer is assumed to be like the losses of other differing answers (equal answers need no
-        gold answer); if there are none, it is the largest possible.  A lost audit reveals nothing, so its loss is
-        assumed to be like that of all other audits.
+        A loss that lacks its gold answer is assumed to be like the known losses of answers that differ from the full
+        run's, because equal answers need no gold answer. Without any such loss, the largest possible loss is assumed. A
+        lost audit reveals nothing, so its loss is assumed to be like the losses of all other audits.
         """
         low, high, weights = self.values[inside], self.upper_values[inside], 1 / self.rates[inside]
         known, audited, lost = self.known[inside], self.audited[inside], self.lost[inside] & ~self.known[inside]
@@ -378,7 +382,10 @@ def audited_losses(
 
 
 def full_run_losses(requests: Requests, question: LossClaim) -> Floats:
-    """Return the loss of each request that ran on, against the baseline, shape ``(n_requests,)``; NaN where unknown."""
+    """Return the loss of each request against the baseline, shape ``(n_requests,)``; NaN where unknown.
+
+    All requests must have run to the end of their budget.
+    """
     low, high, _ = _account(requests, question)
     return np.where(low < high, np.nan, low)
 

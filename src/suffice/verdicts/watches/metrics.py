@@ -88,10 +88,10 @@ def watch_figures(result: WatchResult) -> list[WatchFigure]:
 
 
 class WatchCollector:
-    """Gives the figures of watches to a registry of `prometheus_client`: `registry.register(WatchCollector(...))`.
+    """Collector of watch figures for a registry of `prometheus_client`: `registry.register(WatchCollector(...))`.
 
     Args:
-        results: Returns the latest watch results, one for each policy.
+        results: A function that returns the latest watch results, one for each policy.
     """
 
     def __init__(self, results: Callable[[], Iterable[WatchResult]]) -> None:
@@ -112,7 +112,7 @@ class WatchCollector:
 
 
 def prometheus_text(*results: WatchResult) -> str:
-    """Return the figures of watches in Prometheus's text format, for its node exporter's folder or a page.
+    """Return the figures of watches in Prometheus's text format, for the folder of its node exporter or for a web page.
 
     Raises:
         MissingExtraError: `prometheus_client` is not installed.

@@ -15,9 +15,10 @@ from suffice.verdicts.watches.requests import times_of
 
 
 def policy_number(log: Recording, policy: Policy) -> int:
-    """Return the number of a policy, from 1, in the order in which the policies of a log decided their first requests.
+    """Return the number of a policy, from 1; policies are numbered in the order of their first requests in the log.
 
-    A policy without requests comes after all others.  If the time of a request is missing, the order of the log counts.
+    A policy without requests comes after all others. If the time of a request is missing, the order of the rows counts
+    instead.
 
     Args:
         log: The whole log, with the requests of all policies.
@@ -31,10 +32,12 @@ def policy_number(log: Recording, policy: Policy) -> int:
 
 
 def number_by_begin(begins: Mapping[str, float], policy: Policy) -> int:
-    """Return the number of a policy, from 1, in the order in which policies began; ties are ordered by digest.
+    """Return the number of a policy, from 1; policies are numbered in the order of their first requests.
+
+    Policies that began at the same time are ordered by digest.
 
     Args:
-        begins: The first request of each policy, as a time or position, by digest.
+        begins: The time or position of the first request of each policy, by the policy's digest.
         policy: The policy; if it has no request yet, it gets the next number.
     """
     mine = (begins.get(policy.digest, math.inf), policy.digest)
@@ -42,7 +45,9 @@ def number_by_begin(begins: Mapping[str, float], policy: Policy) -> int:
 
 
 def share_of_risk(alpha: float, number: int) -> float:
-    """Return one policy's share of the risk of a false alarm; the shares of all policies that a loop ever has add up to `alpha`.
+    """Return one policy's share of the risk of a false alarm.
+
+    The shares of all policies that a loop ever has add up to `alpha`.
 
     >>> [round(share_of_risk(0.05, number), 4) for number in (1, 2, 3)]
     [0.0205, 0.0057, 0.0029]
@@ -63,7 +68,7 @@ def risk_note(alpha: float, number: int, *, counted: bool) -> str:
 
 
 def risk_text(alpha: float, number: int) -> str:
-    """Return a policy's share of the risk, and the whole, in words.
+    """Return a policy's share of the risk, and the risk over all policies, in words.
 
     >>> risk_text(0.05, 3)
     '0.29 %; 5 % over all policies'

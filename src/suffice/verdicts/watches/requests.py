@@ -33,13 +33,13 @@ class Requests:
     """Requests that a policy decided; arrays have shape ``(n_requests,)``, in the order of time.
 
     Attributes:
-        recording: Their rounds.
+        recording: The rounds of the requests.
         policy: The policy that decided.
         times: Start time of each request, seconds since 1970; NaN where unknown.
         stop: The round at which each stopped.
         answer: The round whose answer was returned; -1 if no answer was returned.
         reasons: The reason of each stop.
-        rate: The probability with which each was drawn for an audit; NaN without one.
+        rate: The probability with which each was drawn for an audit; NaN if none is recorded.
         drawn: Mask of the requests that were drawn.
         others: Number of requests in the log that are not judged, for each reason.
         notes: Notes for the reader.
@@ -137,7 +137,7 @@ class Requests:
         return requests.at(decided)
 
     def check(self) -> None:
-        """Raise if rates and draws contradict each other."""
+        """Raise if audit rates and draws contradict each other."""
         wrong = (self.rate <= 0) | (self.rate > 1)
         if wrong.any():
             place = int(np.argmax(wrong))
@@ -177,9 +177,9 @@ class Requests:
 
         These are the requests with a draw of their own, and the first of those that share a draw.
 
-        The loss of a repeated question is known beforehand, so it cannot be bet on.  The log says which requests have
-        their own draw; comparing draws is not enough, since two requests of one question also differ if the audit's
-        seed was changed.
+        A repeated question that shares its draw cannot be bet on, because its loss is known beforehand. The log records
+        which requests have a draw of their own. Comparing draws would not be enough: two requests of one question also
+        differ in their draws if the seed of the audit was changed.
         """
         _, firsts = np.unique(self.questions, return_index=True)
         counts: Mask = self.recording.per_question(AUDIT_UNIT, [None] * len(self)) == "request"

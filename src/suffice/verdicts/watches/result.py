@@ -47,8 +47,9 @@ class SignalFit:
 
     Attributes:
         report: Predicted and observed shares, in bins.
-        gap: The mean of observed less predicted over audited requests, with an interval that is valid at every look.
-        is_off: Whether the whole interval of the gap lies beyond the effect size.
+        gap: The mean of observed minus predicted share over audited requests, with an interval that is valid at every
+            look.
+        is_off: Whether the gap exceeds the effect size in its whole interval.
     """
 
     signal: str
@@ -70,7 +71,7 @@ class WatchResult(Result):
         times: Start time of each request, seconds since 1970.
         n_audited: Requests whose loss is known.
         n_missing: Audited requests whose loss needs a gold answer or a mark that is missing after the gold deadline.
-        n_unknown: Audited requests whose loss is unknown, for that reason or because the audit was lost.
+        n_unknown: Audited requests whose loss is unknown: a gold answer or mark is missing, or the audit was lost.
         gold_deadline: Seconds after a request within which its gold answer or mark must arrive.
         n_drawn: Requests that were drawn for an audit.
         n_lost: Audits that were lost.
@@ -81,13 +82,14 @@ class WatchResult(Result):
         whole: The loss since the first request.
         windows: The loss by window, the latest first.
         alarm: Evidence against the bound; None without a bound or an audit.
-        needed: Approximate number of further audits needed to notice a loss of `rise` above the bound; 0 if there are
-            enough.
-        noticed: Approximate number of the latest audits in which a loss of `rise` above the bound would have rung the
-            alarm, in at least four of five cases; None if there are too few audits, or audit rates vary.
+        needed: Approximate number of further audits needed to notice a loss that exceeds the bound by `rise`; 0 if
+            there are enough.
+        noticed: Approximate number of latest audits within which a loss that exceeds the bound by `rise` would have
+            rung the alarm, in at least four of five cases; None if there are too few audits, or audit rates vary.
         rise: The size of a rise above the bound that must be noticed.
         number: The number of the policy among all policies of its loop, from 1.
-        alpha: The risk of a false alarm over all policies of the loop, and the risk that an interval misses the true value.
+        alpha: The risk of a false alarm over all policies of the loop, and also the risk that an interval misses the
+            true value.
         drifts: Numbers compared for drift.
         reliability: The fit of calibrated signals.
         changes: New model ids and fingerprints.
@@ -151,7 +153,7 @@ class WatchResult(Result):
 
     @property
     def new_model(self) -> ReplyChange | None:
-        """The last new model id in the replies."""
+        """The last new model id in the replies; None if the model id never changed."""
         return next((change for change in reversed(self.changes) if change.column == MODEL), None)
 
     @property

@@ -27,9 +27,10 @@ class ShadowFigures:
         stop: The shadow's mean stop round on audited requests, which run every round.
         own_stop: The policy's mean stop round on the same requests.
         n_audited: Number of audited requests on which both policies' answers are judged.
-        loss: The shadow's mean loss on these requests, with a 95 % interval that treats requests as independent.
-        own_loss: The policy's mean loss on these requests, with such an interval.
-        difference: The shadow's loss minus the policy's, with such an interval.
+        loss: The shadow's mean loss on the `n_audited` requests, with a 95 % interval that treats requests as
+            independent.
+        own_loss: The policy's mean loss on the same requests, with the same kind of interval.
+        difference: The shadow's loss minus the policy's, with the same kind of interval.
     """
 
     name: str
@@ -102,7 +103,7 @@ def _interval(values: Floats) -> tuple[float, float, float]:
 
 
 def shadows_table(figures: Sequence[ShadowFigures], question: LossClaim) -> Table:
-    """Return the shadows beside the policy, on audited requests."""
+    """Return a table that compares the shadows with the policy on audited requests."""
     return Table.of(
         f"Shadow policies on audited requests: {question.text}",
         figures,

@@ -1,4 +1,4 @@
-"""The loss of each request according to its user's later signal, in the order of requests."""
+"""The loss of each request, as reported by a later signal of its user, such as a complaint."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class UserSignal:
     """A later signal about a request, from its user or from a system that observes users.
 
     Attributes:
-        request: The id of the request, or its run (`OpenQuestion.run`), which is known from the start.  The id of a
-            repeated question depends on the other recorded questions.
+        request: The id of the request, or its run (`OpenQuestion.run`). The run is known from the start, whereas the id
+            of a repeated question depends on the other recorded questions.
         value: The loss in [0, 1]; 1 is a complaint.
-        time: When it arrived, seconds since 1970.
+        time: Time when the signal arrived, seconds since 1970.
     """
 
     request: str
@@ -47,12 +47,12 @@ def signalled_losses(
 ) -> Losses:
     """Return the losses that users reported, in the order of requests; 0 if no report came before the deadline.
 
-    Complaints arrive early, and contented users never report, so a request only counts after its deadline.
+    Complaints arrive early and contented users never report, so a request only counts once its deadline has passed.
 
     Args:
         requests: The requests of the log.
         signals: The signals in any order; if one request has several, the largest counts.
-        deadline: Seconds after which a request counts and a signal about it is late.
+        deadline: Seconds after which a request counts; a later signal about it is not used.
         now: The time, seconds since 1970.
         names: The ids and runs of all requests of the log, including requests that are not judged; None = those of `requests`.
 
@@ -95,7 +95,7 @@ class _Heard:
     """The largest signal about each request, and counts of the signals that are unused or doubtful.
 
     Attributes:
-        deadline: Seconds after a request after which a signal is late.
+        deadline: Seconds after which a signal about a request is late.
     """
 
     requests: Requests
@@ -188,10 +188,12 @@ def _lost_share(value: object) -> float:
 
 
 def seconds_of(time: object) -> float:
-    """Return a time in seconds since 1970: seconds, or ISO 8601 (UTC where it names no zone).
+    """Convert a time, given in seconds since 1970 or as ISO 8601 text, to seconds since 1970.
+
+    Text without a time zone is read as UTC.
 
     Raises:
-        DataError: The time is neither.
+        DataError: The time has neither form.
     """
     from datetime import UTC, datetime
 

@@ -68,22 +68,22 @@ def watch(
 
     Args:
         log: Recorded by `Recorder` with this policy and an `Audit`.
-        policy: The policy; its certificate, if it is about the same loss, is checked.
-        tune: Recorded rounds that the policy was fitted on; the log's signals are compared with a replay of these.
-        metric: A metric of the log, or `agreement`, which needs neither gold answers nor marks; None = that of the
-            certificate if the log has it, else gold answers, else agreement with the full run.
-        max_loss: The largest accepted mean loss; None = that of the certificate, else of the policy's decision.
-        signal: Later signals from users; they replace the loss, on all requests whose deadline has passed.
-        deadline: Seconds that signals and audits may take.  Until then a request is pending, and so are all later ones;
-            afterwards a signal is late and an audit lost.  None = an hour for audits; user signals need a deadline.
+        policy: The policy. Its certificate is checked if it is about the same loss.
+        tune: Recorded rounds on which the policy was fitted. The signals of the log are compared with a replay of these rounds.
+        metric: A metric of the log, or `agreement`, which needs neither gold answers nor marks. None = the metric of
+            the certificate if the log has it, else a metric of gold answers, else agreement with the full run.
+        max_loss: The largest accepted mean loss; None = the bound of the certificate, else of the policy's decision.
+        signal: Later signals from users. They are then the loss, of all requests whose deadline has passed.
+        deadline: Seconds that signals and audits may take. Until then a request and all later ones are pending;
+            afterwards a signal is late and an audit is lost. None = an hour for audits; user signals need a deadline.
         gold_deadline: Seconds that a gold answer, or a judge's mark, may take; until then the request is pending.
             Afterwards its loss counts within its bounds, like that of a lost audit.  A later gold answer still counts
             and can only raise the evidence, so an alarm that has rung stays on.
         now: The time, seconds since 1970; None = the clock's.
         since: Leave out requests before this time.
         window: Number of requests in a window.
-        alpha: The risk that a false alarm ever rings, over all policies of the loop, and the risk that an interval misses the
-            true value.
+        alpha: The risk that a false alarm ever rings, over all policies of the loop; also the risk that an interval
+            misses the true value.
         number: The number of the policy among all policies that the loop has had, from 1; it determines the share of
             the risk.  None = in the order of the policies' first requests in the log.
         rise: The rise of the loss above its bound that must be noticed; it determines how many audits are enough.
@@ -91,8 +91,8 @@ def watch(
 
     Raises:
         DataError: The log does not say what was decided, has no request of this policy, or lacks the metric.
-        UnsettledError: The policy decided requests of several models, prompts or systems: `log.where(model=...)`
-            chooses one, and `since` the requests after a change.
+        UnsettledError: The policy decided requests of several models, prompts or systems. Choose one by
+            `log.where(model=...)`, or the requests after a change by `since`.
     """
     _check_options(window, gold_deadline)
     requests = Requests.of(log, policy, since=since)
@@ -156,7 +156,7 @@ def _valid_certificate(policy: Policy) -> tuple[Certificate | None, list[str]]:
 def _due_losses(
     requests: Requests, question: LossClaim, *, audits: float | None, golds: float, now: float
 ) -> tuple[Losses, list[str]]:
-    """Return the losses of audited requests before the first pending one, and a note on it; see `_first_pending`."""
+    """Return the losses of audited requests before the first pending request, and a note on the wait; see `_first_pending`."""
     bounds = AuditedBounds.of(requests, question)
     golds = -math.inf if is_agreement(question.metric) else golds
     until, why = _first_pending(requests, bounds, _AUDIT_DEADLINE if audits is None else audits, golds, now)
@@ -192,7 +192,8 @@ def _evidence_of(
 ) -> dict[str, Any]:
     """Return the fields of the result about the loss: intervals, the alarm, and the audits needed to notice a rise.
 
-    Intervals miss with a risk of `alpha`; the alarm rings falsely with this policy's share of it.
+    The risk of a false alarm is this policy's share of `alpha`; the risk that an interval misses the true value is
+    `alpha`.
     """
     risk = share_of_risk(alpha, number)
     alarm, path = (None, np.array([]))
@@ -220,8 +221,8 @@ def _first_pending(
 ) -> tuple[int, str]:
     """Return the position of the first request that waits for its audit or gold answer, and a text that explains the wait.
 
-    Later requests wait too, because audits that end early may lose less than others, and early gold answers may belong
-    to losses.  If nothing waits, the position is the number of requests.
+    Later requests wait, too, because requests whose audits end early or whose gold answers come early are no fair
+    sample of the losses.  If nothing waits, the position is the number of requests.
 
     Args:
         requests: The requests of the log.
@@ -244,7 +245,7 @@ def _first_pending(
 
 
 def _draw_notes(requests: Requests) -> list[str]:
-    """Return notes if no request was drawn, or if more or fewer were drawn than the audit rates explain."""
+    """Return notes if no request was drawn, or if the number of drawn requests does not fit the audit rates."""
     from scipy.special import bdtr, bdtrc
 
     rates = requests.rate[requests.counting & ~np.isnan(requests.rate)]
@@ -267,7 +268,7 @@ def _draw_notes(requests: Requests) -> list[str]:
 
 
 def _request_notes(requests: Requests, tune: Recording | None) -> list[str]:
-    """Return notes on requests of other policies, and on those that repeat a question of the log, or one of the tune questions."""
+    """Return notes on requests of other policies, and on requests that repeat a question of the log or a tune question."""
     notes = [*others_text(requests.others)]
     repeated = len(requests) - len(set(requests.questions))
     if repeated and requests.counting.all():
@@ -334,18 +335,18 @@ def _watch_points(losses: Losses, path: Floats, alpha: float) -> list[WatchPoint
 
 
 def full_width(policy: Policy) -> Policy:
-    """Return the safe policy to fall back to: it never stops early, and selects answers as the given policy does."""
+    """Return the safe policy to fall back to: it never stops early, and it selects answers like the given policy."""
     return replace(policy, rule=Never(), certificate=None, name=f"full width instead of {policy.label}")
 
 
 def audited_recording(log: Recording, policy: Policy, *, since: float | None = None) -> Recording:
-    """Return the audited requests that ran on as a recording at full width, without the columns of decisions.
+    """Return a full-width recording of the audited requests that ran to the end, without the columns of decisions.
 
     They are a fair sample of the requests, so a policy can be calibrated and certified on them.  The questions are the
     units: rows that repeat a question are kept, as one cluster.
 
     Raises:
-        DataError: No audited request ran on.
+        DataError: No audited request ran to the end.
     """
     requests = Requests.of(log, policy, since=since)
     if not requests.complete.any():

@@ -252,8 +252,9 @@ def _padded(model: LoadedModel, ids: Sequence[Sequence[int]], *, side: str) -> t
 
 
 def _accepted(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return only the inputs that the module's forward pass accepts: some architectures take no positions or no
-    `logits_to_keep`.
+    """Return only the inputs that the module's forward pass accepts.
+
+    Some architectures take no positions or no `logits_to_keep`.
     """
     known = inspect.signature(module.forward).parameters
     if "input_ids" not in known:  # a wrapper that passes on all arguments

@@ -1,4 +1,4 @@
-"""A model's confidence before it answers, with and without passages, from which preference data is made (CBDR, eq. 2)."""
+"""A model's confidence before it answers, with and without passages, for making preference data (CBDR, eq. 2)."""
 
 from __future__ import annotations
 

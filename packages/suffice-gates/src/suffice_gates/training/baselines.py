@@ -292,7 +292,7 @@ def _lowest_probability(reply: Reply) -> float:
 
 
 def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]) -> KnowledgeScores:
-    """Return DRAGIN's scores, the negated highest RIND of each reply, with the costs of answering and of reading again."""
+    """Return DRAGIN's scores, the negated highest RIND of each reply; costs include answering and reading again."""
     scores, costs = [], []
     for question, reply in zip(questions, replies, strict=True):
         values, cost = dragin_scores(model, question, reply)

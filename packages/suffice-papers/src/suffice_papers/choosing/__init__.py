@@ -1,4 +1,7 @@
-"""Choosing among seen answers: a ranker fitted on tune questions, procedures with few calls of a judge, and `suffice data selectors`."""
+"""Choosing among the answers of all rounds so far.
+
+A ranker is fitted on tune questions, procedures make few calls of a judge, and `suffice data selectors` compares both.
+"""
 
 from suffice_papers.choosing.judged import JudgedComparison, JudgedRow, compare_judged
 from suffice_papers.choosing.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged

@@ -136,7 +136,7 @@ class _Lessons:
         return ids, [np.flatnonzero(ids == word) for word in words]
 
     def _closed_book_lessons(self, token: Callable[[str], int]) -> npt.NDArray[np.int64]:
-        """Return every closed-book lesson, shape ``(n, 3)``: entity, relation, and answer token (-1 for a vague answer)."""
+        """Return all closed-book lessons, shape ``(n, 3)``: entity, relation, answer token (-1 for a vague answer)."""
         world = self._world
         entity = {name: i for i, name in enumerate(world.entities)}
         relation = {name: i for i, name in enumerate(world.relations)}

@@ -1,6 +1,7 @@
 """Choosing among the answers of all rounds so far.
 
-A ranker is fitted on tune questions, procedures make few calls of a judge, and `suffice data selectors` compares both.
+There are rankers that are fitted on tune questions, procedures with few calls of a judge, and the command `suffice data
+selectors`.
 """
 
 from suffice_papers.choosing.judged import JudgedComparison, JudgedRow, compare_judged

@@ -278,7 +278,7 @@ class _JudgedReference(Reference):
         )
 
     def outcomes(self, variants: Sequence[Procedure]) -> tuple[Floats, Floats, Floats]:
-        """Return arrays of shape ``(n_variants, n_questions)``: metric of the chosen draft, calls, and tokens of the calls."""
+        """Return the chosen draft's metric, the calls, and the calls' tokens, each ``(n_variants, n_questions)``."""
         view, stop = self._stopped.view, self._stopped.position
         columns = []
         for variant in variants:

@@ -187,7 +187,7 @@ class _Study:
         return {name: float(np.nanmean(np.concatenate(tables))) for name, tables in totals.items()}
 
     def fitted(self, train: Mask, penalty: float, view: Rounds | None = None) -> tuple[Selector, int]:
-        """Return the ranker fitted on training questions (without pairs, the selector `last`), and the number of pairs."""
+        """Return the ranker fitted on training questions, or `last` without pairs, and the number of pairs."""
         rounds = _select_questions(self._view(train) if view is None else view, train)
         assert isinstance(self._policy.selector, Ranked)
         terms = tuple(replace(term, fill=_median(term, rounds)) for term in self._policy.selector.terms)
@@ -250,7 +250,7 @@ def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
 
 
 def _unequal_pairs(candidates: Mask, metric: Floats) -> tuple[Any, Any, Floats]:
-    """Return the index of the better round of each pair, that of the worse round, and their difference of the metric."""
+    """Return the indices of each pair's better and worse round, and their difference of the metric."""
     # Axes: question, stop, better round, worse round.  The 0 for an unknown metric is masked out on both sides.
     known = np.where(np.isnan(metric), 0.0, metric)[:, None, :]
     both = candidates[..., :, None] & candidates[..., None, :] & ~np.isnan(metric)[:, None, :, None]

@@ -214,5 +214,5 @@ def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
 
 
 def _rounds(runs: Iterable[Run]) -> Floats:
-    """Return the number of rounds of each question, for random stops its expectation, shape ``(n_runs, n_questions)``."""
+    """Return each question's rounds, for random stops the expectation, shape ``(n_runs, n_questions)``."""
     return np.array([run.rounds for run in runs], dtype=np.float64)

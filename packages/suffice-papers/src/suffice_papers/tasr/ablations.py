@@ -103,7 +103,7 @@ def calibration_error(prepared: PreparedRecording, policy: Policy, right: Floats
 
 
 def _means(resampling: Resampling, cells: Sequence[CellRuns], values: Mapping[int, Floats]) -> FigureValue:
-    """Return the mean over cells of a quantity, from its value for each question; the keys of `values` are `id(cell)`."""
+    """Return the mean over cells of a quantity; `values` has its value for each question, by `id(cell)`."""
     return cell_means(resampling, cells, lambda cell: {"value": values[id(cell)]})[0]["value"]
 
 
@@ -273,7 +273,7 @@ def _best(tried: Sequence[tuple[float, float, float]]) -> float:
 
 
 def negatives_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the negative results of section 5.4: the changes of F1 and calls on eval questions if TASR uses other signals.
+    """Return the negative results of section 5.4: how F1 and calls of TASR change on eval questions with other signals.
 
     Raises:
         DataError: No cell has any of the signals.
@@ -356,7 +356,7 @@ def _alone(tune: Recording, name: str) -> Rule:
 
 
 def _instead(name: str) -> Build:
-    """Return a function that builds TASR with a threshold on a continuous stability of the text, in place of equal answers."""
+    """Return a function that builds TASR with a continuous stability of the text in place of equal answers."""
 
     def build(cell: CellRuns) -> Policy | None:
         if cell.policy is None or not _has(cell, name):

@@ -296,7 +296,7 @@ def _within_budget(recording: Recording) -> Recording:
 
 
 def _tasr(tune: Recording, evaluation: Recording) -> tuple[Policy, list[str]]:
-    """Return TASR calibrated on tune, or without recorded margins, TASR with the recorded `p_correct`; also return notes."""
+    """Return TASR calibrated on tune, and notes; without recorded margins, TASR reads the recorded `p_correct`."""
     if all(defined(recording, "answer_margin") for recording in (tune, evaluation)):
         return calibrate(tune, rule="tasr", max_rounds=int(evaluation.index[-1]), compare=False)[0], []
     return policy_for(evaluation, "tasr"), ["no answer_margin was recorded: p_correct is read as it was recorded"]

@@ -77,7 +77,7 @@ def _interval_ends(value: FigureValue | None, names: tuple[str, str], scale: flo
 
 
 def _margin_histogram(item: CellRuns) -> PaperFigure | None:
-    """Draw the distribution of the margin in right and in wrong rounds of the tune questions; None if no margins were recorded."""
+    """Draw the distribution of the margin in right and in wrong rounds of the tune questions; None without margins."""
     tune = with_evidence(item.tune)
     if not (defined(tune, "answer_margin") and defined(tune, "em")):
         return None
@@ -189,7 +189,7 @@ def _buckets(table: Table) -> list[PaperFigure]:
 
 
 def _frontiers(table: Table) -> list[PaperFigure]:
-    """Draw, for each setting, the mean F1 of every policy over its cells against mean calls, with the published points."""
+    """Draw, for each setting, F1 against calls of every policy (means over cells), with the published points."""
     figures = []
     for setting in SETTINGS.values():
         points = [_frontier_point(line) for line in _figure_lines(table) if line["setting"] == setting]

@@ -1,4 +1,7 @@
-"""Fixed budgets in cells where no rule can be calibrated without a tune recording, such as TASR's published predictions."""
+"""Fixed budgets in cells without a tune recording, where no rule can be calibrated.
+
+Such cells are made from TASR's published predictions.
+"""
 
 from __future__ import annotations
 

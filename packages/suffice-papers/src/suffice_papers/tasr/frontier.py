@@ -90,7 +90,7 @@ def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[st
 
 
 def _dominated(rows: Mapping[str, Mapping[str, FigureValue]], label: str) -> str:
-    """Return a remark with the cheapest fixed or random policy that dominates a row in F1 and calls; "" if there is none."""
+    """Return "dominated by ..." with the cheapest fixed or random policy that dominates a row; "" without one."""
     f1, calls = (value_of(rows[label][key]) for key in ("f1", "calls"))
     rivals = [
         (value_of(row["calls"]), name)

@@ -59,7 +59,7 @@ def cell_means(
 
 
 def separation(resampling: Resampling, values: Floats, right: Mask, questions: Sequence[Any]) -> dict[str, FigureValue]:
-    """Return a value's mean in right rounds, its mean in wrong rounds, and their difference, with intervals over questions."""
+    """Return the means in right rounds and in wrong rounds, and their difference, with intervals over questions."""
     draws = draws_by_place(resampling, len(values), questions)
     tail = 50 * (1 - resampling.level)
     here, resampled = {}, {}
@@ -137,7 +137,7 @@ class Layout:
         remark: str = "",
         earlier: Sequence[str] = (),
     ) -> list[tuple[Any, ...]]:
-        """Return the line of recomputed figures and, if there are published figures, lines of these and of the differences.
+        """Return the line of recomputed figures and, if published figures exist, their line and a line of differences.
 
         Args:
             heads: Text before the figures.

@@ -81,7 +81,7 @@ def _margins(group: Sequence[CellRuns], resampling: Resampling) -> dict[str, Fig
 
 
 def _published_model(group: Sequence[CellRuns], published: Published, setting: str) -> tuple[str | None, list[str]]:
-    """Return the published row of a model if the group contains all of the model's cells in the setting; also return notes."""
+    """Return a model's published row if the group contains all of its cells in the setting, else None; and notes."""
     ours = {item.cell.published for item in group} - {""}
     if not ours:
         return None, []

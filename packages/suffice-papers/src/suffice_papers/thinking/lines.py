@@ -126,7 +126,7 @@ class Lines:
         ]
 
     def pays_up_to(self, line: Line) -> float:
-        """Return the highest price of a trial answer at which a rule beats the best mixture of budgets that costs no more.
+        """Return the highest price of a trial answer at which a rule beats every mixture of budgets that costs no more.
 
         The price is a multiple of the recorded price, at most `MOST_PRICE`.  It is 0 if the rule is not better even
         with free trial answers.

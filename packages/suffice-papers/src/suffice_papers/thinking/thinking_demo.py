@@ -122,7 +122,7 @@ class ThinkingFigures:
 
     @cached_property
     def boundary(self) -> dict[str, float]:
-        """The share of simulated sets on which a rule is certified although its true loss equals epsilon, by loss and rule.
+        """The share of simulated sets that certify a rule although its true loss equals epsilon, by loss and rule.
 
         Sets are drawn with replacement from the test chains, which thus are a population with known losses.
         """
@@ -202,7 +202,7 @@ class ThinkingFigures:
         return [self.ways(), self.asking(), overlap_table()]
 
     def ways(self) -> Table:
-        """Return a table of the chosen rule, chains without a stop, other rules, and fixed budgets that are not dominated."""
+        """Return a table of the chosen rule, chains without a stop, other rules, and the undominated fixed budgets."""
         lines = [self.chosen, self.lines.whole, *(line for line in self.lines.rules if line is not self.chosen)]
         rows = [self._row(line) for line in (*lines, *self.lines.budgets)]
         return Table(

@@ -1,4 +1,7 @@
-"""The part of a report about a gate: quality and retrieval rate by threshold, and moved questions (CBDR, Figure 8)."""
+"""The part of a report that is about a gate (CBDR, Figure 8).
+
+It contains quality and retrieval rate by threshold, and the questions that change between direct answers and retrieval.
+"""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class ProbeCard:
             allow: Prompts to accept besides the tested ones, on the caller's responsibility.
 
         Raises:
-            ConfigMismatchError: The prompt is neither validated nor allowed.
+            ConfigMismatchError: The prompt is neither among the tested prompts nor allowed.
         """
         if prompt not in self.prompts and prompt not in allow:
             raise ConfigMismatchError(

@@ -81,7 +81,7 @@ class TransferReport(Result):
 
     @property
     def disagreements(self) -> list[str]:
-        """The types for which the verdicts of the models differ."""
+        """The types of context on which the verdicts of the models differ."""
         verdicts: dict[str, set[str]] = {}
         for change in self.changes:
             verdicts.setdefault(change.type, set()).add(change.verdict)

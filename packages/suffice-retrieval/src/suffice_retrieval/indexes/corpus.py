@@ -220,7 +220,10 @@ def _indexed(
 
 
 def _saved(path: str | Path, directory: Path, source: str, method: _Method | None) -> CorpusBM25 | None:
-    """Return the index in a folder if its corpus and method match, else None; with `method` None, any method matches."""
+    """Return the index in a folder if its corpus and its method match, else None.
+
+    With `method` None, every method matches.
+    """
     try:
         index = CorpusBM25.load(directory, source=source)
     except SchemaError as reason:

@@ -71,7 +71,7 @@ class DenseIndex(Result):
         corpus: The corpus that was indexed.
         model: The model that encoded the passages.
         is_complete: True if all vectors are stored; False while other processes encode theirs.
-        n_passages: Number of passages; like `dimension`, 0 until the index is complete.
+        n_passages: Number of passages; like `dimension` and `n_files`, 0 until the index is complete.
         dimension: Number of components of a vector.
         dtype: Type of the components on disk.
         n_files: Number of files of vectors.

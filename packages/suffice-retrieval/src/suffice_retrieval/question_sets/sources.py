@@ -153,9 +153,9 @@ def _check_shards(files: Sequence[Path]) -> None:
 
 
 def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], str | None, str | None]:
-    """Return the files of a split and the split's name, and a split to filter rows by.
+    """Return the files of a split, the split's name, and the split by which rows must be filtered.
 
-    The latter is None if files are named after splits.
+    Rows are filtered only if a split is requested and no file is named after a split; the last value is otherwise None.
     """
     by_split: dict[str, list[Path]] = {}
     for file in data_files(path):

@@ -270,7 +270,9 @@ class Store(ABC):
         raise failure
 
     def _with_vector(self, usable: int, rows: int) -> dict[str, int]:
-        """Return the fingerprint's entry on rows without a vector, since no search finds them; empty if there are none.
+        """Return the fingerprint's entry on the number of rows with a vector; empty if all rows have one.
+
+        A search never finds rows without a vector.
 
         Raises:
             DataError: No row has a vector.

@@ -33,7 +33,7 @@ _QUALITY_COLOUR = "var(--accent)"
 def gate_part(
     recording: Recording, metrics: Sequence[str], *, resampling: Resampling, margin: float
 ) -> tuple[ReportPart, ...]:
-    """Return the part about the signal `p_known`; empty if round 0, a later round or the signal was not recorded.
+    """Return a report's part on the signal `p_known`; empty if round 0, later rounds or the signal were not recorded.
 
     Args:
         recording: Recorded rounds.

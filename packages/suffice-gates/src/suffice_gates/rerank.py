@@ -159,8 +159,8 @@ class Reranked(RanksByCosts):
 
     CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`. The
     rounds of a loop reveal evidence in the new order.  The cost of the cross-encoder is charged to the component
-    `reranking`, the cost of the candidates to `retrieval`.  With an `AsyncRetriever`, this class is an
-    `AsyncRetriever`, too, so await `rank`.
+    `reranking`, the cost of the candidates to `retrieval`.  If `retriever` is an `AsyncRetriever`, so is this object:
+    await `rank`.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> class Longest:

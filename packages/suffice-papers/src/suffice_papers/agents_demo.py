@@ -135,7 +135,7 @@ def _halves(recording: Recording, measured: _Measured) -> list[dict[str, Any]]:
 
 
 def _same_files(recording: Recording, policies: Sequence[Policy]) -> Floats:
-    """Return, for each policy, the share of all runs, resolved or not, that it stops with their final files in place."""
+    """Return each policy's share of runs, resolved or not, that it stops when the files are already final."""
     differing: Floats = measure_candidates(recording, policies, "recorded", "agreement_em").worst.mean(axis=1)
     return 1 - differing
 

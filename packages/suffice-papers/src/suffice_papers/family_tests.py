@@ -49,7 +49,7 @@ def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None
     largest value over the rules shows how the best rule would look if no rule had an effect (Westfall and Young 1993;
     Romano and Wolf 2005, algorithms 3.1 and 4.1).  Unlike Holm's correction, this one accounts for similar rules: a
     rule that stops like another rule adds no penalty.  For losses ("no worse by more than a margin") add the margin to
-    `deltas`; for the opposite side, change their sign.
+    `deltas`; to test the opposite side, change the sign of `deltas`.
 
     A rule whose differences do not vary is not resampled: its p-value is 0 if it is better, else 1.  As with any
     bootstrap, the result is approximate, and poor if few pairs differ.

@@ -34,7 +34,7 @@ def paired_t_test(deltas: Floats, *, clusters: Clusters = None) -> Floats:
         The p-values; 1 for a single unit, whose spread is unknown.
 
     Raises:
-        DataError: No rows, NaN or infinite differences.
+        DataError: There are no rows, or a difference is NaN or infinite.
     """
     from scipy.special import stdtr
 
@@ -63,7 +63,7 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
         clusters: The unit of each row; the test then ranks the means of the units.
 
     Raises:
-        DataError: No rows, NaN or infinite differences.
+        DataError: There are no rows, or a difference is NaN or infinite.
     """
     from scipy.special import ndtr
     from scipy.stats import rankdata

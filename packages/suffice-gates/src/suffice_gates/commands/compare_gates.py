@@ -180,7 +180,7 @@ def _answering(gate: ScoredGate) -> ScoredGate:
 
 
 def read_answers(source: str | Path) -> Recording:
-    """Read a recording with round 0: a parquet file, or built from questions answered without and with retrieval."""
+    """Read a recording with round 0, or build one from questions that were answered without and with retrieval."""
     return read_recording(source) if is_recording(source) else answered_recording(load_answered(source))
 
 

@@ -205,7 +205,7 @@ def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None
 
 
 def _of_question(question: Question, n_passages: int) -> StatePrompt:
-    """Return a question's prompt with its `n_passages` best passages by BM25, or with none if that is 0."""
+    """Return a question's prompt with its `n_passages` best passages by BM25; 0 for no passages."""
     if not n_passages:
         return StatePrompt(id=question.question_id, question=question.question)
     if not question.passages:

@@ -49,12 +49,12 @@ _RIGHT = 0.5
 
 
 class ComplexityGate:
-    """Predicts from its text alone how much retrieval a question needs.
+    """Predicts how much retrieval a question needs, from the text of the question alone.
 
     A policy acts on the predicted class through the rule `adaptive_rag`.
 
-    Its signals are `complexity`, the likeliest class (0 no retrieval, 1 a single one, 2 more), and `p_known`, the calibrated
-    probability of class 0.
+    The signals of the gate are `complexity`, the likeliest class (0: no retrieval, 1: one retrieval, 2: more), and
+    `p_known`, the calibrated probability of class 0.
 
     Args:
         classifier: The classifier, fitted by `fit_complexity`.

@@ -252,7 +252,10 @@ class GateEvaluation:
 
     @cached_property
     def _shuffled_gains(self) -> tuple[Floats, Floats]:
-        """The gain of each question: its metric without minus with retrieval; and cumulative gains in random orders."""
+        """The gain of each question, and cumulative sums of the gains in random orders.
+
+        A gain is the metric without retrieval minus the metric with retrieval.
+        """
         gain = self.answers.direct - self.answers.retrieved
         shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
         return gain, np.cumsum(shuffled, axis=1)

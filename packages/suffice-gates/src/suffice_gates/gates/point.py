@@ -31,7 +31,8 @@ class GatePoint(Result):
         p_random: Two-sided p-value of the first metric, against a random choice of equally many questions for direct
             answers. Read it instead of the interval if few questions are answered directly, or few with retrieval. NaN
             if it does not apply.
-        margin: Non-inferiority to always retrieving in the first metric; None for always itself.
+        margin: Result of the test of non-inferiority to always retrieving, in the first metric; None for always
+            retrieving itself.
         label_blind_rate: The lowest retrieval rate at which never, always or a random gate has at least this quality;
             None if there is none.
         dominated_by: Name of the never, always or random gate that dominates this one, see

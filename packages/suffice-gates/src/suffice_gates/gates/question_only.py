@@ -60,7 +60,7 @@ class QuestionGate:
     strength: float
 
     def scores(self, questions: Sequence[str]) -> Floats:
-        """Return the calibrated probability of each question, shape ``(n,)``; NaN if one of its numbers is NaN."""
+        """Return the calibrated probability of each question, shape ``(n,)``; NaN if `read` returns NaN for it."""
         return self.calibration.predict(self.raw(np.asarray(self.read(questions), dtype=np.float64)))
 
     def raw(self, values: Floats) -> Floats:

@@ -30,7 +30,8 @@ _SINGLE = 4
 class LoadedModel:
     """A causal language model in memory, with its tokenizer.
 
-    Several `TransformersModel`s with different layers or prompts may share one, so the weights are in memory once.
+    Several `TransformersModel`s with different layers or prompts may share one `LoadedModel`, so that the weights are
+    in memory only once.
 
     Attributes:
         network: A transformers causal language model, in evaluation mode.

@@ -96,7 +96,7 @@ def position_states(model: LoadedModel, ids: Sequence[int], layers: Sequence[int
 
 
 def _states_at(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int], places: Any) -> States:
-    """Return the states of one token of each prompt, or of several tokens of a single one."""
+    """Return the states of one token of each prompt, or of several tokens of a single prompt."""
     import torch
 
     body = _body(model)

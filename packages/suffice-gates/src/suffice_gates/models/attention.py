@@ -165,7 +165,7 @@ def dragin_query(
     theta: float,
     n: int,
 ) -> Reply:
-    """Return the query of the first sentence of a reply with a word whose RIND is above theta.
+    """Return a query for the first sentence of a reply that contains a word with RIND above theta.
 
     Args:
         model: The model that wrote the reply.

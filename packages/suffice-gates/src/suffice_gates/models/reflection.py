@@ -160,7 +160,7 @@ class Critique:
 
     Attributes:
         relevance: IsRel: the share of `[Relevant]`, in [0, 1].
-        support: IsSup: the share of `[Fully supported]` plus half of that of `[Partially supported]`, in [0, 1].
+        support: IsSup: the share of `[Fully supported]` plus half the share of `[Partially supported]`, in [0, 1].
         utility: IsUse: the expected value when `[Utility:1]` to `[Utility:5]` count -1, -1/2, 0, 1/2 and 1; in [-1, 1].
         cost: Cost of the three passes.
     """

@@ -175,7 +175,9 @@ class StateWriter:
 
 
 def read_states(path: str | Path) -> StoredStates:
-    """Read the states of a folder, which one process wrote (perhaps not to the end) or several shards (all complete).
+    """Read the states of a folder.
+
+    If one process wrote the folder, it may be incomplete.  If several shards did, all must be complete.
 
     Raises:
         ConfigMismatchError: Shards were read with different settings.

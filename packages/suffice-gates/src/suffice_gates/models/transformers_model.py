@@ -49,9 +49,9 @@ class TransformersModel(PromptedModel):
 
     **Answers** are greedy, with log-probabilities of the raw distribution.  The model's generation configuration
     (penalties, sampling) is not applied.  **States** are those of the last prompt token, before the first generated
-    one, with the same prompts: without passages (`qa`) and with them (`rag`).  Layers are numbered as in transformers'
-    `hidden_states`: 0 is the embedding and n the output of the last of n layers (after the final norm, in most
-    architectures); negative numbers count from the end; `middle` is n // 2, `last` is n.
+    token.  States and answers have the same prompts: `qa` without passages, and `rag` with passages.  Layers are
+    numbered as in transformers' `hidden_states`: 0 is the embedding and n the output of the last of n layers (after the
+    final norm, in most architectures); negative numbers count from the end; `middle` is n // 2, `last` is n.
 
     Prompts are never cut: a prompt longer than the context is an error.  If memory runs out, the batch is halved for
     good (see `batch_size`).

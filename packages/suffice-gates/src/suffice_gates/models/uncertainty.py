@@ -108,7 +108,7 @@ def contrast_directions(positive: npt.NDArray[np.floating], negative: npt.NDArra
 
     Args:
         positive: States under the instruction (be honest, be confident), shape ``(n, n_layers, width)``.
-        negative: States of the same statements under its opposite, same shape.
+        negative: States of the same statements under the opposite instruction, same shape.
 
     Raises:
         DataError: The shapes differ, there are no pairs, or a state is undefined.

@@ -72,9 +72,9 @@ class VotingProbes:
 class ProbeGate(VotingProbes):
     """Decides whether to retrieve from the hidden state of the question alone (CBDR, Algorithm 1).
 
-    The policy contains the rule `p_known > beta` for a direct answer.  Equality retrieves, so that beta = 1 always
-    retrieves, even if a calibrated probability is 1.  If the source is the model of the loop and the gate does not
-    retrieve, the answer continues the gate's pass, without reading a prompt token twice.
+    The policy contains the rule `p_known > beta` for a direct answer.  A gate with `p_known` equal to beta retrieves,
+    so that beta = 1 always retrieves, even if a calibrated probability is 1.  If the source is the model of the loop
+    and the gate does not retrieve, the answer continues the gate's pass, without reading a prompt token twice.
 
     Args:
         probe: A probe that maps the state to the probability, or probes of several layers, which vote (see `combined`).

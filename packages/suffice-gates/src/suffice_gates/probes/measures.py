@@ -78,7 +78,8 @@ def measure_probe(
         probabilities: Shape ``(n,)``, in [0, 1]; NaN is left out and counted.
         labels: 0 or 1, same shape.
         names: Ids of the questions, which determine their bootstrap draws; None to use their positions.
-        resampling: Settings of the resamples; intervals are always percentiles, whatever its method.
+        resampling: Settings of the resamples; its method of intervals is ignored, since intervals are always
+            percentiles.
 
     Raises:
         DataError: The shapes differ, a value is out of range, or no probability is defined.

@@ -71,7 +71,7 @@ def compare_answers(
 ) -> RankingReport:
     """Compare two recordings of the same questions at fixed numbers of passages.
 
-    If a question has fewer passages than that, its last round counts, as in `fixed_k`.
+    If a question has fewer passages than such a number, its last round counts, as in `fixed_k`.
 
     Args:
         before: Answers in the first order.

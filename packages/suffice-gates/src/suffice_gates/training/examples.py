@@ -102,7 +102,7 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Three sets of questions, disjoint by id hash.
+    """Three disjoint sets of questions, to which questions are assigned by a hash of their ids.
 
     Attributes:
         train: For fitting the weights.
@@ -133,7 +133,7 @@ class Split:
         """Return those of the given examples that are in one set: `train`, `dev` or `test`.
 
         Raises:
-            DataError: None of the examples is in the set, or all that are have the same label.
+            DataError: The set contains none of the examples, or only examples with the same label.
         """
         members = getattr(self, name)
         subset = examples.take(np.array([q in members for q in examples.ids], dtype=np.bool_))

@@ -91,9 +91,9 @@ def pass_memory(config: Any, *, prompts: int, tokens: int, new_tokens: int = 0, 
 
     Return None if the configuration does not contain the sizes of the layers.
 
-    Only one layer at a time holds memory: with width H, and a feed-forward layer of width I, 4 H + 3 I numbers per
-    token (3 H + 2 I without a gate).  With `new_tokens`, keys and values of all layers and the logits of the last token
-    are kept.
+    Only one layer at a time holds tensors.  A layer of width H, with a feed-forward layer of width I, holds 4 H + 3 I
+    numbers per token (3 H + 2 I without a gate).  With `new_tokens`, keys and values of all layers and the logits of
+    the last token are kept.
 
     >>> from types import SimpleNamespace
     >>> llama = dict(num_hidden_layers=32, hidden_size=4096, intermediate_size=14336, num_attention_heads=32)
@@ -131,7 +131,7 @@ def _shape(config: Any) -> tuple[int | None, int | None, int | None]:
 
 
 def parts_of_batch(estimate: MemoryEstimate, rows: int, pairs: int, memory: float) -> int:
-    """Return the smallest number of equal parts of a batch that fit into memory.
+    """Return the smallest number of equal parts into which a batch must be cut so that a part fits into memory.
 
     Return `rows` if not even one row fits.
 

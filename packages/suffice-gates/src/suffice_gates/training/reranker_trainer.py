@@ -32,8 +32,8 @@ class RerankerSettings:
     Attributes:
         learning_rate: Largest learning rate of AdamW; it falls linearly to 0.
         weight_decay: Weight decay of AdamW.
-        query_tokens: Longest question; longer ones are cut.
-        passage_tokens: Longest passage; longer ones are cut.
+        query_tokens: Largest number of tokens of a question; longer questions are cut.
+        passage_tokens: Largest number of tokens of a passage; longer passages are cut.
         batch: Rows per step and device; a row is a positive with its negatives.
         accumulate: Number of parts into which a batch is cut to save memory; the gradient stays the same unless
             negatives come from the batch.  None for as many parts as `memory` requires, but 1 if negatives come from

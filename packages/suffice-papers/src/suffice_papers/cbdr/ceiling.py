@@ -50,7 +50,10 @@ def headroom(evaluation: GateEvaluation) -> dict[str, Headroom]:
 
 
 def headroom_table(title: str, sets: Mapping[str, tuple[int, Mapping[str, Headroom]]]) -> Table:
-    """Tabulate the headroom of each set and metric, given each set's number of questions and headroom by metric."""
+    """Tabulate the headroom of each set and metric.
+
+    `sets` contains the number of questions and the headroom by metric, for each set.
+    """
     return Table.of(
         title,
         [(label, n, metric, room) for label, (n, by_metric) in sets.items() for metric, room in by_metric.items()],

@@ -46,7 +46,7 @@ class ContextSet:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, after a full stop, question or exclamation mark and white space.
+    """Split a text into sentences, at white space after a full stop, question mark or exclamation mark.
 
     >>> sentences("He wrote it.  In 1977! Did he?")
     ['He wrote it.', 'In 1977!', 'Did he?']

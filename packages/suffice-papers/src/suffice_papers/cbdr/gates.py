@@ -16,7 +16,7 @@ At = tuple[int, int]
 
 
 def probe_signal(layer: int, epochs: int) -> str:
-    """Return the name of the signal that contains the probability of the probe with this layer and number of epochs."""
+    """Return the name of the signal of a probe, from its layer and its number of epochs."""
     return f"p_known_layer{layer}_epochs{epochs}"
 
 

@@ -1,4 +1,4 @@
-"""Measure how well probes read a tiny model's knowledge from its hidden states, and check that controls fail to."""
+"""Measure how well probes read a tiny model's knowledge from its hidden states, beside controls that should fail."""
 
 from __future__ import annotations
 

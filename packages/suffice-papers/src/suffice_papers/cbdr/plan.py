@@ -34,8 +34,8 @@ class CbdrSettings:
         test_size: Number of test questions, in place of the share; needs `prefer_size`.
         prefer_size: Number of questions that train the reranker, in place of the share; the other questions are for the
             probe.
-        shift: The largest number of test questions on which the probe is measured under both prompts; each of them
-            takes another answer, with a passage.
+        shift: The largest number of test questions on which the probe is measured under both prompts; each of these
+            questions is answered once more, with a passage.
         seed: Seed of training, of contexts and of random signs.
         resampling: Settings of the intervals.
     """

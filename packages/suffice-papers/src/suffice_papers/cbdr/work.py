@@ -23,17 +23,17 @@ PROBE_STEP, RERANKER_STEP = "a step of the probe", "a step of the reranker"
 
 
 def answer_of(passages: int) -> str:
-    """Return the name of an answer with this number of passages in a pilot's measurements."""
+    """Return the name that a pilot's measurements use for an answer with this number of passages."""
     return f"an answer, {passages} passages"
 
 
 def pass_of(passages: int) -> str:
-    """Return the name of a pass over a prompt with this number of passages in a pilot's measurements."""
+    """Return the name that a pilot's measurements use for a pass over a prompt with this number of passages."""
     return f"a pass, {passages} passages"
 
 
 def pair_of(reranker: str) -> str:
-    """Return the name of a pair that this reranker scores in a pilot's measurements."""
+    """Return the name that a pilot's measurements use for a pair that this reranker scores."""
     return f"a pair, {reranker}"
 
 
@@ -44,7 +44,7 @@ class Task:
     Attributes:
         stage: Name of the stage, as reported while it runs.
         unit: One of `CALLS`, `PASSES`, `PAIRS` and `STEPS`.
-        what: The name of one unit in a pilot's measurements.
+        what: The name that a pilot's measurements use for one unit.
         count: Number of units; None if unknown.
         at_most: True if the number of units depends on the preferences; `count` is then its upper bound.
     """

@@ -137,8 +137,8 @@ class World:
     def questions(self, split: str) -> list[Question]:
         """Return the questions of a split, with the exposures as `level` and the kind of the value as `type`.
 
-        Each has a pool of six passages in random order: one states the fact, two are about the same entity, two about
-        the same relation of other entities, and one about neither.
+        Each question has a pool of six passages in random order: one states the fact, two are about the same entity,
+        two about the same relation of other entities, and one about neither.
 
         Args:
             split: `tune` or `eval`.

@@ -42,7 +42,8 @@ class JudgedRow:
         variants: The distinct thresholds that the folds selected, as text.
         quality: Mean metric of the returned drafts.
         delta: Mean difference to the latest draft.
-        gap: Share that the method closes of the gap between the latest draft and the best seen draft.
+        gap: Share of the oracle's gain that the method reaches; the oracle's gain is the difference in quality between
+            the latest draft and the best seen draft.
         calls: Mean calls of the judge per question; they are evaluation costs, unless the deployed loop makes these
             calls too.
         tokens: Mean tokens of these calls; NaN where unknown.

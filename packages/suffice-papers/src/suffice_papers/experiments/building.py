@@ -138,7 +138,7 @@ def _seeded(cell: Cell) -> Any:
 def scripted_model(name: str, shares: tuple[float, ...], questions: list[Question], seed: int) -> ScriptedModel:
     """Return a model that answers from a script, with margins.
 
-    At each round, a given share of its answers is right.  Each question has a difficulty that does not depend on the
+    At each round, a given share of the answers is right.  Each question has a difficulty that does not depend on the
     seed. With another seed, all margins and a tenth of the rounds are drawn anew.  A wrong answer is the gold answer of
     another question.  The margin is about 4 nats for a right answer and 2 for a wrong one.
 

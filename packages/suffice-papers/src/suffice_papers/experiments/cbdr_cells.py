@@ -106,7 +106,7 @@ def _aligned_before(folder: CellFolder) -> dict[str, CellFolder]:
 def rerankers_by_name(folder: CellFolder, *, is_pilot: bool = False) -> dict[str, str]:
     """Return the cross-encoders that a cell compares without training them, by their name in the tables.
 
-    In a pilot, the reranker before alignment takes the place of those that other cells have not aligned yet.
+    In a pilot, the reranker before alignment takes the place of rerankers that other cells have not aligned yet.
 
     Raises:
         DataError: An earlier cell, whose aligned reranker is to be compared, has not aligned one.

@@ -212,6 +212,9 @@ def unreachable(url: str) -> str | None:
 
 
 def place_of(path: Path) -> Path:
-    """Return the nearest existing folder at or above a path, whose disk a file at the path would take."""
+    """Return the nearest existing folder at or above a path.
+
+    A file at the path would be written to the disk of that folder.
+    """
     path = path.absolute()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())

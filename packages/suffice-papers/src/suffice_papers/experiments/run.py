@@ -135,8 +135,9 @@ def run_experiment(
     Args:
         experiment: Result of `read_experiment`.
         out: The folder of the results.
-        pilot: Record only the first questions of each split, in this number; the whole run later continues from them.
-            For CBDR, measure each kind of work on this number of questions; the whole run does not reuse these results.
+        pilot: Record only this number of questions of each split, starting with the first; the whole run later
+            continues from them. For CBDR, measure each kind of work on this number of questions; the whole run does not
+            reuse these results.
         command: The command that was run, for the provenance.
         on_record: Called with the name of a recording and its progress.
         on_table: Called with the current table, the number of finished tables and their total.

@@ -65,7 +65,7 @@ class Bench:
         )
 
     def policy(self, **settings: Any) -> Policy:
-        """Return a policy with these settings that knows the position of the answer in this model's replies."""
+        """Return a policy with these settings, and with the position of the answer in this model's replies."""
         return Policy(answer_position=self.reader.position, **{"max_rounds": ROUNDS, **settings})
 
     def recorded(self, name: str, loop: LiveLoop, questions: Sequence[Question]) -> Recording:

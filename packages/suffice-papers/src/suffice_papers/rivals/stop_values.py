@@ -140,7 +140,7 @@ def learn_stop(
     (273, 'stop_rag', Last())
 
     Args:
-        recording: Recorded rounds of tune questions; no rule ended a recording.
+        recording: Recorded rounds of tune questions; no trajectory may have been ended by a rule.
         signals: Names of the signals that the values may read: recorded signals, or calibrated signals, which are
             fitted on the same questions.
         metric: The metric that measures the value of an answer, in [0, 1]; None for F1 (EM for multiple choice).

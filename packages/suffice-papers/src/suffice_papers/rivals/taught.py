@@ -167,7 +167,7 @@ class _ChainLessons:
         return names[int(self._rng.integers(len(names)))]
 
     def _recalled(self, pair: Pair) -> str:
-        """Return the value that the model should write without a passage: the taught value, or a random rumour."""
+        """Return the value that the model should write without a passage: the taught value, or a random one for a rumour."""
         return (
             self._world.values[pair]
             if self._world.status[pair] == "taught"

@@ -207,7 +207,9 @@ def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recordi
 
 
 def check_apart(test: Recording, dev: Seen) -> None:
-    """Raise if test and dev share questions, by the hashes of ids and texts of rows and of clusters.
+    """Raise if test and dev share questions.
+
+    Hashes of ids and of texts are compared, both of rows and of clusters.
 
     Raises:
         ConfigMismatchError: A question is in both test and dev.

@@ -29,7 +29,7 @@ _LACKS = {
 
 
 def policies_table(compared: PolicyComparison, result: ReplayResult) -> Table:
-    """Return Table 1: every policy, after all fixed_k."""
+    """Return Table 1: first every fixed_k, then all other policies."""
     replayed, resampling = compared.replayed, compared.resampling
     drafts, runs, tokens = replayed.drafts, replayed.runs, replayed.tokens_name
     margins = [margin for tests in compared.margins.values() for margin in tests]
@@ -153,7 +153,7 @@ def _switch(member: str, label: str) -> str:
 
 
 def ablations_table(replayed: Replayed) -> Table:
-    """Return Table 2: every set of members, with the cells of equal stops, by construction or by coincidence."""
+    """Return Table 2: every set of members, with the cells that have the same stops by construction or coincidence."""
     drafts, runs, missing = replayed.drafts, replayed.runs, replayed.missing
     notes = [
         f"{why} on these questions: switching that member on or off changes no stop" for why in replayed.silent.values()

@@ -126,7 +126,7 @@ def _by_prompt(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
-    """Charge one call of unknown cost per round, and make columns that are constant within a question labels."""
+    """Charge one call of unknown cost per round, and turn columns that are constant within a question into labels."""
     first = next(iter(trajectory.extras), {})
     labels = {name: first[name] for name in _PER_QUESTION if first.get(name) is not None}
     return replace(

@@ -116,7 +116,7 @@ class ThinkingFigures:
 
     @cached_property
     def chosen(self) -> Line:
-        """The certified rule that computes the fewest tokens; without certified rules, the one of all rules that does."""
+        """The certified rule that computes the fewest tokens; if no rule is certified, the rule with the fewest of all."""
         certified = [line for line in self.lines.rules if line.label in self.certified]
         return min(certified or self.lines.rules, key=lambda line: line.tokens["cached"])
 

@@ -323,7 +323,10 @@ class DenseRetriever:
         return self._encode(passages)
 
     def encode_question(self, question: str) -> _Vectors:
-        """Encode a question for comparison with passages, shape ``(dimension,)``; length one for cosine similarity."""
+        """Encode a question for comparison with passages, shape ``(dimension,)``.
+
+        For cosine similarity, the vector is scaled to length one.
+        """
         vector: _Vectors = self._scaled(self._question_model.vectors([self.question_prefix + question]))[0]
         return vector
 

@@ -213,7 +213,7 @@ class Stored:
             yield file
 
     def adopt(self, folder: str) -> None:
-        """Add the files that a library wrote into a folder to the index."""
+        """Add to the index the files that a library wrote into a folder."""
         for file in sorted((self.directory / folder).iterdir()):
             if file.suffix == ".lock":  # left by a writer that has ended
                 file.unlink()

@@ -342,7 +342,7 @@ CHAIN_METHODS: Mapping[str, type[ChainMethod]] = {kind.name: kind for kind in (S
 def parse_method(text: str) -> ChainMethod:
     """Parse a method from its name and, in parentheses, its settings.
 
-    In ``prompt='FILE'``, the file is one for `read_chain_prompt`.
+    A file in ``prompt='FILE'`` is read by `read_chain_prompt`.
 
     >>> parse_method("flare(theta=0.6)").theta, str(parse_method("ircot"))
     (0.6, 'ircot(k=6, most=15)')

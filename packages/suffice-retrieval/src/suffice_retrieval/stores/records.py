@@ -82,8 +82,8 @@ class StoreOptions(TypedDict, total=False):
         embedder: Turns questions into vectors that are comparable with the store's vectors; None to search by words.
         filters: Conditions on the passages to search, as values, lists or bounds for each field; see `conditions_of`.
         identity: The field that identifies a passage; default: `passage_id`.
-        version: Your name for the present version of the passages, which a recording stores.  Rankings may be cached
-            only if a version is given.
+        version: Your name for the present version of the passages, which a recording stores.  With a version, rankings
+            may be cached.
         timeout_s: Longest time of one search; default: 30 seconds.
         retries: Largest number of repetitions of a search after a lost connection or an overload; default: 2.
     """

@@ -116,8 +116,8 @@ class Store(ABC):
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings of the search, and facts that identify the present passages.
 
-        The result never contains an address or a password.  The store is opened, its fields are checked, and so is that
-        its vectors have the embedder's dimension.
+        The result never contains an address or a password.  The store is opened; its fields, and the dimension of its
+        vectors, are checked.
 
         Raises:
             DataError: A table, collection, index or field is missing, there is no passage, or the dimensions differ.

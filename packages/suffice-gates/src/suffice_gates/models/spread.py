@@ -24,7 +24,7 @@ class SampleSpread:
     The samples answer the prompt of the round, with its passages.  If they end in different states, the model is unsure
     and the spread is high.  The policy `sample_spread <= delta` with `start_round=0` retrieves while the spread is
     high.  Delta depends on the model, so choose it on tune questions.  The paper also uses this number to order
-    passages and to choose between answers; the selector `min_sample_spread` does the latter.
+    passages, and to choose between answers, as the selector `min_sample_spread` does.
 
     Args:
         model: The model that answers.
@@ -76,7 +76,7 @@ class SampleSpread:
         return gram_uncertainty(states), total_cost({str(i): cost for i, cost in enumerate((reading, *sampling))})
 
     async def measure(self, question: str, observed: Round) -> Reply:
-        """Sample the prompt of the round and return `sample_spread`.
+        """Sample replies to the prompt of the round and return `sample_spread`.
 
         Raises:
             ModelError: A pass failed.

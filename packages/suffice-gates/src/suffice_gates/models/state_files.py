@@ -127,7 +127,7 @@ class StateWriter:
     ) -> None:
         """Store some states; they are on disk when this returns.
 
-        Numbers beyond the range of float16 (65,504) are clipped and counted in `clipped`; infinite ones become NaN.
+        Numbers beyond the range of float16 (65,504) are clipped and counted in `clipped`; infinite numbers become NaN.
 
         Args:
             ids: Ids of the rows, none of them stored before.

@@ -43,7 +43,7 @@ class State:
 class StateSource(Protocol):
     """Protocol of a source of hidden states, which turns questions into vectors for a probe.
 
-    A probe is trained on one source and one layer, and pins `id`, `revision` and the layer.
+    A probe is trained on one source and one layer, and accepts only states with the same `id`, `revision` and layer.
     """
 
     @property

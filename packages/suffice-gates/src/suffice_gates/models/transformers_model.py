@@ -50,8 +50,9 @@ class TransformersModel(PromptedModel):
     **Answers** are greedy, with log-probabilities of the raw distribution.  The model's generation configuration
     (penalties, sampling) is not applied.  **States** are those of the last prompt token, before the first generated
     token.  States and answers have the same prompts: `qa` without passages, and `rag` with passages.  Layers are
-    numbered as in transformers' `hidden_states`: 0 is the embedding and n the output of the last of n layers (after the
-    final norm, in most architectures); negative numbers count from the end; `middle` is n // 2, `last` is n.
+    numbered as in transformers' `hidden_states`.  In a model of n layers, 0 is the embedding, and n is the output of
+    the last layer (after the final norm, in most architectures).  Negative numbers count from the end; `middle` is n //
+    2, and `last` is n.
 
     Prompts are never cut: a prompt longer than the context is an error.  If memory runs out, the batch is halved for
     good (see `batch_size`).

@@ -53,7 +53,7 @@ class ProbeConfidence:
         return f"ProbeConfidence({self.probe!r}, allow={self.allow!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The probe's pin, and the additionally allowed prompts."""
+        """Values that identify the probe, and the additionally allowed prompts."""
         return {**self.probe.pin(), "allowed": list(self.allow)}
 
     def of(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> Floats:

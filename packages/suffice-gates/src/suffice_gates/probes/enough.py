@@ -40,7 +40,7 @@ class ReplyProbes(VotingProbes):
         self.source, self.allow = source, tuple(allow)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The pins of the probes, and the additionally allowed prompts."""
+        """Values that identify the probes, and the additionally allowed prompts."""
         return {**super().fingerprint(), "allowed": list(self.allow)}
 
     async def measure(self, question: str, observed: Round) -> Reply:

@@ -63,7 +63,7 @@ class VotingProbes:
         return pins[0] if len(pins) == 1 else {"kind": "probes", "probes": pins}
 
     def _vote(self, values: States) -> tuple[float, Cost]:
-        """Return the probability of some states, and the seconds of the computation as a cost."""
+        """Return the probes' combined probability for one prompt's states, and the computation's seconds as a cost."""
         began = time.perf_counter()
         share = combined(self.probes, values, self._rows)
         return share, Cost(seconds=time.perf_counter() - began)

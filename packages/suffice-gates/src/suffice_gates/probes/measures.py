@@ -65,7 +65,7 @@ def measure_probe(
     names: Sequence[str] | None = None,
     resampling: Resampling = _RESAMPLING,
 ) -> ProbeMeasures:
-    """Measure how well probabilities separate known questions from unknown ones.
+    """Measure how well probabilities separate known from unknown questions.
 
     AUROC counts ties as one half.  AUPRC is average precision, where equal probabilities form one step.  Both are NaN
     unless there are known and unknown questions.  The intervals are percentiles over resampled questions.

@@ -1,9 +1,9 @@
 """Estimates of the memory for training a cross-encoder and for passes without a gradient, from a model's shape.
 
-For training, the estimate counts the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with
-fused attention; for a pass without a gradient, the tensors that exist at once (`tests/suffice_gates/test_reranker_memory.py`
-counts both in small models). Not counted are the context of the device (about half a GiB), the overhead of its allocator,
-and the attention matrices of unfused attention.
+The estimate for training counts the tensors that PyTorch keeps for the backward pass, in an encoder of the BERT family
+with fused attention.  The estimate for a pass without a gradient counts the tensors that exist at the same time.
+`tests/suffice_gates/test_reranker_memory.py` checks both on small models.  The estimates leave out the context of the
+device (about half a GiB), the overhead of its allocator, and the attention matrices of unfused attention.
 """
 
 from __future__ import annotations

@@ -316,7 +316,10 @@ def _both_kinds(*sets: Examples) -> None:
 
 
 def _mean_and_deviation(states: States) -> tuple[States, States]:
-    """Return the mean and the standard deviation of each component of the states; the latter is 1 for a constant."""
+    """Return the mean and the standard deviation of each component of the states.
+
+    The deviation of a constant component is set to 1.
+    """
     wide = states.astype(np.float64)
     deviation = wide.std(axis=0)
     return wide.mean(axis=0).astype(np.float32), np.where(deviation > 0, deviation, 1.0).astype(np.float32)

@@ -39,7 +39,7 @@ class LabelledStates:
     Attributes:
         states: The stored states.
         labels: 0 or 1, by question.
-        texts: Question texts by id, where known; the probe's card keeps hashes of those it was fitted on.
+        texts: Question texts by id, where known; the probe's card keeps hashes of the texts that it was fitted on.
         questions: The question id of each state, if a question has several states, for example at checkpoints of its
             chain.
         clusters: The resampling unit of each question, where this is not the question itself, for example because
@@ -203,7 +203,7 @@ def run_training(
         data: States and labels of the prompt that the gate reads.
         split: Train, dev and test questions.
         kind: The network, or a logistic regression.
-        layers: Layers to try; None for all stored ones.
+        layers: Layers to try; None for all stored layers.
         seeds: Seeds of the network; each is tried at each layer.
         calibration: `none`, `temperature`, `platt` or `isotonic`, fitted on dev.
         settings: Settings of the network.

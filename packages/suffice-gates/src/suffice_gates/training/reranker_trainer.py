@@ -96,7 +96,7 @@ class RerankerSettings:
 
 
 def changed_settings(old: Mapping[str, Any], new: RerankerSettings) -> list[str]:
-    """List the settings that affect the result and differ from the stored ones, as ``key: old -> new``."""
+    """List the settings that affect the result and differ from the stored settings, as ``key: old -> new``."""
     deciding = new.deciding
     known = {name: value for name, value in old.items() if name in deciding or name not in asdict(new)}
     if new.in_batch and new.accumulate is None and old.get("accumulate") not in (None, 1):

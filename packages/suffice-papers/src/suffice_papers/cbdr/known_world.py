@@ -121,7 +121,7 @@ def known_world(folder: str | Path) -> KnownWorld:
 
 
 def _half(model: TransformersModel, questions: list[Question]) -> _Half:
-    """Answer and read a split without a passage, with the passage that states the fact, and with another passage."""
+    """Generate the answers to a split's questions and read the states, under each of the three prompts of `_Half`."""
     stating = [[item for item in q.passages if item.passage_id in q.supporting] for q in questions]
     no_passages: list[list[Passage]] = [[] for _ in questions]
     right, states, logprobs = [], [], np.zeros(0)

@@ -48,8 +48,8 @@ class Procedure(ABC):
         Args:
             view: The rounds from the policy's start on, with answers.
             stop: Position of the stop, shape ``(n_questions,)``.
-            marks: The judge's mark of each draft, shape ``(n_questions, n_rounds)``, or with a last axis of
-                repeated calls, in the order in which they would be made; NaN where a reply could not be read.
+            marks: The judge's mark of each draft, shape ``(n_questions, n_rounds)``; NaN where a reply could not be
+                read.  A third axis may contain the marks of repeated calls, in the order of the calls.
 
         Raises:
             DataError: The marks have another shape.

@@ -45,7 +45,8 @@ def check_keys(entry: Mapping[str, Any], known: Collection[str], where: str) -> 
     """Raise if a table has a key that is not known.
 
     Raises:
-        SchemaError: The table has an unknown key; the message names it, the nearest key and all allowed ones.
+        SchemaError: The table has an unknown key; the message contains this key, the nearest allowed key, and all
+            allowed keys.
     """
     for key in entry:
         if key not in known:

@@ -91,7 +91,7 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
 def fixed_lines(recording: Recording) -> list[RivalLine]:
     """Measure, on a recording of the plain loop, fixed numbers of passages that are retrieved once and read in one call.
 
-    A question with fewer passages than that is read with all of its passages.
+    A question with fewer passages is read with all of its passages.
 
     Args:
         recording: Rounds 0 to R of `RetrievalLoop`; round k reads k passages and does not depend on the rounds before.

@@ -7,10 +7,10 @@ There is one trajectory for each question and agent.  From round 2 on, an agent 
 agents.  So if one agent stops after round r, its rounds are a prefix of the recorded run.  Agents of one question are
 not independent, so trajectories are clustered by question.
 
-Answers are numbers.  An answer is the content of the last ``\boxed{...}``; without a box, it is what follows ``####``;
-without that, it is the last number of the reply.  Text in a box without a number is kept as it is.  `em` is numeric
-equality.  `f1` equals `em`, since an answer is a single token.  Containment is meaningless for numbers ("12" contains
-"1"), so it is undefined.
+Answers are numbers.  An answer is the content of the last ``\boxed{...}``.  Without a box, it is the text after
+``####``, and without that, the last number of the reply.  Text in a box without a number is kept as it is.  `em` is
+numeric equality.  `f1` equals `em`, since an answer is a single token.  Containment is meaningless for numbers ("12"
+contains "1"), so it is undefined.
 """
 
 from __future__ import annotations

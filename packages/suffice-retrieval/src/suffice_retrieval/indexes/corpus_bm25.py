@@ -152,8 +152,8 @@ class CorpusBM25:
                 passages indexed so far and the total.
 
         Raises:
-            DataError: The folder contains other files, or cannot be written; the corpus cannot be read; or the engine does
-                not have the parameters.
+            DataError: The folder contains other files or cannot be written, the corpus cannot be read, or the engine
+                does not have the parameters.
             MissingExtraError: The library is not installed (extra `corpus`).
         """
         check_parameters(K1 if k1 is None else k1, B if b is None else b)

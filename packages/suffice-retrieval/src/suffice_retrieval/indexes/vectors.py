@@ -1,4 +1,4 @@
-"""Compare vectors of questions with vectors of passages, block by block; the latter are in memory or in files."""
+"""Compare vectors of questions, block by block, with vectors of passages that are in memory or in files."""
 
 from __future__ import annotations
 

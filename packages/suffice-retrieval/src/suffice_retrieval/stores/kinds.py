@@ -86,7 +86,7 @@ class StoreAddress:
         kind: The kind of store.
         carrier: The protocol after the scheme, in lower case; empty if there is none.
         parts: Host, port, path, user and password.
-        arguments: The parameters as arguments of the store, with `filters` and `embedder`.
+        arguments: The address's parameters as arguments of the store, including `filters` and `embedder`.
     """
 
     kind: StoreKind

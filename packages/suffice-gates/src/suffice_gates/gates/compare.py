@@ -215,7 +215,7 @@ def compare_gates(
 def _seen_notes(
     evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None
 ) -> tuple[str, ...]:
-    """Return a warning if the recorded gate was fitted on the compared questions, and another if resamples are undefined."""
+    """Return warnings if the recorded gate was fitted on the compared questions, or if resamples are undefined."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
     notes += undefined_notes(evaluation.draws.units.n_units, evaluation.draws.resampling.n_resamples)

@@ -61,7 +61,9 @@ QUESTION_GATES = (
     QuestionOnly("features, not needed", "features", _not_needed, 1, f"{_FEATURES_SOURCE}, on what retrieval changes"),
     QuestionOnly("adaptive-rag", "embedding", _adaptive, 0, "none / single / multi, Jeong et al. (2024)"),
 )
-"""The standard gates: they predict that the direct answer is right, that retrieval gains nothing, or the cheapest way."""
+"""The standard gates.  They predict whether the direct answer is right, whether retrieval gains nothing, or the smallest
+number of retrievals for a right answer.
+"""
 
 
 class _TimedReader:

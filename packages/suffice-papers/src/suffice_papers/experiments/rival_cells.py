@@ -194,7 +194,7 @@ def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy
 
 
 _DIGITS = 12
-"""Means are rounded to these digits before they are compared, since the order of summing changes the last ones."""
+"""Means are rounded to this number of digits before they are compared, since the order of summing changes the last digits."""
 
 
 def _policy_of(plain: CellFolder) -> Policy | str:

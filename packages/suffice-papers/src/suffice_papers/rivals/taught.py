@@ -46,10 +46,10 @@ TINY_CHAIN = ChainPrompt(name="tiny_chain", chain="\n\n= {chain}", asking="\n< {
 """Prompt with which the tiny model continues a chain, for IRCoT, FLARE and DRAGIN."""
 
 TINY_SELF_ASK = ChainPrompt(name="tiny_self_ask", chain="\n\n? {chain}", **_PLAIN)
-"""Prompt with which it continues Self-Ask's text."""
+"""Prompt with which the tiny model continues Self-Ask's text."""
 
 READER = Prompt(name="tiny_reader", prefill="=", **_PLAIN)
-"""Prompt with which it answers by writing a whole chain at once."""
+"""Prompt with which the tiny model answers by writing a whole chain at once."""
 
 ASKING_LENGTH = 16
 """Tokens of a step: a sentence of the chain, or an intermediate answer and the next follow-up question."""

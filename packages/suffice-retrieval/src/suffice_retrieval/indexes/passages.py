@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 PASSAGE_WORDS = 120
-"""Paragraphs are collected up to this number of words; longer ones are cut at the last sentence end before it."""
+"""Paragraphs are collected up to this number of words; a longer paragraph is cut at the last sentence end before that."""
 
 _NON_BLANK = re.compile(r"\S+")
 _HEADING = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)")

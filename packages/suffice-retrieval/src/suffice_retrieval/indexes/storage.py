@@ -62,7 +62,7 @@ _INDEX_FILES = frozenset(
 )
 
 _NUMBERED = re.compile(r"\.?vectors-\d{5}\.(?:npy|json)(?:\.[\w-]+\.tmp)?")
-"""Files of vectors, and progress notes of unfinished ones, if there are several."""
+"""Names of files of vectors, if there are several, and of the progress notes of unfinished files."""
 
 _ENGINE_FILE = re.compile(r"(?:bm25s|tantivy)(?:/[\w.-]+)?")
 """The folder of a library within an index, and the files in it."""

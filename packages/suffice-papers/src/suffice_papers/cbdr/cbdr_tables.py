@@ -215,9 +215,9 @@ _COST_NOTE = (
 
 
 def _ranking_costs(run: CbdrRun, name: str, share: float = 1.0) -> tuple[float, int]:
-    """Return the passages that an order of passages scores per question, and the passes of the model for training it.
+    """Return two costs of a ranking: passages to score per question, and passes of the model to train the reranker.
 
-    The passes are 0 for an order that the run did not train.
+    The passes are 0 if the run did not train the reranker.
     """
     train = run.preferences["train"]
     scored = 0.0 if name == RETRIEVER else share * run.settings.candidates

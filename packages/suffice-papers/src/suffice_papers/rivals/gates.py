@@ -82,7 +82,7 @@ def _not_run(name: str, error: Exception) -> RivalLine:
 
 
 def _prompts(questions: Sequence[Question]) -> list[StatePrompt]:
-    """Return the prompts to fit probes on: each question with several numbers of its best passages."""
+    """Return the prompts to fit probes on: each question once for each number of passages in `_PROBED`, best first."""
     retriever = PoolBM25()
     prompts = []
     for question in questions:

@@ -89,7 +89,7 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
 
 
 def fixed_lines(recording: Recording) -> list[RivalLine]:
-    """Measure, on a recording of the plain loop, fixed numbers of passages that are retrieved once and read in one call.
+    """Measure reading a fixed number of passages in one call, for each number, on a recording of the plain loop.
 
     A question with fewer passages is read with all of its passages.
 

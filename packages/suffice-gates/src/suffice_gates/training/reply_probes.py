@@ -41,7 +41,8 @@ def fit_reply_probes(
 
     Args:
         source: The states of the model's replies.
-        prompts: Prompts to answer, for each question one for every round that is used, with the passages of that round.
+        prompts: Prompts to answer: for each question, one prompt for each round that is used, with the passages of that
+            round.
         golds: Gold answers by question id.
         rule: The rule by which an answer is right.
         settings: Settings of a network (`PROBER` has the paper's shape); None for a logistic regression, without torch.

@@ -90,7 +90,7 @@ def _tested_gates(
 
 
 def _rivalled(point: GatePoint, evaluation: GateEvaluation, orders: Mapping[str, GateEvaluation]) -> GatePoint:
-    """Return a point with the label-blind gate that dominates it at the lowest retrieval rate, over all orders of passages."""
+    """Return a point with the label-blind gate that dominates it at the lowest rate, over all orders of passages."""
     rivals = [(point.label_blind_rate, point.dominated_by)]
     for name, other in orders.items():
         needed, label = other.label_blind(point.metrics[evaluation.metrics[0]], point.retrieval_rate)

@@ -98,7 +98,7 @@ def _in_folder(folder: Path, remedy: str) -> FoundModel:
 
 
 def _weights(sizes: Mapping[str, int | None]) -> int:
-    """Return the total bytes of the weight files, counting only those with the most preferred file ending."""
+    """Return the total bytes of the weight files of one kind, the most preferred kind that exists."""
     for ending in _WEIGHTS:
         if total := sum(size or 0 for name, size in sizes.items() if name.endswith(ending)):
             return total

@@ -201,7 +201,7 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
 
 
 def distance_thresholds(distance: np.typing.NDArray[np.float64]) -> list[float]:
-    """Return the thresholds to try: all quantiles of the defined distances above 0, rounded up to three digits."""
+    """Return the thresholds to try: the positive quantiles of the defined distances, rounded up to three digits."""
     defined = distance[~np.isnan(distance)]
     levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
     grid = sorted({_three_digits_up(float(value)) for value in np.quantile(defined, levels) if value > 0})

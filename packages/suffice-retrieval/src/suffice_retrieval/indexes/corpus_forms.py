@@ -1,13 +1,14 @@
 """Read corpora in their published forms, which are recognised by the content.
 
-- JSON lines, each with one passage, which is not split.  The fields are ``id``, ``title`` and ``text`` (only the text
-  is required), as in BEIR ``_id``, ``title`` and ``text``, or as in Pyserini ``id`` and ``contents``, where the first
-  line of the contents is the title.  The id may also be called ``docid``, ``doc_id``, ``pid`` or ``passage_id``.
+- JSON lines, each with one passage, which is not split.  The fields are ``id``, ``title`` and ``text``; only the text
+  is required.  BEIR's ``_id``, ``title`` and ``text`` are read, too, and so are Pyserini's ``id`` and ``contents``,
+  where the first line of the contents is the title.  The id may also be called ``docid``, ``doc_id``, ``pid`` or
+  ``passage_id``.
 - Tables with tabs between the fields: those of DPR have a heading ``id``, ``text``, ``title`` and quotes as in CSV;
   those of MS MARCO have id and text, without a heading.
 - Folders with a ``corpus.jsonl``, or with files of one of these forms; every file may be gzipped.
-- Data sets of the library `datasets`: a folder that it saved, or ``hf:NAME[:CONFIG[:SPLIT]][@REVISION]`` from the hub, in a
-  stream; their rows have the fields above.
+- Data sets of the library `datasets`: a folder that the library saved, or ``hf:NAME[:CONFIG[:SPLIT]][@REVISION]``,
+  which is streamed from the hub.  Their rows have the fields above.
 - Folders of text and Markdown documents, see `suffice_retrieval.indexes.documents`.
 - Folders of an index, whose passages are read.
 

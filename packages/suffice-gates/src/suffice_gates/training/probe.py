@@ -196,7 +196,6 @@ def _new_network(torch: Any, width: int, settings: ProbeSettings) -> Any:
 
 
 def _copied_layers(torch: Any, network: Any) -> list[Layer]:
-    """Return a copy of the weights."""
     linear = [module for module in network if isinstance(module, torch.nn.Linear)]
     return [
         (module.weight.detach().cpu().numpy().copy(), module.bias.detach().cpu().numpy().copy()) for module in linear

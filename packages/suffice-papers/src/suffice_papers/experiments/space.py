@@ -27,7 +27,7 @@ _LINES = (".jsonl", ".ndjson", ".tsv", ".csv")
 
 
 def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> Iterator[str]:
-    """Yield a problem for each need of disk or memory that exceeds this machine's; unknown sizes count as nothing."""
+    """Yield a problem for each need of disk or memory that this machine cannot meet; unknown sizes count as 0."""
     cells = list(cells)
     yield from _disk_problems(cells, experiment, out)
     if experiment.protocol == "cbdr":

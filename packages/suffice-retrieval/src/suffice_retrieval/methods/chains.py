@@ -433,7 +433,6 @@ def _pending(chain: str) -> str | None:
 
 
 def _tokens_of(reply: Reply, sentence: str) -> tuple[Any, ...]:
-    """Return the tokens of a sentence of a reply."""
     if not sentence:
         return ()
     start = reply.text.find(sentence)

@@ -381,7 +381,6 @@ def _unparsed(part: str, completion: Completion) -> Reply:
 
 
 def _passages_in(reply: Reply) -> tuple[Passage, ...]:
-    """Return the passages of a search."""
     return tuple(
         Passage(passage_id=name, title=title, text=text, score=score)
         for name, title, text, score in json.loads(reply.text)

@@ -182,7 +182,7 @@ class GateEvaluation:
         return self._mixture(labels[kind], kind, shares[kind])
 
     def random(self, rate: float) -> GatePoint:
-        """Return the expected quality and cost of a gate that retrieves for a random share of the questions."""
+        """Return the exact expected quality and cost of a gate that retrieves for a random share of the questions."""
         return self._mixture(f"random gate at {figure(rate, '.1f', 100)} %", "random", rate)
 
     def _mixture(self, label: str, kind: str, share: float | Floats) -> GatePoint:

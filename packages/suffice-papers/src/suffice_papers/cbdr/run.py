@@ -62,8 +62,8 @@ class CbdrRun:
         preferences: Summaries of the preference data for training and test.
         ranking: P@K, R@K and MRR@K, with intervals, of each reranker on the test preferences, in the order of `NAMES`.
         reranker: The folder of the aligned reranker.
-        accuracy: Share of right answers, with its interval, by depth and by order of the passages (the retriever's own
-            order, then that of each reranker).
+        accuracy: Share of right answers, with its interval, by order of the passages (the retriever's own order, then
+            that of each reranker) and by depth.
         gates: Points with the aligned reranker, by depth: never, each beta of each probe, random gates at the rates of
             the best probe, always, always in each other order, perfect.  A gate's difference to always retrieving has a
             p-value adjusted over all probes, betas and depths.  A gate may also be dominated by a label-blind gate in

@@ -146,7 +146,7 @@ def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[
 
 
 def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
-    """Replay every policy, ablation and baseline on the same drafts, without a call of a model.
+    """Replay every policy, ablation and baseline exactly, on the same drafts and without a call of a model.
 
     The baselines are:
 

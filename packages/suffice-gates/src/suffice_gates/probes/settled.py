@@ -14,9 +14,9 @@ from suffice_gates.probes.probe import Probe
 
 
 class SettledProbe(VotingProbes):
-    """Measures `p_settled`: the probability, from the chain's states, that a trial answer would be right.
+    """Measures `p_settled`: the probability that a trial answer would be right, without requesting the trial answer.
 
-    The trial answer need not be requested for this.
+    The probability is read from the states of the chain.
 
     This class is an enricher of a `ThinkingLoop`.  Probes of several layers vote by the mean of their log-odds.  Each
     checkpoint takes one pass over the chain so far, whose tokens are charged to the component `prober`.

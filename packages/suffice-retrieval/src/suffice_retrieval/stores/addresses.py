@@ -1,4 +1,4 @@
-"""Open stores by addresses as on the command line, such as `postgres://host/database?table=passages`."""
+"""Open stores by the addresses that the command line accepts, such as `postgres://host/database?table=passages`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The part of a report about a gate: quality and retrieval rate by threshold, and moved questions (CBDR, Figure 8)."""
+"""The part of a report that is about a gate (CBDR, Figure 8).
+
+It contains quality and retrieval rate by threshold, and the questions that change between direct answers and retrieval.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ _QUALITY_COLOUR = "var(--accent)"
 def gate_part(
     recording: Recording, metrics: Sequence[str], *, resampling: Resampling, margin: float
 ) -> tuple[ReportPart, ...]:
-    """Return the part about `p_known`; empty if round 0, later rounds or the signal were not recorded.
+    """Return a report's part on the signal `p_known`; empty if round 0, later rounds or the signal were not recorded.
 
     Args:
         recording: Recorded rounds.

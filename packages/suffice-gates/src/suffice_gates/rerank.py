@@ -1,4 +1,4 @@
-"""A cross-encoder: its score of each new passage (the signal `rerank_score`), and reranking by its scores."""
+"""Cross-encoders: a score of each new passage (the signal `rerank_score`), and reranking by such scores."""
 
 from __future__ import annotations
 
@@ -62,11 +62,12 @@ class CrossEncoderScorer:
     {'rerank_score': 2.0}
 
     Args:
-        model: Id or folder of a cross-encoder, loaded on first use; with `encoder`, its name.
+        model: Id or folder of a cross-encoder, which is loaded on first use.  If `encoder` is given, a name for it.
         encoder: Cross-encoder to use instead of loading `model`.
-        revision: Revision of the model; with `encoder`, any name of its version.
+        revision: Revision of the model.  If `encoder` is given, any name for its version.
         device: A torch device; None for the default.
-        dtype: Number type of the loaded weights; `auto` for that of the stored ones, None for the default of transformers.
+        dtype: Number type of the loaded weights; `auto` for that of the stored weights, None for the default of
+            transformers.
     """
 
     name = _RERANKER_COMPONENT
@@ -100,14 +101,14 @@ class CrossEncoderScorer:
 
     @property
     def is_pinned(self) -> bool:
-        """True if its model is identified by content or revision."""
+        """True if the model is identified by content or revision."""
         return self.fingerprint()["revision"] is not None
 
     @property
     def seen(self) -> Seen | None:
-        """The training questions according to its card; None if the card does not contain them.
+        """The training questions according to the model's card; None if the card does not contain them.
 
-        A model without a card of `suffice reranker train` comes from elsewhere and has no recorded questions.
+        A model that `suffice reranker train` did not write has no recorded questions.
         """
         card = Path(self.model) / RERANKER_CARD
         if self._is_given or not card.is_file():
@@ -154,11 +155,12 @@ class CrossEncoderScorer:
 
 
 class Reranked(RanksByCosts):
-    """A retriever whose best passages are reordered by a cross-encoder; the others are left out.
+    """A retriever whose best passages are reordered by a cross-encoder; its other passages are left out.
 
-    CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`.  In
-    the loop, rounds reveal evidence in this order; the cost of ordering is the component `reranking`, that of the
-    candidates `retrieval`.  With an `AsyncRetriever`, this class is one, too: await `rank`.
+    CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`. The
+    rounds of a loop reveal evidence in the new order.  The cost of the cross-encoder is charged to the component
+    `reranking`, the cost of the candidates to `retrieval`.  If `retriever` is an `AsyncRetriever`, so is this object:
+    await `rank`.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever
     >>> class Longest:
@@ -219,7 +221,7 @@ class Reranked(RanksByCosts):
 
     @property
     def score_kind(self) -> ScoreKind:
-        """The kind of its scores, `cross-encoder`."""
+        """The kind of the scores, `cross-encoder`."""
         return "cross_encoder"
 
     def fingerprint(self) -> dict[str, Any]:
@@ -278,7 +280,7 @@ def load_cross_encoder(
         revision: Revision of an id.
         device: A torch device; None for the default.
         new_head: True to allow an encoder without a trained head; it gets a random one for training.
-        dtype: Number type of the weights; `auto` for that of the stored ones, None for the default of transformers.
+        dtype: Number type of the weights; `auto` for that of the stored weights, None for the default of transformers.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.

@@ -1,4 +1,4 @@
-"""`suffice demo agents`: the money that early stopping would have saved on recorded runs of a coding agent, offline."""
+"""`suffice demo agents`: the money that early stopping would save in a coding agent, from recorded runs, offline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _CREDITS = "Runs: mini-swe-agent with Gemini 3 Pro on SWE-bench Verified (github
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Measured:
-    """Losses and money of each rule by run, shape ``(n_rules, n_runs)``; money and outcome of full runs, ``(n_runs,)``."""
+    """Each rule's loss and money in each run, shape ``(n_rules, n_runs)``, and the full runs' money and outcome."""
 
     losses: Floats
     money: Floats
@@ -57,12 +57,15 @@ class _Measured:
         return cls(losses=measured.worst, money=parts.costs["money"][:-1], spent=parts.costs["money"][-1], resolved=own)
 
     def kept(self, place: int) -> tuple[float, float]:
-        """Return the share of resolved runs that stay resolved under a rule, and the share of the money that is still spent."""
+        """Return a rule's share of resolved runs that stay resolved, and its share of the money that is still spent."""
         lost = float(self.losses[place].sum() / self.resolved.sum())
         return 1 - lost, float(self.money[place].sum() / self.spent.sum())
 
     def best_on(self, inside: Mask, most: float) -> tuple[float, float]:
-        """Select the rule that saves most on `inside` and loses at most `most`; return its saving and loss outside, or 0."""
+        """Select the rule that saves most on the runs `inside`, among those that lose at most `most` there.
+
+        Return the share of money that it saves on all other runs, and its loss there.  Both are 0 if no rule qualifies.
+        """
         other = ~inside
         losses = self.losses[:, inside].mean(axis=1)
         saved = 1 - self.money[:, inside].sum(axis=1) / self.spent[inside].sum()
@@ -107,7 +110,10 @@ def demo_agents(output: Output, markdown: options.Markdown = None) -> None:
 
 
 def _halves(recording: Recording, measured: _Measured) -> list[dict[str, Any]]:
-    """Choose rules on one half of the runs and judge them on the other; return means and the middle 90 % over divisions."""
+    """Choose a rule on one half of the runs and judge it on the other half, for many random divisions.
+
+    For each allowed loss, return the mean saving, the mean loss, and the range of the middle 90 % of the losses.
+    """
     result = []
     for most in _LOSSES:
         pairs = []
@@ -129,7 +135,7 @@ def _halves(recording: Recording, measured: _Measured) -> list[dict[str, Any]]:
 
 
 def _same_files(recording: Recording, policies: Sequence[Policy]) -> Floats:
-    """Return for each policy the share of all runs, resolved or not, that it stops with their final files."""
+    """Return each policy's share of runs, resolved or not, that it stops when the files are already final."""
     differing: Floats = measure_candidates(recording, policies, "recorded", "agreement_em").worst.mean(axis=1)
     return 1 - differing
 

@@ -1,4 +1,4 @@
-"""The mean over cells (model, retriever, corpus), with shared draws for cells with the same questions."""
+"""Means over cells (model, retriever, corpus), with intervals; cells with the same questions share bootstrap draws."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CellDeltas:
     questions: Sequence[Any] | npt.NDArray[Any]
 
     def sums(self, order: dict[Any, int]) -> tuple[Floats, Floats]:
-        """Return the sum of the differences of each question, ``(n_rules, n_questions)``, and its number of rows."""
+        """Return each question's sum of differences, shape ``(n_rules, n_questions)``, and its number of rows."""
         codes = np.array([order[question] for question in self.questions], dtype=np.int64)
         sums = np.zeros((len(self.deltas), len(order)))
         np.add.at(sums.T, codes, self.deltas.T)
@@ -47,8 +47,8 @@ def macro_bootstrap(
 ) -> Intervals:
     """Return the mean over cells of each rule's mean difference, with percentile intervals.
 
-    Cells over the same questions share each draw, since two models on the same questions are not independent cells;
-    cells over other questions are drawn independently, in the order in which their questions first appear.  All cells
+    Cells with the same questions share each draw, since two models on the same questions are not independent.  Cells
+    with different questions are drawn independently, in the order in which their questions first appear.  All cells
     have the same weight, regardless of their numbers of questions.
 
     >>> one = CellDeltas(name="small model", deltas=np.array([[0.5, 0.0]]), questions=["a", "b"])
@@ -58,14 +58,14 @@ def macro_bootstrap(
     ([0.25], [0.25], [0.25])
 
     Args:
-        cells: At least one; the question sets of any two are the same or have nothing in common.
+        cells: At least one cell; any two cells have the same questions or no question in common.
         n_resamples: Number of draws.
         rng: Generator, or the seed of one.
         level: Nominal coverage, in (0, 1).
 
     Raises:
-        DataError: No cells, cells with other numbers of rules, questions that only one of two
-            overlapping cells has, NaN differences, a level outside (0, 1).
+        DataError: There are no cells, cells differ in the number of rules, two cells share only some of their
+            questions, a difference is NaN, or the level is outside (0, 1).
     """
     check_level(level)
     cells = _matrices(cells)
@@ -91,7 +91,7 @@ def macro_bootstrap(
 
 
 def _matrices(cells: Sequence[CellDeltas]) -> list[CellDeltas]:
-    """Return the cells with their differences as matrices, or raise if they cannot be averaged."""
+    """Return the cells with their differences as matrices; raise if the cells cannot be averaged."""
     if not cells:
         raise DataError("no cells to average: give at least one")
     matrices: list[CellDeltas] = []

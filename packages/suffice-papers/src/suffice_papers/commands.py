@@ -1,4 +1,4 @@
-"""`suffice paper tasr` and `suffice paper semantic`: a paper's tables, compared with the published ones."""
+"""`suffice paper tasr` and `suffice paper semantic`: the tables of a paper, compared with the published figures."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def semantic_command(
 
 
 def bundled_cells(folder: Path, *, quiet: bool = True) -> list[TasrCell]:
-    """Return the bundled questions with the span reader as two cells, recording them first if necessary."""
+    """Return two cells that answer bundled questions with the span reader; record them first if necessary."""
     for dataset in _CORPORA:
         for split in ("tune", "eval"):
             record_bundled(dataset, split, folder, quiet=quiet)

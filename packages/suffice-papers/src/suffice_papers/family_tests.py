@@ -1,4 +1,4 @@
-"""Test a family of rules by the largest of their statistics: p-values and bounds that hold for all rules together."""
+"""Test a family of rules by the largest of their statistics; the p-values and bounds hold for all rules together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from suffice.policy.rounds import Floats
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxStatistic:
-    """Tests of all rules of a family against one baseline, corrected together; arrays have shape ``(n_rules,)``.
+    """Tests of all rules of a family against one baseline, corrected together.
+
+    Arrays have shape ``(n_rules,)``.
 
     Attributes:
         delta: Mean difference, in the unit of the metric.
-        error: Its standard error; 0 without variance, NaN for one unit.
-        low: Lower bounds that hold for all rules at once with confidence `level`, so also for a selected rule.
+        error: Standard error of the difference; 0 without variance, NaN for a single unit.
+        low: Lower bounds that hold for all rules at once with confidence `level`, and therefore also for a rule that is
+            selected afterwards.
         p: One-sided p-values of the hypothesis "no better than the baseline", adjusted in a single step.
         p_step_down: The p-values adjusted by the step-down procedure: never larger than `p`, but without matching
             bounds.
@@ -42,11 +45,11 @@ class MaxStatistic:
 def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None, level: float = 0.95) -> MaxStatistic:
     """Test every rule of a family at once by the largest of their statistics on shared draws.
 
-    Each resampled mean is centred at its estimate and measured in the rule's standard error; the largest over the rules
-    shows how the best of a family without any effect would look (Westfall and Young 1993; Romano and Wolf 2005,
-    algorithms 3.1 and 4.1).  Unlike Holm's, this correction accounts for similar rules: a rule that stops like another
-    one adds no penalty.  For losses ("no worse by more than a margin") add the margin to `deltas`; for the opposite
-    side, change their sign.
+    From each resampled mean, the estimate is subtracted, and the result is divided by the rule's standard error.  The
+    largest value over the rules shows how the best rule would look if no rule had an effect (Westfall and Young 1993;
+    Romano and Wolf 2005, algorithms 3.1 and 4.1).  Unlike Holm's correction, this one accounts for similar rules: a
+    rule that stops like another rule adds no penalty.  For losses ("no worse by more than a margin") add the margin to
+    `deltas`; to test the opposite side, change the sign of `deltas`.
 
     A rule whose differences do not vary is not resampled: its p-value is 0 if it is better, else 1.  As with any
     bootstrap, the result is approximate, and poor if few pairs differ.
@@ -65,7 +68,8 @@ def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None
         level: Simultaneous confidence, in (0, 1).
 
     Raises:
-        DataError: No rules, shapes that do not fit, NaN or infinite differences, a level outside (0, 1).
+        DataError: There are no rules, the shapes do not fit, a difference is NaN or infinite, or the level is outside
+            (0, 1).
     """
     if len(deltas) == 0:
         raise DataError("no rules to compare: a family has at least one")
@@ -102,10 +106,10 @@ def max_statistic(deltas: Floats, weights: Weights, *, clusters: Clusters = None
 def _running_maxima(
     deltas: Floats, order: npt.NDArray[np.int64], delta: Floats, error: Floats, *, weights: Weights, units: Units
 ) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Count, per rule, the draws in which it or a worse rule reaches its score; also return each draw's largest score.
+    """Count, for each rule, the draws in which this rule or a worse one reaches the rule's score.
 
-    Rules are processed in blocks in the order of their scores, so that only the running maximum over worse rules is
-    kept.
+    Also return the largest score of each draw.  Rules are processed in blocks in the order of their scores, so that
+    only the running maximum over worse rules is kept in memory.
     """
     exceeded = np.zeros(len(order), dtype=np.int64)
     largest = np.full(count_of(weights), -np.inf)

@@ -25,6 +25,6 @@ def existing(path: str | Path, expected: str) -> Path:
 
 
 def run_labels(pattern: re.Pattern[str], name: str) -> dict[str, str]:
-    """Parse labels of a run from a file name by the groups of a pattern; without a match, the whole name is the label."""
+    """Parse a run's labels from a file name, one for each group of a pattern; without a match, the name is the label."""
     match = pattern.search(name)
     return match.groupdict() if match else {"run": name}

@@ -1,7 +1,7 @@
-"""Multinomial draws for published figures, by position, equal to those of `scipy.stats.bootstrap`.
+"""Multinomial draws of questions by their position, for published figures; equal to those of `scipy.stats.bootstrap`.
 
-All other draws are by name (`suffice.evaluation.statistics.Resampling.draws`), so that the order of the rows does not
-matter.  Figures that are compared with those of a paper use its draws by position.
+All other draws depend on names (`suffice.evaluation.statistics.Resampling.draws`), so that the order of the rows does
+not matter.  But figures that are compared with a paper's figures use the paper's draws, which depend on positions.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from suffice.policy.rounds import Floats
 
 
 def draws_by_place(resampling: Resampling, n_rows: int, clusters: Clusters = None) -> Draws:
-    """Return multinomial draws of `n_rows` questions; `clusters` names the unit of each, None = each is its own.
+    """Return multinomial draws of `n_rows` questions.
+
+    `clusters` contains the resampling unit of each question; with None, each question is a unit.
 
     >>> draws_by_place(Resampling(seed=1), 3).weights.shape
     (1000, 3)
 
     Raises:
-        DataError: There are no rows or no resamples, or the number of clusters is not that of the rows.
+        DataError: There are no rows or no resamples, or `clusters` has another length than `n_rows`.
     """
     units = Units.of(n_rows, clusters)
     weights = bootstrap_weights(units.n_units, resampling.n_resamples, rng=resampling.seed)
@@ -33,20 +35,20 @@ def draws_by_place(resampling: Resampling, n_rows: int, clusters: Clusters = Non
 def bootstrap_weights(n_units: int, n_resamples: int = 1000, *, rng: np.random.Generator | int) -> Floats:
     """Return how often each unit is drawn, shape ``(n_resamples, n_units)``; each row sums to `n_units`.
 
-    Draw it once for a question set and share it: two rules are then compared on the same resamples.  The draws are
-    those of `scipy.stats.bootstrap(..., paired=True)` with the same generator.  The weights of a single unit are NaN,
-    so that no interval has a false width of 0.
+    Draw the weights once for a question set and share them, so that two rules are compared on the same resamples.  The
+    draws are those of `scipy.stats.bootstrap(..., paired=True)` with the same generator.  The weights of a single unit
+    are NaN, so that no interval has a false width of 0.
 
     >>> bootstrap_weights(3, 2, rng=0).tolist()
     [[0.0, 2.0, 1.0], [3.0, 0.0, 0.0]]
 
     Args:
         n_units: Number of units, which is also the number of draws in a resample.
-        n_resamples: Draws.
+        n_resamples: Number of resamples.
         rng: Generator, or the seed of one.
 
     Raises:
-        DataError: A count below 1.
+        DataError: `n_units` or `n_resamples` is below 1.
     """
     if n_units < 1 or n_resamples < 1:
         raise DataError(f"a bootstrap needs units and resamples, not {n_units!r} and {n_resamples!r}; allowed: >= 1")

@@ -8,7 +8,7 @@ from suffice_papers.paper import Paper
 
 
 def paper_page(paper: Paper) -> str:
-    """Render the page, one HTML file that needs no network: the result, the figures, and every table."""
+    """Return a paper's page as one HTML file that needs no network: the result, the figures, and every table."""
     origin, *tables = paper.parts
     parts = [ReportPart(title="The result", sentences=(paper.headline,), tables=(paper.summary,))]
     if paper.figures:

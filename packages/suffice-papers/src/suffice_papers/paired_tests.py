@@ -1,6 +1,6 @@
-"""Paired tests that papers report: paired t, and Wilcoxon's signed ranks; both are two-sided.
+"""Two-sided paired tests that papers report: the paired t test and Wilcoxon's signed-rank test.
 
-For constant differences, p is 1 if they are 0; otherwise the t test gives 0.
+If all differences are 0, p is 1.  If all are equal but not 0, the t test returns 0.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ def paired_t_test(deltas: Floats, *, clusters: Clusters = None) -> Floats:
 
     Args:
         deltas: Differences to the baseline, shape ``(n_rules, n_rows)``, no NaN.
-        clusters: The unit of each row; the standard error is then that of a ratio, with (units - 1) degrees of freedom.
+        clusters: The resampling unit of each row.  The standard error is then that of a ratio, with (units - 1) degrees
+            of freedom.
 
     Returns:
         The p-values; 1 for a single unit, whose spread is unknown.
 
     Raises:
-        DataError: No rows, NaN or infinite differences.
+        DataError: There are no rows, or a difference is NaN or infinite.
     """
     from scipy.special import stdtr
 
@@ -50,19 +51,19 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
     """Return the two-sided p-value of Wilcoxon's signed-rank test; zeros are left out (Wilcoxon 1945).
 
     The test uses ranks to decide whether the non-zero differences are symmetric about zero, so a single large loss
-    hardly affects it, although it shifts the mean.  The distribution is enumerated for up to 20 non-zero differences
-    (with ties), and computed exactly for up to 50 without ties, as in scipy; for more, the normal approximation with
-    ties is used, without continuity correction.  Without non-zero differences, p is 1.
+    hardly affects it, although it shifts the mean.  The distribution is exact for up to 20 non-zero differences with
+    ties, by enumeration, and for up to 50 without ties, as in scipy.  For more differences, the normal approximation
+    with a correction for ties is used, without continuity correction.  Without non-zero differences, p is 1.
 
     >>> wilcoxon_test([0.5, 0.25, 0.0, 1.0])
     0.25
 
     Args:
         differences: Rule minus baseline, shape ``(n_rows,)``, no NaN.
-        clusters: The unit of each row; the test then ranks the units' means.
+        clusters: The unit of each row; the test then ranks the means of the units.
 
     Raises:
-        DataError: No rows, NaN or infinite differences.
+        DataError: There are no rows, or a difference is NaN or infinite.
     """
     from scipy.special import ndtr
     from scipy.stats import rankdata
@@ -79,10 +80,10 @@ def wilcoxon_test(differences: npt.ArrayLike, *, clusters: Clusters = None) -> f
 
 
 def _signed_rank_p(ranks: Floats) -> float:
-    """Return the exact two-sided p-value of distinct signed ranks 1..n, shape ``(n,)``, with n at most 50.
+    """Return the exact two-sided p-value of n distinct signed ranks from 1 to n, shape ``(n,)``, with n at most 50.
 
-    It counts, among the 2**n equally likely sets of positive ranks, those with a sum at least as extreme; the counts
-    are integers below 2**53, so doubles are exact.
+    The function counts the sets of positive ranks whose sum is at least as extreme, among 2**n equally likely sets. The
+    counts are integers below 2**53, so doubles are exact.
     """
     n = len(ranks)
     counts = np.ones(1)

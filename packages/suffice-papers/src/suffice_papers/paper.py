@@ -1,4 +1,4 @@
-"""The common form of reproduced papers: tables, a summary for one screen, figures, and published contradictions."""
+"""The common form of reproduced papers: tables, a summary for one screen, figures, and contradictions in the paper."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Paper(Result):
     Attributes:
         title: Common title of the tables.
         headline: The result in one sentence.
-        summary: The most important figures, narrow enough for one screen.
-        parts: All tables, provenance first, published contradictions last.
+        summary: A table of the most important figures, narrow enough for one screen.
+        parts: All tables: provenance first, contradictions between published figures last.
         not_made: Reasons why parts could not be computed, by name.
-        figures: The figures that have points.
+        figures: The reproduced figures, if their points could be computed.
     """
 
     title: str
@@ -79,7 +79,7 @@ class Paper(Result):
 
 
 def origin_table(facts: Iterable[tuple[str, str]], notes: Sequence[str] = ()) -> Table:
-    """Tabulate the provenance of a paper's tables; the version of this library is added."""
+    """Return a table of the provenance of a paper's tables; the version of this library is added."""
     return Table(
         title="How these tables were made",
         columns=(Column("what"), Column("value")),
@@ -112,7 +112,7 @@ def flags_table(flags: Sequence[Flag]) -> Table:
 
 
 def narrow(table: Table, columns: Sequence[str]) -> Table:
-    """Return a table with only the named columns, without notes; names that it lacks are ignored."""
+    """Return a table with only the named columns, without notes; names of missing columns are ignored."""
     places = [place for place, column in enumerate(table.columns) if column.name in columns]
     return replace(
         table,

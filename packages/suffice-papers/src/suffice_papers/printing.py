@@ -26,7 +26,7 @@ FormatOption = Annotated[str, typer.Option("--format", help=f"One of: {', '.join
 
 
 def _figures_folder(folder: Path | None) -> Path | None:
-    """Return the folder of figures; raise before anything is computed if figures cannot be drawn."""
+    """Return the folder of the figures; raise if figures cannot be drawn, before anything is computed."""
     if folder is not None:
         check_charts_extra()
     return folder
@@ -40,7 +40,7 @@ OutOption = Annotated[Path | None, typer.Option("--out", "-o", help="Write to th
 
 
 def checked_form(form: str, out: Path | None) -> str:
-    """Return the format, or raise if it or the output file is invalid."""
+    """Return the format; raise if the format or the output file is invalid."""
     if form not in SHAPES:
         raise typer.BadParameter(f"{form!r}; allowed: {', '.join(SHAPES)}", param_hint="--format")
     if out is not None and form == "table":
@@ -52,7 +52,7 @@ def checked_form(form: str, out: Path | None) -> str:
 
 @contextmanager
 def stage_bar() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Show a progress bar on standard error if it is a terminal."""
+    """Show a progress bar if standard error is a terminal."""
     with progress_bar("reading", quiet=False) as move:
         yield None if move is None else lambda name, done, total: move(done, total, name)
 
@@ -66,8 +66,8 @@ def print_paper(
         paper: The tables.
         form: One of `SHAPES`.
         out: The file to write; None for standard output.
-        details: Print every table instead of one screen.
-        then: The next command, for the screen.
+        details: True to print every table instead of one screen.
+        then: The command to run next, shown on the screen.
         figures: The folder of the figures; None to draw none.
     """
     if figures is not None and not paper.write_figures(figures):

@@ -1,4 +1,4 @@
-"""Published figures of a paper as data: read, scaled, and flagged where they are inconsistent."""
+"""Published figures of a paper as data: they are read, scaled, and flagged where they are inconsistent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Flag:
     Attributes:
         id: A short name.
         places: ``TABLE.ROW``, or ``TABLE`` for a whole table.
-        reason: The contradiction.
+        reason: Description of the contradiction.
     """
 
     id: str
@@ -39,7 +39,7 @@ def read_published(paper: str) -> tuple[dict[str, Any], tuple[Flag, ...]]:
 
 
 def flagged(flags: Iterable[Flag], place: str) -> tuple[Flag, ...]:
-    """Return the flags of a place: ``TABLE.ROW``, or ``TABLE`` for those of the whole table."""
+    """Return the flags of one place: ``TABLE.ROW``, or ``TABLE`` for the flags of a whole table."""
     return tuple(flag for flag in flags if place in flag.places)
 
 
@@ -51,7 +51,7 @@ class Published:
         title: Title of the paper.
         arxiv: Its arXiv number.
         cells: Model, retriever, corpus and setting of each published cell, by name.
-        tables: Title, version and rows of figures by name, for `table1` ... `figure5`.
+        tables: Title, version, and rows of figures by name, for each of `table1` to `figure5`.
         flags: The inconsistencies.
     """
 
@@ -62,7 +62,7 @@ class Published:
     flags: tuple[Flag, ...]
 
     def row(self, table: str, name: str | None) -> dict[str, FigureValue]:
-        """Return the figures of a row, F1 and its differences in [-1, 1]; empty if nothing was published."""
+        """Return the figures of a row, F1 and its differences as shares in [-1, 1]; empty without such a row."""
         figures = self.tables[table]["rows"].get(name, {}) if name is not None else {}
         return {key: _scaled(value, 0.01 if key in _PRINTED_IN_POINTS else 1.0) for key, value in figures.items()}
 

@@ -1,4 +1,4 @@
-"""Tiny Llamas that learn an invented world, with one token per word and heads initialised to look back."""
+"""Tiny Llamas that learn an invented world, with one token per word and attention heads initialised to look back."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def require_torch(task: str) -> None:
     """Raise if torch or transformers is not installed.
 
     Raises:
-        MissingExtraError: One of them is not installed; the message names the task.
+        MissingExtraError: torch or transformers is not installed; the message names the task.
     """
     try:
         import torch  # noqa: F401
@@ -37,8 +37,8 @@ def train_llama(
     Args:
         folder: Output folder.
         tokenizer: The tokenizer.
-        network: Returns the network, with weights drawn by the seed.
-        train: Trains it.
+        network: Function that returns the network, with weights drawn by torch's seeded generator.
+        train: Function that trains the network.
         seed: Seed of torch's draws.
         threads: Processor threads.
     """
@@ -93,7 +93,7 @@ def tiny_llama(tokenizer: Any, *, heads: int, width: int, longest: int, distance
     """Return a Llama of two layers, some of whose heads are initialised to look a fixed number of tokens back.
 
     Args:
-        tokenizer: Its tokenizer.
+        tokenizer: The tokenizer of the texts.
         heads: Number of attention heads.
         width: Width of each head.
         longest: The longest text, in tokens.
@@ -124,7 +124,7 @@ def tiny_llama(tokenizer: Any, *, heads: int, width: int, longest: int, distance
 
 
 def look_back(network: Any, distances: Sequence[int]) -> None:
-    """Initialise heads of the first layer to look a fixed number of tokens back, which is slow to learn.
+    """Initialise heads of the first layer to look a fixed number of tokens back, since this is slow to learn.
 
     The biases of query and key are rotated against each other by that distance, so that with rotary embeddings their
     product is largest at that distance.
@@ -160,11 +160,11 @@ def train_network(
 
     Args:
         network: The network.
-        backward: Adds the gradients of one step's loss.
+        backward: Function that adds the gradients of one step's loss.
         steps: Number of steps.
         rate: The highest learning rate.
         warm: Share of the steps in which the rate rises.
-        on_progress: Called with the steps that are done and their total.
+        on_progress: Called with the number of steps done and their total.
     """
     import torch
 

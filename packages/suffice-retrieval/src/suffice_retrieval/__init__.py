@@ -1,1 +1,1 @@
-"""Retrieval: corpora, indexes, dense encoders, stores, published question sets, and methods that ask for their own evidence."""
+"""Retrieval: corpora, indexes, dense encoders, stores, published question sets, and methods that write queries."""

@@ -147,7 +147,7 @@ def _screen_of(comparisons: Mapping[str, GateComparison], markdown: Path | None)
 
 
 def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown: Path | None) -> None:
-    """Raise for impossible combinations of options before anything is computed."""
+    """Raise if options contradict each other, before anything is computed."""
     if not any_gate:
         raise typer.BadParameter("name at least one --column, or leave --questions on", param_hint="--no-questions")
     if model is not None and tune is None:
@@ -160,7 +160,7 @@ def _require_gates(any_gate: bool, model: str | None, tune: str | None, markdown
 def _of_the_model(
     local_model: TransformersModel, tune: GateEvaluation, evaluation: GateEvaluation, *, n: int, seed: int
 ) -> list[ScoredGate]:
-    """Return the gates that need passes of the model: entropies, samples, states, and triggers during generation."""
+    """Return the gates whose scores need passes of the local model, such as those from entropies, samples or states."""
     from suffice_gates.training.baselines import model_gates
 
     tune_texts, texts = questions_of(tune.recording), questions_of(evaluation.recording)
@@ -180,7 +180,7 @@ def _answering(gate: ScoredGate) -> ScoredGate:
 
 
 def read_answers(source: str | Path) -> Recording:
-    """Read a recording with round 0 from a parquet file, or from questions answered both ways."""
+    """Read a recording with round 0, or build one from questions that were answered without and with retrieval."""
     return read_recording(source) if is_recording(source) else answered_recording(load_answered(source))
 
 
@@ -203,7 +203,7 @@ def _about_gates(comparison: GateComparison) -> list[str]:
 
 
 def comparison_page(comparison: GateComparison, name: str) -> str:
-    """Return tables and sentences as Markdown."""
+    """Return the tables and sentences of a comparison as Markdown."""
     screen = comparison_screen(comparison, name)
     first, *others = (*screen.sentences, *(f"note: {note}" for note in screen.notes))
     return f"{render(screen.tables, 'md')}\n{first}\n\n" + "".join(f"{line}\n" for line in others)

@@ -107,7 +107,7 @@ def _shift(
     rule: LabelRule,
     seed: int,
 ) -> Shift | None:
-    """Measure the probe under both prompts, on questions that it was not fitted on; None if there are none."""
+    """Measure the probe on prompts without and with a passage; return None if it was fitted on all questions."""
     seen = confidence.probe.card.seen or Seen()
     old = seen.among([q.question_id for q in questions], [q.question for q in questions])
     fresh = [q for q, known in zip(questions, old.tolist(), strict=True) if not known and q.answers]

@@ -89,7 +89,7 @@ class _Reader:
         )
 
     def check(self, local: LocalModel) -> None:
-        """Raise unless exactly one source of states is chosen, and it uses all options that are given."""
+        """Raise unless exactly one source of states is chosen and every given option applies to that source."""
         if (self.model is None) == (self.encoder is None):
             raise typer.BadParameter(
                 "name one of --model (a language model) and --encoder (a sentence encoder)", param_hint="--model"
@@ -173,7 +173,7 @@ def states_command(
 def _of_chains(
     data: str, out: Path, reader: _Reader, local: LocalModel, limit: int | None, shard: Any, output: Output
 ) -> dict[str, Any]:
-    """Read the chains of a recording, and return the summary, JSON-ready."""
+    """Read the states of a recording's chains; return a JSON-ready summary."""
     if not is_recording(data):
         raise DataError(f"--prompt thoughts reads recorded chains of thought, and {data!r} is not a recording")
     if reader.model is None or reader.base_url is not None or shard is not None:
@@ -205,7 +205,7 @@ def _prompted(data: str, dataset: str | None, n_passages: int, limit: int | None
 
 
 def _of_question(question: Question, n_passages: int) -> StatePrompt:
-    """Return a question's prompt, with the passages that the first rounds of a recording would read."""
+    """Return a question's prompt with its `n_passages` best passages by BM25; 0 for no passages."""
     if not n_passages:
         return StatePrompt(id=question.question_id, question=question.question)
     if not question.passages:
@@ -215,7 +215,7 @@ def _of_question(question: Question, n_passages: int) -> StatePrompt:
 
 
 def _prompts_of(recording: Recording, dataset: str | None, n_passages: int) -> list[StatePrompt]:
-    """Return the prompts of a recording's questions, with the passages of its rounds if `n_passages` is not 0."""
+    """Return the prompts of a recording's questions, each with the first `n_passages` passages of the rounds."""
     if "question" not in recording.table.column_names:
         raise DataError("the recording contains ids of questions, not their words: give the questions themselves")
     texts = recording.per_question("question", ())

@@ -1,4 +1,4 @@
-"""`suffice gate train`: from stored states and recorded answers to a gate's probe."""
+"""`suffice gate train`: trains a gate's probe on stored states and recorded answers."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def train_probe_command(
 
 
 def _labels_of(path: Path, rule: str, least: float, at: int) -> tuple[dict[str, float], dict[str, Any]]:
-    """Read the label of each question, and facts about their source for the card."""
+    """Return the label of each question, and facts for the card about the labels' source."""
     if is_recording(path):
         result = closed_book_labels(read_recording(path), rule, least=least, at=at)
         about = {"rule": result.rule, "least": least, "failed": result.n_failed, "unlabelled": result.n_unlabelled}
@@ -163,7 +163,7 @@ def _with_passages(states: Path, labels: Path, rule: str, least: float, at: int)
 def _checkpoints_of(
     states: StoredStates, path: Path, rule: str
 ) -> tuple[dict[str, float], dict[str, Any], dict[str, str]]:
-    """Read the label of each checkpoint, facts about their source for the card, and the question of each checkpoint."""
+    """Return each checkpoint's label, facts for the card about the labels' source, and each checkpoint's question."""
     if not is_recording(path):
         raise DataError(f"these are states of chains of thought: give their recording as --labels, not {str(path)!r}")
     recording = read_recording(path)
@@ -174,7 +174,10 @@ def _checkpoints_of(
 
 
 def _texts_and_clusters(path: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the texts of a recording's questions and their resampling units, by id; both empty for other files of labels."""
+    """Return the text and the resampling unit of each question of a recording, by id.
+
+    Both are empty if the labels come from another kind of file.
+    """
     if not is_recording(path):
         return {}, {}
     recording = read_recording(path)

@@ -1,4 +1,4 @@
-"""`suffice reranker train`: a cross-encoder aligned with a model's preferences, measured before and after."""
+"""`suffice reranker train`: trains a cross-encoder on a model's preferences, and measures it before and after."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _TRANSFER = (
 
 @dataclass(frozen=True, kw_only=True)
 class _Answering(models.Answering):
-    """Options of the model that answers `--questions` in both orders."""
+    """Options of the model that answers `--questions` with passages in the order before and after training."""
 
     panel: ClassVar[str] = "Answers to --questions"
 

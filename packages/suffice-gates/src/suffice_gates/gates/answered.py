@@ -35,7 +35,7 @@ class Answered:
     """One question with a model's two answers.
 
     Attributes:
-        question_id: Id, the unit of pairing.
+        question_id: Id of the question, by which results are paired.
         question: Its text.
         golds: Gold answers, at least one.
         closed_book: The answer without retrieval; None if missing, which scores 0.
@@ -116,11 +116,12 @@ def answered_recording(
 ) -> Recording:
     """Build a recording of answers: round 0 without retrieval, round 1 with it, one call each.
 
-    It can be replayed, certified and reported on like any other.  Tokens and seconds are unknown.
+    The recording can be replayed, certified and reported on like any other.  Tokens and seconds are unknown.
 
     Args:
         questions: Questions answered both ways.
-        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN if undefined, which makes every comparison false.
+        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN if undefined, and then every comparison with a
+            threshold is false.
         metadata: Metadata of the recording.
 
     Raises:
@@ -149,7 +150,8 @@ def answered_recording(
 def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> Recording:
     """Add signals of a gate at round 0; at later rounds they are undefined.
 
-    A gate decides before the closed-book answer exists, so that answer is charged only where the gate returns it.
+    A gate decides before the closed-book answer exists.  Replay therefore charges that answer only for questions that
+    the gate answers directly.
 
     Args:
         recording: A recording with round 0.
@@ -183,9 +185,9 @@ def with_scores(recording: Recording, scores: Mapping[str, npt.ArrayLike], *, co
 def without_gate(recording: Recording) -> Recording:
     """Remove the costs of the recorded gate, so that another gate can be judged on the recording.
 
-    If the gate's pass is the start of the answer (which then counts no call of its own), its cost moves to the answer;
-    otherwise it is dropped.  The gate's cost columns stay, with zeros, so that replay still charges round 0's answer
-    only where it is returned.
+    The closed-book answer may continue the gate's pass, and then counts no call of its own: the cost of that pass moves
+    to the answer.  Otherwise the cost of the gate's pass is dropped.  The gate's cost columns stay, with zeros, so that
+    replay still charges the answer of round 0 only where it is returned.
     """
     table = recording.table
     kinds = [name.rsplit(".", 1)[-1] for name in recording.names("cost") if name.startswith("cost.gate.")]

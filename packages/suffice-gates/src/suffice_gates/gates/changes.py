@@ -16,7 +16,7 @@ _ANSWER_WIDTH = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """A question that is answered directly at one threshold, and with retrieval at the next, stricter one.
+    """A question that is answered directly at one threshold, but with retrieval at the next, stricter threshold.
 
     Attributes:
         question_id: The question.
@@ -37,7 +37,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transitions:
-    """The questions that one step to the next, stricter threshold moves to retrieval (CBDR, Figure 8).
+    """Questions that move from a direct answer to retrieval when the threshold rises by one step (CBDR, Figure 8).
 
     Attributes:
         low: The threshold before the step.
@@ -57,7 +57,9 @@ class Transitions:
 def transitions(
     evaluation: GateEvaluation, signal: str, betas: Sequence[float], *, low: bool = False
 ) -> tuple[Transitions, ...]:
-    """Return the questions that each step between neighbouring thresholds moves, from the least retrieval to the most.
+    """Return the questions that move to retrieval at each step to a stricter threshold.
+
+    The steps go from the threshold with the least retrieval to the one with the most.
 
     Args:
         evaluation: The questions.
@@ -101,7 +103,7 @@ def _step(evaluation: GateEvaluation, low: float, high: float, moved: Mask) -> T
 
 
 def transitions_table(title: str, steps: Sequence[Transitions]) -> Table:
-    """Tabulate the questions that gain, lose and keep their metric at each step."""
+    """Tabulate how many moved questions gain, lose or keep their metric at each step."""
     return Table(
         title=title,
         columns=(

@@ -1,4 +1,4 @@
-"""Comparison of gates: thresholds chosen on tune questions, quality and cost measured once on others."""
+"""Comparison of gates: thresholds are chosen on tune questions; quality and cost are measured on other questions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GatePrice:
     """Costs of a gate that the recording does not contain.
 
     Attributes:
-        n_labels: Number of labelled questions that its fit needed; 0 if nothing is fitted, NaN if unknown.
+        n_labels: Number of labelled questions that the gate was fitted on; 0 if nothing is fitted, NaN if unknown.
         fit_seconds: Seconds to read these questions and to fit.
         calls: Number of calls of a language model for one decision.
         tokens: Tokens read and written for one decision.
@@ -53,11 +53,12 @@ class ScoredGate:
 
     Attributes:
         name: Name in reports.
-        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN if undefined: the gate then retrieves.
+        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN if undefined, and the gate then retrieves.
         evaluation: Scores of the evaluation questions, shape ``(n_eval,)``.
         low: True if low values answer directly, as for an uncertainty.
         beta: Its threshold; None to choose it on the tune questions.
-        ranks: The confidence that ranks questions if `evaluation` cannot rank all of them; None to rank by `evaluation`.
+        ranks: Confidence of the evaluation questions, for areas under the ROC curve, if `evaluation` cannot rank all
+            questions; None to rank by `evaluation`.
         component: The component whose recorded call produces the score: `gate` for the recorded gate, `generator` for
             signals of the closed-book answer; "" if there is none and only `price` counts.
         price: Its costs in addition to the recorded ones.
@@ -87,8 +88,9 @@ class ComparedGate(Result):
         random: The random gate at the same retrieval rate.
         tune: Its quality and cost on the tune questions, optimistic because its threshold was chosen there; None if the
             threshold was given.
-        known: Area under the ROC curve of its score for "the answer without retrieval is right".
-        not_needed: Area under the ROC curve of its score for "retrieval does not raise the metric".
+        known: Area under the ROC curve for predicting "the answer without retrieval is right" by the gate's score.
+        not_needed: Area under the ROC curve for predicting "retrieval does not turn a wrong answer into a right one" by
+            the gate's score.
         n_undefined: Number of questions without a score; the gate retrieves for them.
         p_holm: The p-value against random decisions (`GatePoint.p_random`), adjusted by Holm over the gates.
     """
@@ -132,12 +134,12 @@ class GateComparison(Evaluation):
     chosen: str
 
     def tables(self) -> Sequence[Table]:
-        """Return the table that compares gates, and the table of how well their scores predict known answers."""
+        """Return a table of quality and cost, and a table of how well the scores predict right direct answers."""
         return [comparison_table(self), knowledge_table(self)]
 
     @property
     def headline(self) -> str:
-        """A sentence that names the gates that beat always retrieving, or else random gates."""
+        """A sentence that names the gates better than always retrieving, or if there are none, than random gates."""
         first = self.metrics[0]
         better = [row for row in self.rows if row.point.against_always[first].low > 0]
         shown = [row for row in self.rows if row.p_holm < 1 - self.resampling.level]
@@ -165,13 +167,13 @@ def compare_gates(
     *,
     rate: float | None = None,
 ) -> GateComparison:
-    """Judge gates on evaluation questions, each with its threshold chosen on tune questions.
+    """Choose each gate's threshold on tune questions, and measure the gates on evaluation questions.
 
     Args:
-        evaluation: Evaluation questions, used for nothing else.
+        evaluation: Evaluation questions, used neither to fit gates nor to choose thresholds.
         gates: At least one gate; names must differ.
         tune: Tune questions; None if the threshold of every gate is given.
-        rate: Choose each threshold by this retrieval rate on tune instead of by quality.
+        rate: Choose each threshold for this retrieval rate on the tune questions, instead of for the best quality.
 
     Raises:
         DataError: There are no gates, two have the same name, a question is in both sets, or a gate has no threshold and
@@ -213,7 +215,7 @@ def compare_gates(
 def _seen_notes(
     evaluation: GateEvaluation, gates: Sequence[ScoredGate], tune: GateEvaluation | None
 ) -> tuple[str, ...]:
-    """Return warnings if the recorded gate is compared on questions that it was fitted on, or resamples are undefined."""
+    """Return warnings if the recorded gate was fitted on the compared questions, or if resamples are undefined."""
     rules = [gate_rule(KNOWN, 0.5)] if any(gate.component == GATE for gate in gates) else []
     notes = [*selected_on(map(evaluation.gated, rules), evaluation.recording).notes]
     notes += undefined_notes(evaluation.draws.units.n_units, evaluation.draws.resampling.n_resamples)
@@ -261,14 +263,17 @@ _COLUMN = "gate_score"
 
 
 def _replayed(evaluation: GateEvaluation, scores: Floats, beta: float, gate: ScoredGate) -> GatePoint:
-    """Replay a gate on a recording to which its scores are added; the cost of the recorded gate counts only for itself."""
+    """Add a gate's scores to the recording and replay the gate.
+
+    The recorded gate's cost is removed, unless `gate` is the recorded gate itself.
+    """
     base = evaluation if gate.component == GATE else evaluation.ungated()
     judged = base.with_scores({_COLUMN: scores}, component=gate.component or GATE)
     return judged.point(gate_rule(_COLUMN, beta, low=gate.low), beta, label=gate.name)
 
 
 def comparison_table(comparison: GateComparison, title: str = "") -> Table:
-    """Tabulate gates side by side: quality, retrieval rate, areas under the ROC curve, online and offline cost."""
+    """Tabulate the quality, retrieval rate, areas under the ROC curve, online cost and offline cost of each gate."""
     metrics = comparison.metrics
     no_price = GatePrice(n_labels=math.nan, fit_seconds=math.nan, seconds=math.nan)
     rows = [
@@ -307,7 +312,7 @@ def comparison_table(comparison: GateComparison, title: str = "") -> Table:
 
 
 def knowledge_table(comparison: GateComparison) -> Table:
-    """Tabulate what the scores predict: areas under the ROC curve, thresholds, and quality on the tune questions."""
+    """Tabulate each gate's areas under the ROC curve, threshold, and quality on the tune questions."""
     first = comparison.metrics[0]
     return Table(
         title="What the scores know: areas under the ROC curve (0.5 = nothing)",
@@ -339,7 +344,7 @@ def knowledge_table(comparison: GateComparison) -> Table:
 
 
 def rates_table(title: str, comparisons: Mapping[float, GateComparison]) -> Table:
-    """Tabulate gates at given retrieval rates, next to random gates at the rates that were reached."""
+    """Tabulate each gate at several requested retrieval rates, next to a random gate at the rate that it reached."""
     first = next(iter(comparisons.values())).metrics[0]
     return Table(
         title=title,

@@ -49,10 +49,12 @@ _RIGHT = 0.5
 
 
 class ComplexityGate:
-    """Predicts from the question alone how much retrieval it needs; the policy reads the class by the rule `adaptive_rag`.
+    """Predicts how much retrieval a question needs, from the text of the question alone.
 
-    Its signals are `complexity`, the likeliest class (0 no retrieval, 1 a single one, 2 more), and `p_known`, the calibrated
-    probability of class 0.
+    A policy acts on the predicted class through the rule `adaptive_rag`.
+
+    The signals of the gate are `complexity`, the likeliest class (0: no retrieval, 1: one retrieval, 2: more), and
+    `p_known`, the calibrated probability of class 0.
 
     Args:
         classifier: The classifier, fitted by `fit_complexity`.
@@ -79,11 +81,11 @@ class ComplexityGate:
 
     @property
     def seen(self) -> Seen | None:
-        """The questions that it was fitted on; None if they were not recorded."""
+        """The questions that the gate was fitted on; None if they were not recorded."""
         return Seen.from_dict(self.provenance)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """All settings that affect its verdicts: encoder, classes, weights and calibration."""
+        """All settings that affect the gate's verdicts: encoder, classes, weights and calibration."""
         card = {key: value for key, value in self._card().items() if key not in ("format", "version", "provenance")}
         return {"kind": "question gate", **card}
 
@@ -228,14 +230,15 @@ def fit_complexity(
 ) -> ComplexityGate:
     """Fit the classifier on recorded tune questions (Adaptive-RAG, section 3.2).
 
-    A question's label is the cheapest way that answers it rightly: no retrieval (round 0), a single one (round 1), or all of
-    them (the last round); if no way does, the label that suits the data set (`multi_hop`).  The paper fine-tunes a T5; this
-    is a logistic regression on the embedder's vectors, its penalty chosen by cross-validation.
+    A question's label is the smallest number of retrievals that leads to a right answer: none (round 0), one (round 1),
+    or all (the last round).  If no answer is right, `multi_hop` decides the label: all if true, else one.  The paper
+    fine-tunes a T5; this function fits a logistic regression on the embedder's vectors, with a penalty chosen by
+    cross-validation.
 
     Args:
         recording: Full-width rounds from round 0 on, with the questions' texts.
         embedder: Embeds the questions.
-        metric: Metric of an answer, which is right if it is at least one half.
+        metric: An answer is right if this metric is at least one half.
         multi_hop: True if the data set's questions need several retrievals; one value for all, or one for each question.
 
     Raises:

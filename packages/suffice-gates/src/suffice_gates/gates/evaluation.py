@@ -34,7 +34,7 @@ _DEFAULT_METRICS = ("contains", "em", "f1")
 
 
 def gate_rule(signal: str, beta: float = 0.5, *, low: bool = False) -> Rule:
-    """Return the rule of a gate: answer without retrieval where the signal is above beta (CBDR, section 3.4).
+    """Return the rule of a gate: answer without retrieval if the signal is above beta (CBDR, section 3.4).
 
     >>> print(gate_rule("p_known", 0.9))
     (p_known > 0.9) & (round < 1)
@@ -42,8 +42,9 @@ def gate_rule(signal: str, beta: float = 0.5, *, low: bool = False) -> Rule:
     (entropy < 0.2) & (round < 1)
 
     Args:
-        signal: The signal that it reads at round 0.
-        beta: The threshold; strict, so that beta = 1 always retrieves.
+        signal: The signal that the rule reads at round 0.
+        beta: The threshold, which the signal must exceed; with beta = 1 a probability never does, so the gate always
+            retrieves.
         low: True if low values answer directly, as for an uncertainty.
     """
     chosen = named(signal) < beta if low else named(signal) > beta
@@ -109,11 +110,14 @@ class GateEvaluation:
                 )
 
     def with_scores(self, scores: Mapping[str, npt.ArrayLike], *, component: str = "gate") -> GateEvaluation:
-        """Add signals at round 0, see `suffice_gates.gates.answered.with_scores`; resamples are shared."""
+        """Return an evaluation with further signals at round 0, which shares the resamples of this one.
+
+        See `suffice_gates.gates.answered.with_scores`.
+        """
         return self._with(with_scores(self.recording, scores, component=component))
 
     def ungated(self) -> GateEvaluation:
-        """Remove the cost of the recorded gate, to judge other gates; see `without_gate`."""
+        """Return an evaluation without the cost of the recorded gate, to judge other gates; see `without_gate`."""
         return self._with(without_gate(self.recording))
 
     def _with(self, recording: Recording) -> GateEvaluation:
@@ -178,11 +182,14 @@ class GateEvaluation:
         return self._mixture(labels[kind], kind, shares[kind])
 
     def random(self, rate: float) -> GatePoint:
-        """Return the exact expectation of a gate that retrieves for a random share of the questions."""
+        """Return the exact expected quality and cost of a gate that retrieves for a random share of the questions."""
         return self._mixture(f"random gate at {figure(rate, '.1f', 100)} %", "random", rate)
 
     def _mixture(self, label: str, kind: str, share: float | Floats) -> GatePoint:
-        """Measure a gate that retrieves with probability `share`, one for all questions or shape ``(n_questions,)``."""
+        """Return the expected quality and cost of a gate that retrieves with probability `share`.
+
+        `share` is one number for all questions, or one number for each question, shape ``(n_questions,)``.
+        """
         values = self._expected(share)
         costs = {
             name: float(_blend(_each(self.never, name), _each(self.always, name), share).mean()) for name in _GATE_COSTS
@@ -190,7 +197,10 @@ class GateEvaluation:
         return self._point(label, kind, float(np.mean(share)), values, costs)
 
     def beside(self, other: GateEvaluation, label: str) -> GatePoint:
-        """Return the point of always retrieving in another evaluation of the same questions, compared with these references."""
+        """Measure always retrieving in another evaluation of the same questions.
+
+        The result is compared with the reference gates of this evaluation.
+        """
         return self._point(label, "other", 1.0, other.always.values, _mean_costs(other.always))
 
     def _expected(self, share: float | Floats) -> dict[str, Floats]:
@@ -230,7 +240,7 @@ class GateEvaluation:
         )
 
     def _p_random(self, direct: Mask) -> float:
-        """Test whether the questions answered directly gain more than random ones; return the two-sided p-value."""
+        """Test whether direct answers help the chosen questions more than random ones; return the two-sided p-value."""
         k = int(direct.sum())
         if k in (0, self.n):
             return math.nan
@@ -242,16 +252,21 @@ class GateEvaluation:
 
     @cached_property
     def _shuffled_gains(self) -> tuple[Floats, Floats]:
-        """The gain of each question from a direct answer, and cumulative sums of gains in random orders."""
+        """The gain of each question, and cumulative sums of the gains in random orders.
+
+        A gain is the metric without retrieval minus the metric with retrieval.
+        """
         gain = self.answers.direct - self.answers.retrieved
         shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
         return gain, np.cumsum(shuffled, axis=1)
 
     def label_blind(self, quality: float, rate: float) -> tuple[float | None, str | None]:
-        """Return the lowest retrieval rate of a label-blind gate with at least this quality, and its name if it dominates.
+        """Return the lowest rate at which a label-blind gate reaches a quality, and that gate's name if it dominates.
 
-        Label-blind gates retrieve never, always or at random; all lie on one line from never (rate 0) to always (rate 1).
-        One dominates if its rate is no higher than `rate`, and its rate or its quality is better.  None for no such gate.
+        Label-blind gates retrieve never, always or at random.  Their quality is linear in the retrieval rate, from
+        never (0) to always (1).  A label-blind gate dominates if its rate is at most `rate`, and its rate is lower or
+        its quality higher. The rate is None if no label-blind gate reaches the quality; the name is None if the gate
+        does not dominate.
         """
         # Quality is linear in the rate of a random gate, so the lowest sufficient rate is where the line meets `quality`.
         never, always = float(self.answers.direct.mean()), float(self.answers.retrieved.mean())
@@ -286,7 +301,9 @@ def _blend(never: Floats, always: Floats, share: float | Floats) -> Floats:
 
 
 def even_betas(scores: npt.ArrayLike, n: int = 11) -> list[float]:
-    """Return ascending thresholds that split scores into equal shares, from answering all to retrieving for all.
+    """Return ascending thresholds that split scores into equal shares.
+
+    The lowest threshold answers every question directly; the highest one retrieves for every question.
 
     >>> even_betas([0.1, 0.2, 0.3, 0.4], 3)
     [0.0999, 0.2, 0.4]

@@ -1,7 +1,7 @@
 """Features of a question's text, which a gate can read without calling the model.
 
-Source of the idea: Marina et al. (2025), "LLM-Independent Adaptive RAG: Let the Question Speak for Itself".  Their
-features include external ones (popularity, graphs); those here need only the text.
+Source of the idea: Marina et al. (2025), "LLM-Independent Adaptive RAG: Let the Question Speak for Itself".  Some of
+their features need external data (popularity, graphs); those in this module need only the text.
 """
 
 from __future__ import annotations

@@ -28,13 +28,15 @@ class GatePoint(Result):
         costs: Mean operational cost per question: calls, tokens, seconds, retrievals; NaN where unknown.
         against_always: Paired differences to always retrieving, by metric.
         against_random: Paired differences to the random gate at the same retrieval rate, by metric.
-        p_random: Two-sided p-value against the same number of direct answers assigned to questions at random, for the first
-            metric. Read it instead of the interval if few questions are answered directly, or few with retrieval. NaN if
-            it does not apply.
-        margin: Non-inferiority to always retrieving in the first metric; None for always itself.
+        p_random: Two-sided p-value of the first metric, against a random choice of equally many questions for direct
+            answers. Read it instead of the interval if few questions are answered directly, or few with retrieval. NaN
+            if it does not apply.
+        margin: Result of the test of non-inferiority to always retrieving, in the first metric; None for always
+            retrieving itself.
         label_blind_rate: The lowest retrieval rate at which never, always or a random gate has at least this quality;
             None if there is none.
-        dominated_by: Name of that gate if it dominates this one, see `GateEvaluation.label_blind`; else None.
+        dominated_by: Name of the never, always or random gate that dominates this one, see
+            `GateEvaluation.label_blind`; None if there is none.
     """
 
     label: str
@@ -124,7 +126,7 @@ def quality_of(point: GatePoint, metrics: Sequence[str]) -> list[Any]:
 
 
 def verdict(point: GatePoint) -> str:
-    """Return a short text if a label-blind gate does as well with fewer retrievals."""
+    """Return the verdict on a gate, such as "not dominated" or "dominated by never retrieve"; "" if there is none."""
     if point.kind == "perfect":
         return "not reachable"
     if point.kind == "gate" and point.retrieval_rate in (0.0, 1.0):

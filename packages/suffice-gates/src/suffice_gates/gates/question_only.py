@@ -1,11 +1,12 @@
-"""Gates that read only the question: fitted on tune answers, applied with numpy.
+"""Gates that read only the question; they are fitted on answers to tune questions, and need only numpy afterwards.
 
 There are three kinds, all logistic regressions:
 
 - on the question's embedding, with the label "the closed-book answer was right" (CBDR);
 - on features of its text (`suffice_gates.gates.features`), with the same label;
 - Adaptive-RAG's classifier into none, single and multi (Jeong et al. 2024, section 3.2), here on embeddings.  The label
-  is the cheapest way that answered rightly; if none did, the one that suits the data set, multi for multi-hop questions.
+  is the smallest number of retrievals that led to a right answer.  If no answer was right, the label is multi for
+  multi-hop questions and single for others.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ class QuestionGate:
     Attributes:
         read: Turns questions into numbers.
         mean: Mean of each number, subtracted first, shape ``(width,)``.
-        scale: Deviation of each number, by which it is then divided; infinite for constant numbers, so they have no effect.
+        scale: Standard deviation of each number, which divides it after the subtraction; infinite for constant numbers,
+            so that they have no effect.
         weights: Weights of the regression, shape ``(n_classes, width)``; one row for two classes.
         intercepts: Intercepts, shape ``(n_classes,)``.
-        classes: The classes that it was fitted on, ascending.
+        classes: The classes in the labels of the fit, ascending.
         wanted: Index of the class that answers directly.
         calibration: Maps the raw score to the probability.
         strength: The chosen inverse strength of regularisation.
@@ -58,7 +60,7 @@ class QuestionGate:
     strength: float
 
     def scores(self, questions: Sequence[str]) -> Floats:
-        """Return the calibrated probability of each question, shape ``(n,)``; NaN if one of its numbers is NaN."""
+        """Return the calibrated probability of each question, shape ``(n,)``; NaN if `read` returns NaN for it."""
         return self.calibration.predict(self.raw(np.asarray(self.read(questions), dtype=np.float64)))
 
     def raw(self, values: Floats) -> Floats:
@@ -91,7 +93,7 @@ class Fitted:
 
     Attributes:
         gate: The gate, for other questions.
-        cross_fitted: Scores of the tune questions, each by a gate of the other folds, shape ``(n_tune,)``.
+        cross_fitted: Scores of the tune questions, each from a gate fitted on the other folds, shape ``(n_tune,)``.
         n_labels: Number of labelled questions.
         seconds: Seconds to read the questions and to fit, including cross-fits.
     """
@@ -111,7 +113,8 @@ def adaptive_labels(
 ) -> Classes:
     """Return Adaptive-RAG's labels: 0 none, 1 single, 2 multi, shape ``(n,)``.
 
-    The label is the cheapest way whose answer is right; if none is, the one that suits the data set (`multi_hop`).
+    The label is the smallest number of retrievals with a right answer.  If no answer is right, the label is 2 where
+    `multi_hop` is true, else 1.
 
     >>> adaptive_labels([1, 0, 0], [0, 1, 0]).tolist()
     [0, 1, 2]
@@ -139,8 +142,8 @@ def fit_gate(
 ) -> Fitted:
     """Fit a question-only gate on tune questions.
 
-    Each fold is scored by a gate of the other folds; these scores choose the regularisation, fit the calibration
-    (Platt), and later choose the threshold.
+    Each fold is scored by a gate fitted on the other folds.  These scores are used to choose the regularisation, to fit
+    the calibration (Platt), and later to choose the threshold.
 
     Args:
         read: Turns questions into numbers.
@@ -190,7 +193,7 @@ class _Task:
     wanted: int
 
     def cross_fitted(self, fold: Classes, strength: float) -> Floats:
-        """Return the raw score of each question by a gate of the other folds."""
+        """Return the raw score of each question from a gate fitted on the other folds."""
         raw = np.empty(len(self.values))
         for part in np.unique(fold):
             raw[fold == part] = self.fit(fold != part, strength, Constant(0.0)).raw(self.values[fold == part])

@@ -27,7 +27,7 @@ class QuestionOnly:
     Attributes:
         name: Name in reports.
         reads: Its input, `embedding` or `features`.
-        labels: Maps the answers to the class of each question.
+        labels: Function from answers to the class of each question.
         wanted: The class that answers directly.
         source: Paper, or other origin.
     """
@@ -61,7 +61,9 @@ QUESTION_GATES = (
     QuestionOnly("features, not needed", "features", _not_needed, 1, f"{_FEATURES_SOURCE}, on what retrieval changes"),
     QuestionOnly("adaptive-rag", "embedding", _adaptive, 0, "none / single / multi, Jeong et al. (2024)"),
 )
-"""The standard gates: they predict that the direct answer is right, that retrieval gains nothing, or the cheapest way."""
+"""The standard gates.  They predict whether the direct answer is right, whether retrieval gains nothing, or the smallest
+number of retrievals for a right answer.
+"""
 
 
 class _TimedReader:
@@ -124,16 +126,16 @@ def held_out_gates(
     *,
     rate: float | None = None,
 ) -> list[ScoredGate]:
-    """Cross-fit question-only gates and their thresholds, if there are only tune questions.
+    """Cross-fit question-only gates and their thresholds, when there are no questions besides those for the fit.
 
-    Every question's score and threshold come from the other folds, so that no figure is optimistic.  Because each fold has
-    its own threshold, the returned score is the distance above it, with 0 as the common threshold.
+    Every question's score and threshold come from the other folds, so that no figure is optimistic.  Because each fold
+    has its own threshold, the returned score is the score minus that threshold, and 0 is the common threshold.
 
     Args:
         evaluation: Tune questions.
         embed: Turns questions into vectors.
         kinds: The gates to fit.
-        rate: Choose each fold's threshold by this retrieval rate on the other folds instead of by quality.
+        rate: Choose each fold's threshold for this retrieval rate on the other folds, instead of for the best quality.
 
     Raises:
         DataError: The recording has no question texts, or all labels are of one class.
@@ -186,7 +188,7 @@ def column_gate(
         name: The column; with the suffix ``:low``, low values answer directly, as for an uncertainty.
         evaluation: Evaluation questions.
         tune: Tune questions, whose recording must have the column too; None to cross-fit the threshold.
-        rate: If the threshold is cross-fitted, choose it by this retrieval rate instead of by quality.
+        rate: If the threshold is cross-fitted, choose it for this retrieval rate instead of for the best quality.
 
     Raises:
         UnknownSignalError: A recording does not have the column.

@@ -34,13 +34,13 @@ class BothWays:
 
     @property
     def not_needed(self) -> Mask:
-        """Mask of the questions whose answer retrieval does not turn from wrong to right."""
+        """Mask of the questions that do not need retrieval: it does not turn a wrong answer into a right one."""
         direct, retrieved = self.right
         return direct | ~retrieved
 
 
 def choose_beta(scores: Floats, answers: BothWays, *, low: bool = False, rate: float | None = None) -> float:
-    """Return the threshold with the best mean metric on tune questions; among ties, the one that retrieves least.
+    """Return the threshold with the best mean metric on tune questions; among ties, that with the fewest retrievals.
 
     >>> import numpy as np
     >>> choose_beta(np.array([0.9, 0.4, 0.1]), BothWays(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0])))
@@ -81,13 +81,15 @@ def cross_fit(
     low: bool = False,
     rate: float | None = None,
 ) -> tuple[Floats, Floats]:
-    """Cross-fit a gate and its threshold; return each question's score minus the threshold, and the score, shape ``(n,)``.
+    """Cross-fit a gate and its threshold.
 
-    For each fold, a gate is fitted on the others, and its threshold is chosen on their cross-fitted scores.
+    For each fold, a gate is fitted on the other folds, and its threshold is chosen on the cross-fitted scores of those
+    folds.  Return each question's score minus the threshold, and the score itself, both of shape ``(n,)``.
 
     Args:
         folds: The fold of each question.
-        fit: Fits on a mask of questions; returns their cross-fitted scores, and a function that scores any mask.
+        fit: Function that fits a gate on a mask of questions; it returns the cross-fitted scores of these questions,
+            and a function that scores any mask of questions.
         answers: The metric of the questions.
         low: True if low scores answer directly; the first result then has the opposite sign, the second does not.
         rate: See `choose_beta`.

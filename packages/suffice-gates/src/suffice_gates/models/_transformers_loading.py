@@ -30,15 +30,16 @@ _SINGLE = 4
 class LoadedModel:
     """A causal language model in memory, with its tokenizer.
 
-    Several `TransformersModel`s with different layers or prompts may share one, so the weights are in memory once.
+    Several `TransformersModel`s with different layers or prompts may share one `LoadedModel`, so that the weights are
+    in memory only once.
 
     Attributes:
         network: A transformers causal language model, in evaluation mode.
         tokenizer: Its tokenizer.
         id: The model's name.
         revision: Identifies the version of its weights: the commit of the hub, or a hash of all files in a folder.
-        content: A hash of what was loaded, the same for a copy in another folder; None if its files are unknown.
-        lock: Allows one pass at a time, because hooks read the layers.
+        content: A hash of the loaded files, the same for a copy in another folder; None if the files are unknown.
+        lock: Allows one pass at a time, because the hooks that read the layers belong to the whole model.
     """
 
     network: Any
@@ -50,7 +51,7 @@ class LoadedModel:
 
     @property
     def config(self) -> Any:
-        """The configuration of the text model, also for models that read images."""
+        """The configuration of the text model, also if that is one part of a model that reads images."""
         config = self.network.config
         return config.get_text_config() if hasattr(config, "get_text_config") else config
 
@@ -90,10 +91,11 @@ class LoadedModel:
 
     @property
     def precision(self) -> str:
-        """The number type of its weights, with a remark if they were cast after loading or quantised.
+        """The number type of the weights, with a remark if they were quantised, or cast after loading.
 
-        A quantised model has other hidden states than the unquantised one. So has a model that was loaded in float32 and
-        cast to fewer bits: the cast rounds the frequencies of its positions, which loading with ``dtype=`` does not.
+        A quantised model has other hidden states than the unquantised one. So has a model that was loaded in float32
+        and then cast to fewer bits, because the cast rounds the frequencies of the position encoding. Loading with
+        ``dtype=`` does not round them.
         """
         dtype = str(self.network.dtype).removeprefix("torch.")
         buffers = self.network.named_buffers()
@@ -111,8 +113,8 @@ class LoadedModel:
 def off_the_device(model: LoadedModel) -> Iterator[None]:
     """Move the weights to the machine's memory for a while, to free the GPU.
 
-    A model on the CPU stays where it is, and so does a model that cannot be moved (quantised, or spread over devices),
-    with a warning.
+    A model on the CPU stays where it is.  A model that cannot be moved (quantised, or spread over devices) also stays,
+    and a warning is given.
     """
     network, device = model.network, model.network.device
     places = getattr(network, "hf_device_map", None) or {}
@@ -177,7 +179,7 @@ def load_model(
 
 
 def folder_revision(folder: Path) -> str:
-    """Return the first 16 hexadecimal digits of a hash over a model folder's weights, settings and tokenizer.
+    """Return 16 hexadecimal digits of a hash of the weights, settings and tokenizer in a model's folder.
 
     Files in subfolders do not count, because checkpoints and probes may be there.
     """

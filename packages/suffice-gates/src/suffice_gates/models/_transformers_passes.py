@@ -56,7 +56,7 @@ class GeneratedToken:
 
 
 class _EnoughError(Exception):
-    """Raised once the highest requested layer has been read, since the layers above it need not run."""
+    """Raised to end a pass once the highest requested layer has been read."""
 
 
 def last_states(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int]) -> States:
@@ -96,7 +96,7 @@ def position_states(model: LoadedModel, ids: Sequence[int], layers: Sequence[int
 
 
 def _states_at(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[int], places: Any) -> States:
-    """Return the states of one token of each prompt, or of several tokens of a single one."""
+    """Return the states of one token of each prompt, or of several tokens of a single prompt."""
     import torch
 
     body = _body(model)
@@ -145,7 +145,10 @@ def prefill(model: LoadedModel, ids: Sequence[Sequence[int]], layers: Sequence[i
 
 
 def _has_keys(cache: Any) -> bool:
-    """Return whether a cache contains keys; state-space models keep only states, which more padding would corrupt."""
+    """Return whether a cache contains keys.
+
+    State-space models keep only states, which further padding would corrupt.
+    """
     layers = getattr(cache, "layers", None)
     return cache is not None and (layers is None or any(hasattr(layer, "keys") for layer in layers))
 
@@ -191,7 +194,7 @@ def generate(
         ends: Tokens that end a reply; included as its last step.
         n_top: Number of most likely tokens to return at each position.
         choose: Selects the next token of each prompt.
-        is_cancelled: Checked before each token; ends the replies when true.
+        is_cancelled: Called before each token; if it returns True, the generation ends.
 
     Returns:
         The steps of each prompt, in order.
@@ -249,7 +252,10 @@ def _padded(model: LoadedModel, ids: Sequence[Sequence[int]], *, side: str) -> t
 
 
 def _accepted(module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return the inputs that this forward pass accepts; not all architectures take positions or `logits_to_keep`."""
+    """Return only the inputs that the module's forward pass accepts.
+
+    Some architectures take no positions or no `logits_to_keep`.
+    """
     known = inspect.signature(module.forward).parameters
     if "input_ids" not in known:  # a wrapper that passes on all arguments
         return inputs
@@ -264,7 +270,7 @@ class _Readings:
         self._states: dict[int, Any] = {}
 
     def take(self, layer: int, hidden: Any) -> None:
-        """Keep the last tokens of one layer's states, shape ``(n, length, width)``."""
+        """Keep the states of the last tokens from `hidden`, the states of all tokens, shape ``(n, length, width)``."""
         import torch
 
         if not torch.is_tensor(hidden) or hidden.dim() != 3:  # noqa: PLR2004 - prompts, tokens, width
@@ -297,7 +303,9 @@ class _Readings:
 
 @contextlib.contextmanager
 def _reading_layers(model: LoadedModel, layers: Sequence[int], last: Any, *, stop: bool) -> Iterator[_Readings]:
-    """Read layers during a pass: `hidden_states[k]` is the input of layer k, and the last one is the model's output.
+    """Read layers during a pass.
+
+    `hidden_states[k]` is the input of layer k; the last element of `hidden_states` is the output of the model.
 
     With `stop` the pass ends once the highest requested layer has been read.
     """

@@ -1,4 +1,4 @@
-"""DRAGIN on a local model: entropy and attention of a reply's words, and a query for the first sentence that needs one."""
+"""DRAGIN on a local model: entropy and attention of a reply's words, and a query for its first uncertain sentence."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from suffice_gates.models.transformers_model import TransformersModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyReading:
-    """One reply with its entropies, from a pass that includes the prompt, and its attentions, from a pass without it.
+    """One reply with its entropies and attentions.
+
+    The entropies come from a pass over prompt and reply, the attentions from a pass over the reply alone.
 
     Attributes:
         entropies: Entropy of each token's distribution over the vocabulary, nats, shape ``(n,)``.
@@ -49,7 +51,8 @@ class ReplyReading:
 def read_reply(model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()) -> ReplyReading:
     """Read a reply again for its exact entropies and attentions.
 
-    A system that generates with entropies gets them for free; here they take a pass, and attentions another.
+    A system that computes entropies while it generates gets them for free.  This function needs one pass for the
+    entropies, and another for the attentions.
 
     Raises:
         ModelError: The model returns no attentions.
@@ -90,7 +93,8 @@ def _words(
 ) -> tuple[list[str], npt.NDArray[np.int64], list[int]]:
     """Return the words of tokens, the word of each token, and where each word begins in the text.
 
-    A word begins at the first token and at each that begins with white space; a special token is a word of its own.
+    A word begins at the first token, and at each token that begins with white space.  A special token is a word of its
+    own.
     """
     words: list[str] = []
     word_of, begins, length = [], [], 0
@@ -128,7 +132,7 @@ def _entropies(
 
 
 def _attention(model: TransformersModel, ids: Sequence[int]) -> tuple[npt.NDArray[np.float64], Cost]:
-    """Return the attention of the last layer among tokens that are read without a prompt, and the cost of the pass."""
+    """Return the last layer's attention between tokens read without a prompt, and the cost of the pass."""
     import torch
 
     began = time.perf_counter()
@@ -147,7 +151,7 @@ def _attention(model: TransformersModel, ids: Sequence[int]) -> tuple[npt.NDArra
 def dragin_scores(
     model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage] = ()
 ) -> tuple[npt.NDArray[np.float64], Cost]:
-    """Return RIND of each word of a reply, shape ``(n_words,)``, and the cost of reading it again; see `rind`."""
+    """Return the RIND of each word of a reply, shape ``(n_words,)``, and the cost of the passes; see `rind`."""
     reading = read_reply(model, question, reply, passages)
     return reading.rind, reading.cost
 
@@ -161,20 +165,21 @@ def dragin_query(
     theta: float,
     n: int,
 ) -> Reply:
-    """Return the query of the first sentence of a reply with a word whose RIND is above theta.
+    """Return a query for the first sentence of a reply that contains a word with RIND above theta.
 
     Args:
         model: The model that wrote the reply.
         messages: The messages of the prompt.
         reply: Its reply, with tokens.
-        texts: Texts whose words a query may use, in addition to the reply's: question and chain, in this order, but neither
-            instructions nor passages.
+        texts: Texts whose words a query may use besides the words of the reply: the question, then the chain. They must
+            not contain instructions or passages.
         theta: Threshold of RIND.
         n: Number of words in a query.
 
     Returns:
-        A reply whose answer is the query, or None if no word is above theta.  Its text is the part before that sentence, or the
-        whole reply; its signal `rind` is the largest RIND, and its costs are those of the passes.
+        A reply whose answer is the query, or None if no word is above theta.  Its text is the part of the given reply
+        before that sentence; without a query it is the whole reply.  Its signal `rind` is the largest RIND, and its
+        costs are those of the passes.
 
     Raises:
         ModelError: The model returns no attentions.
@@ -199,7 +204,10 @@ def dragin_query(
 def _query(
     model: TransformersModel, texts: Sequence[str], sentence: Sequence[str], hits: npt.NDArray[np.int64], n: int
 ) -> tuple[str, Cost]:
-    """Return the words to which the hits of a sentence attend most when read after `texts` without a prompt, and the cost."""
+    """Return the `n` words to which the hits, words of a sentence, attend most, and the cost of the pass.
+
+    The model reads `texts` and then the sentence, without a prompt.
+    """
     tokenizer: Any = model.loaded.tokenizer
     text = " ".join([*filter(None, (text.strip() for text in texts)), *sentence])
     ids = [int(one) for one in tokenizer(text)["input_ids"]]
@@ -215,7 +223,7 @@ def _query(
 
 @contextmanager
 def _eager(model: LoadedModel) -> Iterator[None]:
-    """Switch to the attention implementation that returns its weights, and back afterwards."""
+    """Switch temporarily to the attention implementation that returns attention weights."""
     config = model.network.config
     usual = getattr(config, "_attn_implementation", None)
     if usual in {None, "eager"} or not hasattr(model.network, "set_attn_implementation"):

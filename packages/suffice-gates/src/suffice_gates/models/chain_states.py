@@ -24,12 +24,12 @@ THOUGHTS = "thoughts"
 class ChainStates:
     """The state of the last token of a chain of thought at a checkpoint, before any text that ends the thinking.
 
-    It is a `StateSource` of the prompt `thoughts`.  A chain is read from the token ids that the model generated; if the
-    rounds do not contain them, from its text.
+    It is a `StateSource` of the prompt `thoughts`.  A chain is read from the token ids that the model generated.  If
+    the rounds do not contain token ids, it is read from its text.
 
     Args:
         model: The model that thinks, read in its `layers`.
-        prompt: The raw text around its chains, as in the `ThinkingLoop`.
+        prompt: The raw text around the model's chains, as in the `ThinkingLoop`.
     """
 
     prompts = (THOUGHTS,)
@@ -42,7 +42,7 @@ class ChainStates:
         return f"ChainStates({self.model!r}, {self.prompt.prompt_id!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Model, revision, layers, precision, and the text around the chains; other prompts of the model do not count."""
+        """The model, revision, layers and precision, and the text around the chains, but no other prompt."""
         own = self.model.fingerprint()
         kept = {name: own[name] for name in ("model", "revision", "content", "precision", "layers") if name in own}
         return {**kept, "kind": "chain states", "thinking_prompt_sha256": self.prompt.sha256}
@@ -67,7 +67,7 @@ class ChainStates:
         return np.stack(rows) if rows else np.zeros((0, len(self.layers), 0), dtype=np.float32)
 
     def of_chain(self, question: str, rounds: Sequence[Round]) -> tuple[States, Cost]:
-        """Return the state after the last of these checkpoints, shape ``(n_layers, width)``, and the cost of the pass.
+        """Return the state after the last checkpoint of `rounds`, shape ``(n_layers, width)``, and the pass's cost.
 
         Raises:
             ModelError: The pass failed, or the chain exceeds the context.
@@ -79,10 +79,10 @@ class ChainStates:
         return states[0], cost
 
     def of_checkpoints(self, question: str, rounds: Sequence[Round]) -> States:
-        """Return the state after each of these checkpoints, shape ``(n_rounds, n_layers, width)``.
+        """Return the state after each checkpoint in `rounds`, shape ``(n_rounds, n_layers, width)``.
 
-        If the token ids are known, one pass reads all of them.  Otherwise the text is read once for each checkpoint,
-        because a longer text may be divided into other tokens.
+        If the token ids are known, one pass reads all checkpoints.  Otherwise there is one pass for each checkpoint,
+        because the tokenizer may divide the start of a longer text into other tokens.
         """
         if any(observed.thinking_ids is None for observed in rounds):
             return np.stack([self.of_chain(question, rounds[: r + 1])[0] for r in range(len(rounds))])

@@ -1,4 +1,4 @@
-"""States from embeddings, of an endpoint or of a sentence encoder."""
+"""States that are embeddings, from an endpoint or from a sentence encoder."""
 
 from __future__ import annotations
 
@@ -40,22 +40,22 @@ class _EmbedderStates:
 
     @property
     def revision(self) -> str:
-        """The version of the embedder's model; endpoints do not report it, so their users state it."""
+        """The version of the embedder's model; for an endpoint, the version that its user gave."""
         return self.embedder.revision
 
 
 class EndpointStates(_EmbedderStates):
-    r"""The last prompt token's state from an OpenAI-compatible embeddings endpoint of the model that answers.
+    r"""Reads the state of the last prompt token from an OpenAI-compatible embeddings endpoint.
 
-    The endpoint must pool by the last token (llama.cpp: ``--embeddings --pooling last``).  It returns the output of the
-    last layer only, and generation cannot continue from it.  Most endpoints scale vectors to length one, so a probe fits
-    only the endpoint that it was trained on.
+    The endpoint must serve the model that answers, and pool by the last token (llama.cpp: ``--embeddings --pooling
+    last``).  It returns the output of the last layer only, and generation cannot continue from it.  Most endpoints
+    scale vectors to length one, so a probe fits only the endpoint that it was trained on.
 
-    An embeddings endpoint does not apply a chat template: give that of the model as `template`, for instance
+    An embeddings endpoint does not apply a chat template. Give the model's chat template as `template`, for instance
     ``"<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{user}<|im_end|>\n<|im_start|>assistant\n{prefill}"``.
 
     Args:
-        embedder: Model and endpoint; its `max_chars` is ignored, prompts are sent whole.
+        embedder: Model and endpoint; prompts are sent whole, so the embedder's `max_chars` is ignored.
         prompt: The prompt of the model whose answers are gated.
         template: The text for a prompt; `{system}`, `{user}` and `{prefill}` are replaced by the messages.
 

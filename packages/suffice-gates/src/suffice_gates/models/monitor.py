@@ -1,4 +1,4 @@
-"""CtrlA's confidence monitor, which projects the states of a reply's new words on a direction of confidence."""
+"""CtrlA's confidence monitor: it projects the states of a reply's new words on a direction of confidence."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fit_directions(
     """Fit the direction that separates a model's states under an instruction from those under its opposite.
 
     The same statements follow both instructions (CtrlA, section 3.1), and the state of the last prompt token is read.
-    No question of a data set is used, so the fit cannot leak any.
+    No question of a data set is used, so the fit cannot leak test questions.
 
     Args:
         model: The model, read in its `layers`.
@@ -65,11 +65,11 @@ def fit_directions(
 class ConfidenceMonitor:
     """Measures `new_confidence`: the confidence in a model's states at the new words of its reply (CtrlA, section 3.2).
 
-    The state of each token is projected on the direction of confidence: mean over layers, minus the contrast's centre.  New
-    words are those that are neither in the question nor stop words; the least confident one counts, because a single
-    doubtful word asks for evidence.  The paper's policy is `new_confidence >= 0` with `start_round=0`; without new words the
-    signal is undefined and the loop does not stop.  The paper also steers the generation along the direction of honesty,
-    which this class does not do.
+    The state of each token is projected on the direction of confidence: mean over layers, minus the contrast's centre.
+    New words are words of the reply that are neither in the question nor stop words.  The result is the confidence of
+    the least confident new word, because a single doubtful word calls for evidence.  The paper's policy is
+    `new_confidence >= 0` with `start_round=0`; without new words the signal is undefined and the loop does not stop.
+    The paper also steers the generation along the direction of honesty, which this class does not do.
 
     Args:
         model: The model that answers, read in its `layers`.
@@ -118,7 +118,7 @@ class ConfidenceMonitor:
     def projections(
         self, question: str, text: str, passages: Sequence[Passage] = ()
     ) -> tuple[Floats, tuple[str, ...], Cost]:
-        """Return the confidence at each token of a reply, the word of each, and the cost of the pass.
+        """Return the confidence at each token of a reply, the word of each token, and the cost of the pass.
 
         Raises:
             ModelError: The pass failed.

@@ -48,7 +48,7 @@ def _token_ids(model: TransformersModel, tokens: Sequence[str]) -> list[int]:
 
 
 def _shares(start: Prefill, ids: Sequence[int]) -> npt.NDArray[np.float64]:
-    """Return the probabilities of some next tokens, scaled to sum to 1; NaN if all are 0."""
+    """Return the probabilities of the tokens `ids` as the next token, scaled to sum to 1; NaN if all are 0."""
     logits = start.logits[0].double().cpu().numpy()[list(ids)]
     with np.errstate(invalid="ignore"):
         weights = np.exp(logits - logits.max())  # the softmax over these tokens alone
@@ -59,9 +59,9 @@ def _shares(start: Prefill, ids: Sequence[int]) -> npt.NDArray[np.float64]:
 class ReflectionGate:
     """Decides at round 0 by the probabilities that a reply begins with `[Retrieval]` or `[No Retrieval]`.
 
-    `p_retrieve` is ``P([Retrieval]) / (P([Retrieval]) + P([No Retrieval]))`` (section 3.3).  The paper retrieves if it is above
-    a threshold, so the policy is `p_retrieve <= 0.2`, or another number.  Without retrieval the same pass continues with
-    `[No Retrieval]` and the answer.
+    `p_retrieve` is ``P([Retrieval]) / (P([Retrieval]) + P([No Retrieval]))`` (section 3.3).  The paper retrieves if
+    `p_retrieve` is above a threshold such as 0.2, so the policy, which states when to stop, is `p_retrieve <= 0.2`.
+    Without retrieval the same pass continues with `[No Retrieval]` and the answer.
 
     Args:
         model: A model that was trained with the tokens, which also answers.
@@ -110,7 +110,7 @@ class ReflectionGate:
 
 
 class _Answer:
-    """Continues a gate's pass with `[No Retrieval]` and the answer, once."""
+    """Continues a gate's pass with `[No Retrieval]` and the answer; the pass can be continued only once."""
 
     def __init__(self, model: TransformersModel, ids: Sequence[int], start: Prefill, first: int) -> None:
         self._model, self._ids, self._first = model, ids, first
@@ -160,8 +160,8 @@ class Critique:
 
     Attributes:
         relevance: IsRel: the share of `[Relevant]`, in [0, 1].
-        support: IsSup: the share of `[Fully supported]` plus half of that of `[Partially supported]`, in [0, 1].
-        utility: IsUse: the mean of -1, -1/2, 0, 1/2 and 1 over `[Utility:1]` to `[Utility:5]`, in [-1, 1].
+        support: IsSup: the share of `[Fully supported]` plus half the share of `[Partially supported]`, in [0, 1].
+        utility: IsUse: the expected value when `[Utility:1]` to `[Utility:5]` count -1, -1/2, 0, 1/2 and 1; in [-1, 1].
         cost: Cost of the three passes.
     """
 
@@ -176,9 +176,10 @@ class Critique:
 
 
 def critique_of(model: TransformersModel, question: str, text: str, passages: Sequence[Passage]) -> Critique:
-    """Read a model's critique of an answer, each part at the position where the model would generate it.
+    """Read a model's critique of an answer.
 
-    The order is the model's own: relevance after the prompt, support after the answer, utility after the likeliest support.
+    Each part is read at the position where the model would generate it: relevance after the prompt, support after the
+    answer, and utility after the likeliest support token.
 
     Args:
         model: A model that was trained with the tokens.
@@ -214,8 +215,8 @@ def critique_of(model: TransformersModel, question: str, text: str, passages: Se
 class SelfCritique:
     """Measures `critique_score`, the weighted sum of a Self-RAG model's critiques of evidence and answer.
 
-    The selector `max_critique_score` returns the answer that the paper's reranking would choose among the seen rounds; a rule
-    may stop at a high score.  Undefined at round 0, which has no evidence.
+    The selector `max_critique_score` returns the answer that the paper's reranking would choose among the rounds so
+    far.  A rule may also stop at a high score.  The score is undefined at round 0, which has no evidence.
 
     Args:
         model: A model that was trained with the tokens.

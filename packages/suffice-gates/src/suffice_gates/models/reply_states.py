@@ -25,7 +25,7 @@ class TextReading:
 
     Attributes:
         states: States of its tokens in the model's layers, shape ``(n_tokens, n_layers, width)``.
-        words: The lowercased word that each token is part of; "" for a token without letters and digits.
+        words: The lowercased word that contains each token; "" for a token without letters and digits.
         cost: Cost of the pass; nothing for an empty text.
     """
 
@@ -70,7 +70,7 @@ def words_of(text: str) -> list[tuple[int, int, str]]:
 
 
 def check_context(model: TransformersModel, question: str, n: int) -> None:
-    """Raise a `ModelError` if a prompt with its reply, `n` tokens together, is longer than the context of the model."""
+    """Raise a `ModelError` if `n`, the number of tokens of prompt and reply, exceeds the context of the model."""
     context = model.loaded.context
     if context is not None and n > context:
         raise ModelError(
@@ -80,7 +80,7 @@ def check_context(model: TransformersModel, question: str, n: int) -> None:
 
 
 def _encoded(model: TransformersModel, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-    """Return the tokens of a text, and the range of characters of each."""
+    """Return the tokens of a text, and the range of characters that each token covers."""
     tokenizer: Any = model.loaded.tokenizer
     if not getattr(tokenizer, "is_fast", False):
         raise ModelError(
@@ -97,11 +97,11 @@ def _word_at(words: Sequence[tuple[int, int, str]], start: int, end: int) -> str
 class ReplyStates:
     """The mean state of a model's own reply, scaled to length one, as Probing-RAG's prober reads it (Baek et al., 2025).
 
-    Reading a question first answers it with the model's prompt, then reads the reply in a second pass; the answer is kept,
-    so it is not generated again after the gate's decision.  The paper's prompt asks for a chain of thought: give the
-    model such a prompt, and enough tokens.
+    Reading a question takes two passes: the model answers with its prompt, then reads its reply.  The answer is kept,
+    so that it need not be generated again after the gate's decision.  The paper's prompt asks for a chain of thought:
+    give the model such a prompt, and enough tokens.
 
-    It is a `StateSource`: states are stored, probes trained and gates built as for states of questions.
+    It is a `StateSource`: its states can be stored, and used for probes and gates, like states of questions.
 
     Args:
         model: The model that answers, read in its `layers`.

@@ -1,7 +1,8 @@
 """Decide whether a reply needs evidence, and build the query: DRAGIN's RIND and QFS, as in the authors' program.
 
-Where paper and program differ, this module follows the program, for which the thresholds were chosen: attention is within the
-reply alone and includes that of a token to itself; the largest value of each head is averaged; all is per word and sentence.
+Where paper and program differ, this module follows the program, for which the thresholds were chosen.  In the program,
+the model reads the reply alone, a token's attention to itself counts, the largest attention is taken in each head and
+then averaged over heads, and the values are computed for words within their sentence.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ NO_CONTENT_WORDS = frozenset(_NO_CONTENT_WORDS.split())
 
 
 def is_content(word: str) -> bool:
-    """Return whether a word carries content: no stop word, no bare punctuation, no ending such as "'s".
+    """Return whether a word carries content; stop words, bare punctuation and endings such as "'s" do not.
 
-    The authors' program keeps nouns, adjectives, verbs, proper nouns and numbers, by a part-of-speech tagger; this list of words
-    leaves out about the same without a model.
+    The authors' program uses a part-of-speech tagger to keep nouns, adjectives, verbs, proper nouns and numbers.  The
+    list of stop words leaves out about the same words without a model.
 
     >>> [is_content(word) for word in ("Davis.", "the", "--", "(1988),", "Whose")]
     [True, False, False, True, False]
@@ -46,9 +47,12 @@ def rind(
 ) -> npt.NDArray[np.float64]:
     """Return the need for retrieval at each word of a reply.
 
-    That is the mean entropy of its tokens, times its share of the attention in its sentence, times the number of words in that
-    sentence; 0 for words without content.  The attention of a token is the largest that any token of the reply pays to it in the last
-    layer, averaged over heads; that of a word is the sum over its tokens.  A word of average attention thus gets its entropy.
+    The need of a word is the mean entropy of its tokens, times the word's share of the attention in its sentence, times
+    the number of words in that sentence.  A word of average attention thus gets its mean entropy.  Words without
+    content get 0.
+
+    The attention of a token is the largest that any token of the reply pays to it in the last layer, averaged over
+    heads. The attention of a word is the sum over its tokens.
 
     Source: DRAGIN (Su et al., 2024, section 3.1: RIND), in the form of the authors' program.
 
@@ -79,10 +83,11 @@ def query_words(
     content: npt.NDArray[np.bool_],
     n: int,
 ) -> list[int]:
-    """Return indices of the words to which the hits, the words that need evidence, attend most; in the order of the text.
+    """Return the indices of the `n` words to which the hits attend most, in the order of the text.
 
-    The attention of a token is read at the token before it, which predicts it: its shares over all words before the token's own
-    word.  The attention of a word is the mean over its tokens; the mean over all hits ranks the words.
+    The hits are the words that need evidence.  A token's attention is read at the previous token, which predicts it,
+    and is scaled to shares over all words before the token's own word.  The attention of a hit is the mean over its
+    tokens.  Words are ranked by the mean attention that they get from all hits.
 
     Source: DRAGIN (Su et al., 2024, section 3.2: QFS), in the form of the authors' program.
 

@@ -1,6 +1,6 @@
-"""Distances among sampled replies: the entropy of their meanings, and the spread of their states.
+"""Disagreement among sampled replies: the entropy of their meanings, and the spread of their states.
 
-Both are higher if a model knows less.
+Both numbers are higher if the model knows less.
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ def same_answer(first: str, second: str) -> bool:
 def clusters(answers: Sequence[str], same: Same = same_answer) -> list[int]:
     """Return the cluster of each answer, numbered in order of appearance.
 
-    An answer joins the first cluster whose first member means the same in both directions, as bidirectional entailment
-    does (Kuhn et al., 2023, algorithm 1).
+    An answer joins the first cluster whose first member implies the answer and is implied by it (bidirectional
+    entailment; Kuhn et al., 2023, algorithm 1).
 
     >>> clusters(["Paris", "Rome", "paris."])
     [0, 1, 0]
 
     Args:
         answers: Samples of one question.
-        same: Returns True if the first answer implies the second: equality, or the verdict of an entailment model.
+        same: Returns True if the first answer implies the second, for example because they are equal, or by the verdict
+            of an entailment model.
     """
     firsts: list[str] = []
     labels = []
@@ -62,8 +63,8 @@ def semantic_entropy(
     """Return the entropy over the meanings of sampled answers, nats in [0, log(number of answers)].
 
     Without log-probabilities all samples count equally (the discrete estimate of Farquhar et al., 2024, methods).  With
-    them, the weight of a meaning is the probability of its different wordings, normalised to sum 1 (Kuhn et al., 2023,
-    equations 3 and 4, normalised as in Farquhar et al., 2024); repeated wordings count once.
+    log-probabilities, the weight of a meaning is the summed probability of its different wordings (Kuhn et al., 2023,
+    equations 3 and 4); repeated wordings count once.  The weights are normalised to sum 1, as in Farquhar et al., 2024.
 
     >>> round(semantic_entropy(["Paris", "paris", "Rome", "Bonn"]), 4)
     1.0397

@@ -21,10 +21,10 @@ from suffice_gates.models.uncertainty import sample_states
 class SampleSpread:
     """Measures `sample_spread`: the Gram determinant of the end tokens' states over sampled replies (Yao et al., 2024).
 
-    The samples answer the prompt of the round, with its passages; if they end in different states, the model is unsure
+    The samples answer the prompt of the round, with its passages.  If they end in different states, the model is unsure
     and the spread is high.  The policy `sample_spread <= delta` with `start_round=0` retrieves while the spread is
-    high; delta depends on the model, so choose it on tune questions.  The paper also orders passages by this number,
-    and chooses between answers, as the selector `min_sample_spread` does.
+    high.  Delta depends on the model, so choose it on tune questions.  The paper also uses this number to order
+    passages, and to choose between answers, as the selector `min_sample_spread` does.
 
     Args:
         model: The model that answers.
@@ -63,7 +63,7 @@ class SampleSpread:
         return {**self.model.fingerprint(), "kind": "sample spread", **settings}
 
     def spread(self, question: str, passages: Sequence[Passage] = ()) -> tuple[float, Cost]:
-        """Sample replies, read the states of their last tokens, and return the spread and the cost of both steps.
+        """Sample replies and read the states of their last tokens; return the spread and the cost of both steps.
 
         Raises:
             ModelError: A pass failed.
@@ -76,7 +76,7 @@ class SampleSpread:
         return gram_uncertainty(states), total_cost({str(i): cost for i, cost in enumerate((reading, *sampling))})
 
     async def measure(self, question: str, observed: Round) -> Reply:
-        """Sample the prompt of the round and return `sample_spread`.
+        """Sample replies to the prompt of the round and return `sample_spread`.
 
         Raises:
             ModelError: A pass failed.

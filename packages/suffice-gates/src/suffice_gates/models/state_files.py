@@ -82,7 +82,8 @@ class StoredStates:
 class StateWriter:
     """Appends states to a folder; once `append` has returned, they survive `kill -9`.
 
-    Each call of `append` writes one shard atomically.  A folder of another model, revision, layer or prompt is an error.
+    Each call of `append` writes one shard atomically.  If the folder contains states of another model, revision, layer
+    or prompt, that is an error.
 
     Args:
         path: The folder, usually ``NAME.states``; created if missing.
@@ -118,7 +119,7 @@ class StateWriter:
         return dict(self._done)
 
     def write_places(self, places: Mapping[str, int]) -> None:
-        """Store the ids that the folder should contain, with their positions among the ids of all shards."""
+        """Store each id that the folder will contain in the end, with its position among the ids of all shards."""
         write_file(self.path / _PLACES_FILE, json.dumps(dict(places)))
 
     def append(
@@ -126,7 +127,7 @@ class StateWriter:
     ) -> None:
         """Store some states; they are on disk when this returns.
 
-        Numbers beyond the range of float16 (65,504) are clipped and counted in `clipped`; infinite ones become NaN.
+        Numbers beyond the range of float16 (65,504) are clipped and counted in `clipped`; infinite numbers become NaN.
 
         Args:
             ids: Ids of the rows, none of them stored before.
@@ -174,7 +175,9 @@ class StateWriter:
 
 
 def read_states(path: str | Path) -> StoredStates:
-    """Read the states of a folder: of a single process (perhaps incomplete), or of complete shards.
+    """Read the states of a folder.
+
+    If one process wrote the folder, it may be incomplete.  If several shards did, all must be complete.
 
     Raises:
         ConfigMismatchError: Shards were read with different settings.
@@ -202,7 +205,7 @@ def read_states(path: str | Path) -> StoredStates:
 
 
 def check_states_shard(folder: Path, shard: Shard) -> None:
-    """Raise if the folder contains states for another number of shards, before any prompt is read.
+    """Raise, before any prompt is read, if the folder contains states from a run with another number of shards.
 
     Raises:
         ConfigMismatchError: The folder has such states.

@@ -43,7 +43,7 @@ class State:
 class StateSource(Protocol):
     """Protocol of a source of hidden states, which turns questions into vectors for a probe.
 
-    A probe is trained on one source and one layer, and pins `id`, `revision` and the layer.
+    A probe is trained on one source and one layer, and accepts only states with the same `id`, `revision` and layer.
     """
 
     @property
@@ -70,7 +70,7 @@ class StateSource(Protocol):
         ...
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """All settings that affect its states (model, revision, layers, prompt, precision), JSON-ready, no secrets."""
+        """JSON-ready settings that affect the states (model, revision, layers, prompt, precision), without secrets."""
         ...
 
     def read(self, question: str, passages: Sequence[Passage] = ()) -> State:
@@ -100,7 +100,7 @@ class StateSource(Protocol):
 
 
 def prompt_id(passages: Sequence[Passage]) -> str:
-    """Return the name of the prompt with these passages.
+    """Return the name of the prompt: `rag` with passages, `qa` without.
 
     >>> prompt_id([]), prompt_id([Passage(passage_id="1", title="", text="x")])
     ('qa', 'rag')
@@ -151,7 +151,7 @@ def required_questions(questions: Sequence[str]) -> None:
 def passages_of_each(
     questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None
 ) -> Sequence[Sequence[Passage]]:
-    """Return the passages of each question, empty ones if `passages` is None.
+    """Return the passages of each question; an empty tuple for each if `passages` is None.
 
     Raises:
         DataError: The numbers of questions and of lists of passages differ.

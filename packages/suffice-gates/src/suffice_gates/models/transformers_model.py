@@ -47,14 +47,15 @@ def _never() -> bool:
 class TransformersModel(PromptedModel):
     """A causal language model of transformers, both an `Answerer` and a `StateSource`.
 
-    **Answers** are greedy, with log-probabilities of the raw distribution; settings of the model's generation
-    configuration (penalties, sampling) are not applied.  **States** are those of the last prompt token, before the
-    first generated one, with the same prompts: without passages (`qa`) and with them (`rag`).  Layers are numbered as in
-    transformers' `hidden_states`: 0 is the embedding and n the output of the last of n layers (after the final norm, in
-    most architectures); negative numbers count from the end; `middle` is n // 2, `last` is n.
+    **Answers** are greedy, with log-probabilities of the raw distribution.  The model's generation configuration
+    (penalties, sampling) is not applied.  **States** are those of the last prompt token, before the first generated
+    token.  States and answers have the same prompts: `qa` without passages, and `rag` with passages.  Layers are
+    numbered as in transformers' `hidden_states`.  In a model of n layers, 0 is the embedding, and n is the output of
+    the last layer (after the final norm, in most architectures).  Negative numbers count from the end; `middle` is n //
+    2, and `last` is n.
 
-    Prompts are never cut: one longer than the context is an error.  If memory runs out, the batch is halved for good
-    (see `batch_size`).
+    Prompts are never cut: a prompt longer than the context is an error.  If memory runs out, the batch is halved for
+    good (see `batch_size`).
 
     ::
 
@@ -64,11 +65,11 @@ class TransformersModel(PromptedModel):
 
     Args:
         model: A folder, an id of the hub, or a loaded model, which may be shared.
-        layers: Layers whose states are read; the attribute `layers` counts them from 0, the embedding.
+        layers: Layers whose states are read; in the attribute `layers` they are numbers from 0, the embedding.
         prompt: Builds the messages from question and passages.
         rag_prompt: Prompt for questions with passages; None for `prompt`.
-        position: Position of the answer in a reply; default: after the marker `Answer:`, or at the start where the
-            prompt is prefilled.
+        position: Position of the answer in a reply; default: at the start if the prompt is prefilled, else after the
+            marker `Answer:`.
         max_tokens: Largest number of tokens to generate.
         top_logprobs: Number of alternatives to return for each token.
         batch_size: Largest number of prompts in a pass.
@@ -315,7 +316,7 @@ class TransformersModel(PromptedModel):
     def _completions(
         self, ids: Sequence[Sequence[int]], choose: Choose, is_cancelled: Callable[[], bool]
     ) -> list[Completion]:
-        """Continue the prompts of one batch; prompts that leave less room in the context are continued separately."""
+        """Continue the prompts of one batch; prompts with less room for the reply run in a batch of their own."""
         rooms = [self._room(len(row)) for row in ids]
         if len(set(rooms)) > 1:  # in one batch, the longest prompt would shorten the replies to all others
             by_row: dict[int, Completion] = {}
@@ -402,5 +403,5 @@ class _Resume:
 
 
 def _vocabulary_token(tokenizer: Any, token: int) -> str:
-    """Return the token of an id in the vocabulary; `<id N>` for ids beyond it, which occur if the weights are padded."""
+    """Return the token of an id; `<id N>` for an id beyond the vocabulary, which occurs if the weights are padded."""
     return str(tokenizer.convert_ids_to_tokens(token) or f"<id {token}>")

@@ -1,4 +1,4 @@
-"""Measures of a local model's knowledge from its own passes: states of samples, and directions.
+"""Measures of a local model's knowledge from its own passes: states of sampled replies, and directions in its states.
 
 Each measure follows one paper; measures that need no extra pass (entropies) are in
 `suffice.policy.signals.margins`.
@@ -46,8 +46,8 @@ def sample_states(
 ) -> tuple[npt.NDArray[np.float32], Cost]:
     """Return the state of each reply's end token, for `gram_uncertainty`, and the cost of the passes.
 
-    Source: SeaKR, section 3.2.  A reply that was cut off has the state of its last token, and an empty reply that of
-    the last prompt token.
+    Source: SeaKR, section 3.2.  For a reply that was cut off, the state of its last token is returned; for an empty
+    reply, the state of the last prompt token.
 
     Args:
         model: The model that generated the replies.
@@ -79,14 +79,14 @@ class Directions:
 
     Attributes:
         vectors: Unit vectors, shape ``(n_layers, width)``.
-        centre: The projection midway between both sides of the contrast, mean over layers.
+        centre: Mean over layers of the projection that lies midway between both sides of the contrast.
     """
 
     vectors: npt.NDArray[np.float64]
     centre: float
 
     def project(self, states: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Return the mean over layers of the states' projections, minus the centre; above 0 = the positive side.
+        """Project states on the directions: return the mean over layers minus the centre; above 0 is the positive side.
 
         Source: CtrlA (Liu et al., 2024, section 3.2: confidence monitoring).
 
@@ -108,7 +108,7 @@ def contrast_directions(positive: npt.NDArray[np.floating], negative: npt.NDArra
 
     Args:
         positive: States under the instruction (be honest, be confident), shape ``(n, n_layers, width)``.
-        negative: States of the same statements under its opposite, same shape.
+        negative: States of the same statements under the opposite instruction, same shape.
 
     Raises:
         DataError: The shapes differ, there are no pairs, or a state is undefined.

@@ -1,4 +1,4 @@
-"""Probes: from a model's hidden state to the probability that it knows the answer; they need only numpy at run time."""
+"""Probes, which map a model's hidden state to the probability that it knows the answer; they run with numpy alone."""
 
 from suffice_gates.probes.card import Calibration, ProbeCard, pinned_of
 from suffice_gates.probes.chains import checkpoint_labels, collect_chain_states

@@ -39,7 +39,7 @@ _NOT_PINNED = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The map from the network's log-odds to a probability.
+    """The function that turns the network's log-odds into a probability.
 
     Attributes:
         method: `none` (the logistic function alone), `temperature`, `platt` or `isotonic`.
@@ -66,7 +66,7 @@ class Calibration:
 
 
 def pinned_of(fingerprint: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values, besides model, revision and layer, on which a source's states depend.
+    """Return the settings on which a source's states depend, other than model, revision and layer.
 
     Args:
         fingerprint: Fingerprint of a `StateSource`.
@@ -87,7 +87,7 @@ class ProbeCard:
         revision: Version of that model.
         layer: The layer; None for a source without layers (a sentence encoder).
         prompts: The prompts that it was fitted and tested on: `qa`, and possibly `rag`.
-        pinned: Other values on which the states depend (kind, precision, hashes of prompts and templates).
+        pinned: Further settings on which the states depend (kind, precision, hashes of prompts and templates).
         calibration: The map from log-odds to probabilities.
         provenance: Data, settings and figures of the training; they do not affect predictions.
     """
@@ -110,10 +110,10 @@ class ProbeCard:
 
         Args:
             prompt: `qa` or `rag`.
-            allow: Further prompts, for which the caller is responsible.
+            allow: Prompts to accept besides the tested ones, on the caller's responsibility.
 
         Raises:
-            ConfigMismatchError: The prompt is neither validated nor allowed.
+            ConfigMismatchError: The prompt is neither among the tested prompts nor allowed.
         """
         if prompt not in self.prompts and prompt not in allow:
             raise ConfigMismatchError(
@@ -123,14 +123,14 @@ class ProbeCard:
             )
 
     def check_source(self, source: StateSource, *, allow: Sequence[str] = ()) -> int:
-        """Return the index of the source's layer that the probe reads; raise if the source does not match.
+        """Return the index of the layer that the probe reads among the source's layers.
 
         Args:
             source: The source of the states.
-            allow: Further prompts besides the tested ones, for which the caller is responsible.
+            allow: Prompts to accept besides the tested ones, on the caller's responsibility.
 
         Raises:
-            ConfigMismatchError: The source has another model, other layers or other prompts.
+            ConfigMismatchError: The source does not match: it has another model, other layers or other prompts.
         """
         pinned = pinned_of(source.fingerprint())
         ours = {**self.pinned, "model": self.model, "revision": self.revision}
@@ -164,11 +164,11 @@ class ProbeCard:
 
     @property
     def _has_content(self) -> bool:
-        """True if the card identifies its model by a hash of its content, as for models in folders and at the hub."""
+        """True if the card identifies the model by a hash of its content, as for models in folders and at the hub."""
         return self.pinned.get("kind") != "transformers" or _CONTENT_PIN in self.pinned
 
     def pin(self, weights_sha256: str) -> dict[str, Any]:
-        """Return the values that change the probe's verdicts, JSON-ready and short; a policy pins them."""
+        """Return short JSON-ready values on which the probe's verdicts depend, for the fingerprint in a policy."""
         calibration = json.dumps(self.calibration.to_dict(), sort_keys=True)
         return {
             "kind": "probe",

@@ -31,7 +31,9 @@ def checkpoint_id(question_id: str, r: int) -> str:
 
 
 def recorded_chains(recording: Recording) -> list[tuple[str, str, list[Round]]]:
-    """Return the id, the question and the checkpoints of each recorded chain; the model's own answer is not a checkpoint.
+    """Return the id, the question and the checkpoints of each recorded chain.
+
+    The answer that the model gives at the end of its chain is not a checkpoint.
 
     Raises:
         DataError: The recording has no chains of thought, or lacks the text of a question.
@@ -80,12 +82,14 @@ def collect_chain_states(
     *,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> CollectionSummary:
-    """Read the states at every checkpoint of recorded chains and store them; the same call resumes.
+    """Read the states at every checkpoint of recorded chains and store them.
+
+    After an interruption, the same call resumes.
 
     Args:
         source: The source of the states.
         recording: Recorded chains of thought.
-        path: Folder of the states, whose ids are those of `checkpoint_id`.
+        path: Folder of the states; the ids in the folder are those of `checkpoint_id`.
         on_progress: Called after each chain with the number of chains done and their total.
 
     Raises:
@@ -134,10 +138,12 @@ def collect_chain_states(
 
 
 def checkpoint_labels(recording: Recording, rule: LabelRule | str = "em") -> tuple[QuestionLabels, dict[str, str]]:
-    """Label the checkpoints of recorded chains by whether their trial answers are right; one that was cut off counts as wrong.
+    """Label each checkpoint of recorded chains by whether its trial answer is right.
+
+    A trial answer that was cut off counts as wrong.
 
     Returns:
-        The labels by `checkpoint_id`, and the question of each.
+        The labels by `checkpoint_id`, and the id of each checkpoint's question.
 
     Raises:
         DataError: The recording has no chains, or no checkpoint has a label.
@@ -171,7 +177,7 @@ def check_chains(states: StoredStates, recording: Recording) -> None:
 
     Args:
         states: States of chains, as `collect_chain_states` stores them.
-        recording: Recorded chains; those without states are not compared.
+        recording: Recorded chains; chains without states are not compared.
 
     Raises:
         ConfigMismatchError: A checkpoint has states of another chain.
@@ -192,7 +198,7 @@ def _check_digests(stored: Mapping[str, str], digests: Mapping[str, str], folder
 
 
 def _digests(name: str, question: str, rounds: Sequence[Round]) -> dict[str, str]:
-    """Return a hash of the chain up to each checkpoint, 16 hexadecimal digits, by `checkpoint_id`."""
+    """Return a hash (16 hexadecimal digits) of the chain up to each checkpoint, by `checkpoint_id`."""
     chain = [[observed.thinking, observed.thinking_ids] for observed in rounds]
     return {
         checkpoint_id(name, observed.index): hashlib.sha256(

@@ -1,4 +1,4 @@
-"""Read prompts and store their hidden states in shards; resumable, without reading a prompt twice."""
+"""Read prompts and store their hidden states in shards; a resumed run reads no prompt twice."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class StatePrompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectionSummary:
-    """The outcome of a run.
+    """The outcome of a run that stored states.
 
     Attributes:
         path: Folder of the states.
-        stored: Number of states in it.
-        read: Prompts read in this run.
-        undefined: Prompts of this run whose state contains NaN in some layer; stored as NaN.
-        clipped: Numbers of this run beyond the range of float16, clipped to it.
+        stored: Number of states in the folder.
+        read: Number of prompts read in this run.
+        undefined: Number of prompts in this run whose state contains NaN in some layer; the NaN is stored.
+        clipped: Count of numbers in this run that were clipped to the range of float16.
         seconds: Duration of this run.
     """
 
@@ -76,7 +76,7 @@ def collect_states(
         source: The source of the states.
         prompts: Either all with passages, or all without.
         path: Folder of the states.
-        chunk: Prompts per shard, the most that an interruption loses.
+        chunk: Number of prompts per shard; an interruption loses at most one shard.
         about: Further JSON-ready values that must match on resuming: the data set, the passages.
         on_progress: Called after each shard with the number of prompts done and their total.
         shard: Read only the prompts of this shard, into its own folder in `path`; `read_states` reads all shards.

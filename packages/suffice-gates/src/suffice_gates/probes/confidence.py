@@ -1,4 +1,4 @@
-"""A model's confidence before it answers, with and without passages, for preference data (CBDR, eq. 2)."""
+"""A model's confidence before it answers, with and without passages, for making preference data (CBDR, eq. 2)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from suffice_gates.probes.probe import Probe
 
 @runtime_checkable
 class Confidence(Protocol):
-    """Protocol of a model's confidence in its answer before it answers, in [0, 1], for example from a probe."""
+    """Protocol of objects that return a model's confidence, in [0, 1], before it answers; for example from a probe."""
 
     def fingerprint(self) -> Mapping[str, Any]:
         """Return JSON-ready values that identify the model and how its confidence is read."""
@@ -32,13 +32,13 @@ class Confidence(Protocol):
 
 
 class ProbeConfidence:
-    """The probability of a probe on a source's states, for the prompts that it was tested on.
+    """A confidence that a probe reads from a source's states, for the prompts that the probe was tested on.
 
     Args:
         probe: Maps the state to the probability.
         source: The model.
-        allow: Further prompts, for which the caller is responsible: `("rag",)` for a probe fitted on questions alone,
-            as in CBDR.  Measure the probe on such prompts and report the result.
+        allow: Prompts to accept besides the tested ones, on the caller's responsibility: `("rag",)` for a probe fitted
+            on questions alone, as in CBDR.  Measure the probe on such prompts and report the result.
 
     Raises:
         ConfigMismatchError: The probe belongs to another model, layer or prompt.
@@ -53,7 +53,7 @@ class ProbeConfidence:
         return f"ProbeConfidence({self.probe!r}, allow={self.allow!r})"
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The probe's pin, and the additionally allowed prompts."""
+        """Values that identify the probe, and the additionally allowed prompts."""
         return {**self.probe.pin(), "allowed": list(self.allow)}
 
     def of(self, questions: Sequence[str], passages: Sequence[Sequence[Passage]] | None = None) -> Floats:

@@ -17,13 +17,14 @@ from suffice_gates.probes.probe import Probe
 class ReplyProbes(VotingProbes):
     """Measures `p_enough`: the probability that a round's answer is right, from its reply's states (Baek et al., 2025).
 
-    Probes of several layers vote by the mean of their log-odds, as the paper adds up the logits of its probers.  The policy
-    `p_enough > theta` with `start_round=0` is the paper's loop: answer, retrieve if that is not enough, and again.
+    Probes of several layers vote by the mean of their log-odds, as the paper adds up the logits of its probers.  The
+    policy `p_enough > theta` with `start_round=0` is the paper's loop: answer, retrieve if `p_enough` is too low, and
+    repeat.
 
     Args:
-        probes: One, or one for each of several layers, trained on `ReplyStates`.
+        probes: One probe, or one for each of several layers, trained on `ReplyStates`.
         source: The states of the model that answers.
-        allow: Further prompts besides those that the probes were tested on, for which the caller is responsible:
+        allow: Prompts to accept besides those that the probes were tested on, on the caller's responsibility:
             `("rag",)` for probes fitted on questions alone.
 
     Raises:
@@ -39,7 +40,7 @@ class ReplyProbes(VotingProbes):
         self.source, self.allow = source, tuple(allow)
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """The pins of the probes, and the additionally allowed prompts."""
+        """Values that identify the probes, and the additionally allowed prompts."""
         return {**super().fingerprint(), "allowed": list(self.allow)}
 
     async def measure(self, question: str, observed: Round) -> Reply:

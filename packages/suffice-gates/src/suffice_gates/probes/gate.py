@@ -1,4 +1,4 @@
-"""The gate of CBDR: one pass over the question, and a probe that predicts if the model knows the answer."""
+"""The gate of CBDR: after one pass over the question, a probe predicts whether the model knows the answer."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from suffice_gates.probes.probe import Probe
 
 
 class VotingProbes:
-    """Base of gates and enrichers: one or several probes on the states of one source; several vote, see `combined`.
+    """Base class of gates and enrichers with one or several probes on the states of one source.
+
+    Several probes vote, see `combined`.
 
     Args:
-        probes: One, or one for each of several layers.
+        probes: One probe, or one for each of several layers.
         source: The source of the states.
         prompts: The prompts that will be read.
-        allow: Prompts that the probes need not have been tested on.
+        allow: Prompts to accept although the probes were not tested on them.
 
     Raises:
         ConfigMismatchError: A probe belongs to another model, layer or prompt.
@@ -56,12 +58,12 @@ class VotingProbes:
         return reduce(or_, known) if len(known) == len(every) else None
 
     def fingerprint(self) -> Mapping[str, Any]:
-        """Short JSON-ready values that identify the probes: weights, calibration, model, layer and prompts; a policy pins them."""
+        """Short JSON-ready values that identify the probes: weights, calibration, model, layer and prompts."""
         pins = [probe.pin() for probe in self.probes]
         return pins[0] if len(pins) == 1 else {"kind": "probes", "probes": pins}
 
     def _vote(self, values: States) -> tuple[float, Cost]:
-        """Return the probability of some states, and the seconds of the computation as a cost."""
+        """Return the probes' combined probability for one prompt's states, and the computation's seconds as a cost."""
         began = time.perf_counter()
         share = combined(self.probes, values, self._rows)
         return share, Cost(seconds=time.perf_counter() - began)
@@ -70,12 +72,12 @@ class VotingProbes:
 class ProbeGate(VotingProbes):
     """Decides whether to retrieve from the hidden state of the question alone (CBDR, Algorithm 1).
 
-    The policy contains the rule `p_known > beta`, with `>`, so that beta = 1 always retrieves, even if a calibrated
-    probability is 1.  If the source is the model of the loop and the gate does not retrieve, the answer continues the
-    gate's pass, without reading a prompt token twice.
+    The policy contains the rule `p_known > beta` for a direct answer.  A gate with `p_known` equal to beta retrieves,
+    so that beta = 1 always retrieves, even if a calibrated probability is 1.  If the source is the model of the loop
+    and the gate does not retrieve, the answer continues the gate's pass, without reading a prompt token twice.
 
     Args:
-        probe: Maps the state to the probability; or probes of several layers, which vote, see `combined`.
+        probe: A probe that maps the state to the probability, or probes of several layers, which vote (see `combined`).
         source: Reads questions: a local model, its own replies (`ReplyStates`), an endpoint's embeddings, or a sentence encoder.
         name: Name in reports.
 

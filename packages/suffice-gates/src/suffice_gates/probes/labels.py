@@ -1,4 +1,4 @@
-"""The labels of a probe: whether the model's own answer was right, by a rule on gold answers or recorded marks."""
+"""Labels for probes: whether the model's own answer was right, according to gold answers or recorded marks."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ class LabelRule:
 
 
 def is_right(answer: str | None, golds: Sequence[str], rule: LabelRule) -> float:
-    """Return 1.0 if an answer is right, 0.0 if not, NaN if that is undefined.
+    """Return 1.0 if an answer is right, 0.0 if it is wrong, NaN if there is no usable gold answer.
 
-    Gold answers that normalise to nothing ("The") are ignored; a question without any other has no label.
+    Gold answers that normalise to nothing ("The") are ignored.  A question without other gold answers has no label.
 
     >>> is_right("It was Derek Jarman", ["Jarman"], LabelRule.parse("contains"))
     1.0
@@ -90,7 +90,7 @@ class QuestionLabels:
     """Labels of questions.
 
     Attributes:
-        shares: Share of a question's answers that are right, in [0, 1], by question; one answer gives 0 or 1.
+        shares: Share of right answers to each question, in [0, 1]; 0 or 1 if there is a single answer.
         rule: The rule by which answers were judged.
         least: Smallest share of right answers at which a question counts as known.
         answers: Number of judged answers.
@@ -107,7 +107,7 @@ class QuestionLabels:
 
     @property
     def known(self) -> dict[str, float]:
-        """1.0 where the model knows the answer, else 0.0, by question."""
+        """For each question, 1.0 if the model knows the answer, else 0.0."""
         return {question: float(share >= self.least) for question, share in self.shares.items()}
 
 
@@ -116,13 +116,14 @@ def closed_book_labels(
 ) -> QuestionLabels:
     """Label questions by whether the model answered them rightly without retrieval.
 
-    Trajectories of one cluster are samples of one question, and their label is the share that is right.
+    Trajectories of one cluster are samples of one question.  The label of the question is their share of right answers.
 
     Args:
         recording: A recording with round 0.
         rule: The rule by which an answer is right.
         least: Smallest share of right answers at which a question counts as known, in (0, 1].
-        at: The round of the answers: 0 for closed book; later rounds label states of prompts with evidence.
+        at: The round of the answers: 0 for closed book; a later round for labels of states that were read with
+            evidence.
 
     Raises:
         DataError: The round does not exist, `least` is out of range, or no question has a label.
@@ -159,7 +160,7 @@ def closed_book_labels(
 
 
 def marks_of(recording: Recording, rule: LabelRule, position: int) -> list[float]:
-    """Return 1.0 or 0.0 for each trajectory, by whether its answer is right; NaN where that is undefined."""
+    """Return 1.0 for each trajectory with a right answer, 0.0 for a wrong answer, and NaN where that is undefined."""
     if rule.measure not in METRICS:
         column = recording.column(rule.measure)[:, position]
         return [np.nan if np.isnan(mark) else float(mark >= rule.threshold) for mark in column.tolist()]

@@ -25,7 +25,7 @@ _RESAMPLING = Resampling(seed=0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeFigure:
-    """A figure with its percentile interval; NaN where undefined."""
+    """A figure with its percentile interval; NaN if undefined."""
 
     value: float
     low: float
@@ -37,9 +37,9 @@ class ProbeMeasures:
     """The figures of a probe on one set of questions.
 
     Attributes:
-        n: Questions with a defined probability.
-        n_known: Questions whose closed-book answer is right.
-        n_undefined: Questions whose probability is NaN, left out.
+        n: Number of questions with a defined probability.
+        n_known: Number of questions whose closed-book answer is right.
+        n_undefined: Number of questions left out because their probability is NaN.
         figures: `auroc` and `auprc` (for known questions), `brier`, `ece` (10 bins of equal width) and `accuracy` (at 0.5).
     """
 
@@ -65,20 +65,21 @@ def measure_probe(
     names: Sequence[str] | None = None,
     resampling: Resampling = _RESAMPLING,
 ) -> ProbeMeasures:
-    """Measure how well probabilities separate known questions from unknown ones.
+    """Measure how well probabilities separate known from unknown questions.
 
-    AUROC counts ties as one half; AUPRC is average precision, with ties in one step; both are NaN unless there are
-    questions of both kinds.  The intervals are percentiles over resampled questions.
+    AUROC counts ties as one half.  AUPRC is average precision, where equal probabilities form one step.  Both are NaN
+    unless there are known and unknown questions.  The intervals are percentiles over resampled questions.
 
     >>> measured = measure_probe([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])
     >>> measured["auroc"].value, measured["accuracy"].value
     (0.75, 0.75)
 
     Args:
-        probabilities: Shape ``(n,)``, in [0, 1]; NaN ones are left out and counted.
+        probabilities: Shape ``(n,)``, in [0, 1]; NaN is left out and counted.
         labels: 0 or 1, same shape.
         names: Ids of the questions, which determine their bootstrap draws; None to use their positions.
-        resampling: Settings of the percentile intervals; its method of intervals is not used.
+        resampling: Settings of the resamples; its method of intervals is ignored, since intervals are always
+            percentiles.
 
     Raises:
         DataError: The shapes differ, a value is out of range, or no probability is defined.

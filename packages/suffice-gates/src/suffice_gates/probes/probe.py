@@ -1,4 +1,4 @@
-"""A probe: from a hidden state to the probability that the model knows the answer (CBDR, section 3.1), with numpy."""
+"""A probe maps a hidden state to the probability that the model knows the answer (CBDR, section 3.1), with numpy."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ class Probe:
         return hashlib.sha256(self._stored).hexdigest()
 
     def pin(self) -> dict[str, Any]:
-        """Return the values that change its verdicts, JSON-ready; a policy pins them."""
+        """Return JSON-ready values on which the probe's verdicts depend, for the fingerprint in a policy."""
         return self.card.pin(self.weights_sha256)
 
     def save(self, folder: str | Path) -> None:

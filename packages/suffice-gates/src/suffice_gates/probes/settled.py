@@ -1,4 +1,4 @@
-"""A probe on a chain of thought as a signal of its checkpoints: the probability that the trial answer is right."""
+"""A signal at the checkpoints of a chain of thought: a probe's probability that the trial answer is right."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from suffice_gates.probes.probe import Probe
 
 
 class SettledProbe(VotingProbes):
-    """Measures `p_settled`: the probability that the trial answer is right, before it is requested, from the chain's states.
+    """Measures `p_settled`: the probability that a trial answer would be right, without requesting the trial answer.
 
-    It is an enricher of a `ThinkingLoop`.  Probes of several layers vote by the mean of their log-odds.  Each checkpoint takes
-    one pass over the chain so far, whose tokens are charged to the component `prober`.
+    The probability is read from the states of the chain.
+
+    This class is an enricher of a `ThinkingLoop`.  Probes of several layers vote by the mean of their log-odds.  Each
+    checkpoint takes one pass over the chain so far, whose tokens are charged to the component `prober`.
 
     Args:
-        probes: One, or one for each of several layers, trained on `ChainStates`.
+        probes: One probe, or one for each of several layers, trained on `ChainStates`.
         source: The states of the model that thinks.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The effect of a reranker on answers: the same questions, model and candidates in two orders."""
+"""The effect of a reranker on answers: the same model answers the same questions with candidates in two orders."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def answers_in_order(
     candidates: int = 20,
     max_rounds: int = DEPTHS[-1],
 ) -> Recording:
-    """Record a model's answers with one more passage each round, in a reranker's order; resumable.
+    """Record a model's answers with one more passage each round, in a reranker's order.
+
+    After an interruption, the same call resumes.
 
     Args:
         questions: Questions with gold answers.
@@ -69,7 +71,7 @@ def compare_answers(
 ) -> RankingReport:
     """Compare two recordings of the same questions at fixed numbers of passages.
 
-    A question whose evidence ran out earlier counts with its last round, as in `fixed_k`.
+    If a question has fewer passages than such a number, its last round counts, as in `fixed_k`.
 
     Args:
         before: Answers in the first order.

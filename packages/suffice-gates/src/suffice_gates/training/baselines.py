@@ -1,7 +1,7 @@
-"""Gates of other papers that need passes of the model itself: a score for each question and its cost.
+"""Gates from other papers that need passes of the model itself: their scores of questions, and their costs.
 
-`known_scores` computes them all for one local model; `model_gates` turns them into gates for `compare_gates`
-(`suffice_gates.gates.Scored`: scores of tune and eval questions, price per question).
+`known_scores` computes all scores for one local model; `model_gates` turns them into gates for `compare_gates`
+(`suffice_gates.gates.compare.ScoredGate`: scores of tune and evaluation questions, price per question).
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ LEARNED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeScores:
-    """The scores of one method.
+    """The scores of one method, and their costs.
 
     Attributes:
-        scores: Higher where the model more likely knows the answer; shape ``(n_questions,)``, NaN = undefined.
+        scores: One score for each question, higher if the model more likely knows the answer; shape ``(n_questions,)``,
+            NaN if undefined.
         cost: Mean cost per question of a system that computes only this score.
-        offline: Cost paid once, before any question.
+        offline: Cost that is paid only once, before the first question.
     """
 
     scores: Floats
@@ -115,7 +116,7 @@ def model_gates(
     n_samples: int = 10,
     known: Mask | None = None,
 ) -> list[ScoredGate]:
-    """Return the methods as gates for `suffice_gates.gates.compare_gates`; their thresholds are chosen on tune.
+    """Return the methods as gates for `suffice_gates.gates.compare_gates`, which chooses their thresholds on tune.
 
     Self-RAG is included if the model has its tokens, Probing-RAG if `known` is given.
 
@@ -157,7 +158,7 @@ def model_gates(
 
 
 def _with_mean_cost(scores: Sequence[float], costs: Sequence[Cost], offline: Cost | None = None) -> KnowledgeScores:
-    """Return scores with the mean of their costs."""
+    """Return the scores of a method with the mean of their costs."""
     total = total_cost({str(i): cost for i, cost in enumerate(costs)})
     n = len(scores)
     mean = Cost(
@@ -204,8 +205,8 @@ def _directed(
 ) -> Mapping[str, KnowledgeScores]:
     """Project states on the directions of CtrlA, in the layers that the model reads.
 
-    For confidence, the states are those of the reply's new words, as in the paper.  For honesty, which steers the paper's
-    generation, it is the last state of the prompt.
+    For confidence, the states are those of the reply's new words, as in the paper.  For honesty, which the paper uses
+    only to steer the generation, the state is that of the last prompt token.
     """
     reads = [model.read(question) for question in questions]
     honesty, offline = fit_directions(model, HONESTY)
@@ -291,7 +292,7 @@ def _lowest_probability(reply: Reply) -> float:
 
 
 def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]) -> KnowledgeScores:
-    """Return minus the highest RIND of each reply, with the costs of the answer and of the pass with attentions."""
+    """Return DRAGIN's scores, the negated highest RIND of each reply; costs include answering and reading again."""
     scores, costs = [], []
     for question, reply in zip(questions, replies, strict=True):
         values, cost = dragin_scores(model, question, reply)

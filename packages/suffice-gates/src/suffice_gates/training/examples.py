@@ -1,4 +1,4 @@
-"""The data a probe is fitted on: labelled states, and three disjoint sets of questions."""
+"""Data for fitting a probe: labelled states, and three disjoint sets of questions."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from suffice_gates.models.states import States
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Examples:
-    """States and labels of questions, at one layer under one prompt.
+    """States at one layer under one prompt, with the labels of their questions.
 
     Attributes:
         ids: Question ids.
         states: Finite, shape ``(n, width)``.
         labels: 1.0 where the model's answer is right, else 0.0, shape ``(n,)``.
-        n_undefined: Labelled questions left out because their state is undefined.
-        n_unlabelled: Questions with a state left out because they have no label.
+        n_undefined: Number of labelled questions left out because their state is undefined.
+        n_unlabelled: Number of questions that have a state but were left out because they have no label.
     """
 
     ids: tuple[str, ...]
@@ -102,7 +102,7 @@ class Examples:
 
 @dataclass(frozen=True, kw_only=True)
 class Split:
-    """Three sets of questions, disjoint by id hash.
+    """Three disjoint sets of questions, to which questions are assigned by a hash of their ids.
 
     Attributes:
         train: For fitting the weights.
@@ -130,10 +130,10 @@ class Split:
                 )
 
     def of(self, examples: Examples, name: str) -> Examples:
-        """Return the examples of one set: `train`, `dev` or `test`.
+        """Return those of the given examples that are in one set: `train`, `dev` or `test`.
 
         Raises:
-            DataError: The set contains none of them, or only one kind.
+            DataError: The set contains none of the examples, or only examples with the same label.
         """
         members = getattr(self, name)
         subset = examples.take(np.array([q in members for q in examples.ids], dtype=np.bool_))
@@ -151,7 +151,10 @@ class Split:
         return subset
 
     def expanded(self, questions: Mapping[str, str]) -> Split:
-        """Return a split of states that puts each state into the set of its question, given the question of each state."""
+        """Return a split of states: each state goes to the set of its question.
+
+        `questions` contains the question id of each state.
+        """
         return Split(
             **{
                 name: frozenset(state for state, question in questions.items() if question in getattr(self, name))
@@ -168,9 +171,9 @@ def split_by_hash(
     salt: str = "",
     texts: Mapping[str, str] | None = None,
 ) -> Split:
-    """Assign each question to a set by a hash of its id and the salt; adding questions does not move the others.
+    """Assign each question to a set by a hash of its id and the salt; adding questions does not move other questions.
 
-    Questions with the same text share a set, that of their smallest id.
+    Questions with the same text go to the same set, which is that of the smallest of their ids.
 
     >>> split = split_by_hash([f"q{i}" for i in range(1000)])
     >>> len(split.train), len(split.dev), len(split.test)
@@ -194,7 +197,7 @@ def split_by_hash(
 def sets_by_hash(
     ids: Sequence[str], *, dev: float, test: float, salt: str, texts: Mapping[str, str] | None = None
 ) -> dict[str, frozenset[str]]:
-    """Return the sets of `split_by_hash` by name; some may be empty."""
+    """Return the ids in each of the sets `train`, `dev` and `test` of `split_by_hash`; a set may be empty."""
     sets: dict[str, set[str]] = {"train": set(), "dev": set(), "test": set()}
     names = one_name_per_text(ids, [(texts or {}).get(q) for q in ids])
     for q, position in zip(ids, hash_places(names, salt=salt).tolist(), strict=True):

@@ -1,9 +1,9 @@
-"""Estimates of memory from a model's shape: for training a cross-encoder, and for passes without a gradient.
+"""Estimates of the memory for training a cross-encoder and for passes without a gradient, from a model's shape.
 
-For training, the estimate counts the tensors that PyTorch keeps for the backward pass of an encoder of the BERT family with
-fused attention; for a pass without a gradient, the tensors that exist at once (`tests/suffice_gates/test_reranker_memory.py`
-counts both in small models). Not counted are the context of the device (about half a GiB), the overhead of its allocator,
-and the attention matrices of unfused attention.
+The estimate for training counts the tensors that PyTorch keeps for the backward pass, in an encoder of the BERT family
+with fused attention.  The estimate for a pass without a gradient counts the tensors that exist at the same time.
+`tests/suffice_gates/test_reranker_memory.py` checks both on small models.  The estimates leave out the context of the
+device (about half a GiB), the overhead of its allocator, and the attention matrices of unfused attention.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class MemoryEstimate:
     Attributes:
         states: Weights, gradients and moments in fp32, and with half precision a copy of the weights.
         pair: Activations kept for one pair of the longest length.
-        whole_layer: With checkpointing, activations of one layer and pair while it is computed again; else 0.
+        whole_layer: With checkpointing, activations of one pair in one layer while that layer is computed again; else
+            0.
     """
 
     states: int
@@ -44,7 +45,7 @@ class MemoryEstimate:
     whole_layer: int = 0
 
     def total(self, pairs: int) -> int:
-        """Return the memory of a pass over `pairs` pairs, bytes."""
+        """Return the bytes of memory that a pass over `pairs` pairs takes."""
         return self.states + pairs * (self.pair + self.whole_layer)
 
 
@@ -53,9 +54,9 @@ def training_memory(
 ) -> MemoryEstimate | None:
     """Estimate the memory of training; None if the configuration does not contain the sizes of the layers.
 
-    Per token, a layer of width H with a feed-forward layer of width I keeps 10 H + 2 I numbers (10 H + 4 I with a gate),
-    one number of the mask per token of the pair, and in half precision 2 H more in fp32. With checkpointing it keeps only its
-    input.
+    Take a layer of width H, with a feed-forward layer of width I. For each token it keeps 10 H + 2 I numbers (10 H + 4
+    I with a gate), plus one number of the mask for each token of the pair. In half precision it keeps another 2 H
+    numbers in fp32. With checkpointing, a layer keeps only its input.
 
     >>> from types import SimpleNamespace
     >>> large = dict(num_hidden_layers=24, hidden_size=1024, intermediate_size=4096, model_type="xlm-roberta")
@@ -86,10 +87,13 @@ def training_memory(
 
 
 def pass_memory(config: Any, *, prompts: int, tokens: int, new_tokens: int = 0, size: int = 2) -> int | None:
-    """Estimate the memory of a pass without a gradient, beside the weights; None if the configuration lacks the sizes of the layers.
+    """Estimate the memory of a pass without a gradient, not counting the weights.
 
-    A layer of width H with a feed-forward layer of width I holds 4 H + 3 I numbers per token (3 H + 2 I without a gate), one
-    layer at a time.  With `new_tokens`, keys and values of all layers and the logits of the last token are kept.
+    Return None if the configuration does not contain the sizes of the layers.
+
+    Only one layer at a time holds tensors.  A layer of width H, with a feed-forward layer of width I, holds 4 H + 3 I
+    numbers per token (3 H + 2 I without a gate).  With `new_tokens`, keys and values of all layers and the logits of
+    the last token are kept.
 
     >>> from types import SimpleNamespace
     >>> llama = dict(num_hidden_layers=32, hidden_size=4096, intermediate_size=14336, num_attention_heads=32)
@@ -120,14 +124,14 @@ def pass_memory(config: Any, *, prompts: int, tokens: int, new_tokens: int = 0, 
 
 
 def _shape(config: Any) -> tuple[int | None, int | None, int | None]:
-    """Return the number of layers, their width and that of their feed-forward layer; None where unknown."""
+    """Return the number of layers, their width, and the width of their feed-forward layer; None for each if unknown."""
     sizes = (getattr(config, name, None) for name in ("num_hidden_layers", "hidden_size", "intermediate_size"))
     layers, width, inner = (size if isinstance(size, int) else None for size in sizes)
     return layers, width, inner
 
 
 def parts_of_batch(estimate: MemoryEstimate, rows: int, pairs: int, memory: float) -> int:
-    """Return the smallest number of equal parts of a batch that fit into memory.
+    """Return the smallest number of equal parts into which a batch must be cut so that a part fits into memory.
 
     Return `rows` if not even one row fits.
 
@@ -154,7 +158,7 @@ def device_memory(device: str | None) -> tuple[str, int | None]:
         device: The device; None = the first GPU, else the processor.
 
     Returns:
-        "" as the name if this machine lacks the device; None as the bytes if they are unknown.
+        The name, or "" if this machine lacks the device; and the bytes, or None if they are unknown.
     """
     with suppress(ImportError):
         import torch
@@ -175,7 +179,7 @@ def device_memory(device: str | None) -> tuple[str, int | None]:
 
 
 def device_name(device: Any) -> str:
-    """Return the name of the device of a loaded model: that of the GPU, or the kind of the device."""
+    """Return the name of a loaded model's device: the name of the GPU, or the kind of any other device."""
     import torch
 
     return str(torch.cuda.get_device_name(device)) if device.type == "cuda" else f"this machine's {device.type}"

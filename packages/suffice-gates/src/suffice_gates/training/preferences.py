@@ -2,8 +2,8 @@
 
 Source: "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG" (CBDR), section 3.2:
 ``Inc(Q, C) = Conf(H_{Q+C}) - Conf(H_Q)``; the largest increases are positives, the largest decreases negatives.  The
-paper takes the top 5 of each from 8 candidates, which would make some passages both: here a positive has Inc > 0 and a
-negative Inc < 0.
+paper takes 5 positives and 5 negatives from 8 candidates, so that some passages would be both.  Here a positive must
+have Inc > 0, and a negative Inc < 0.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class CandidateScores:
         confidence: Confidence without passages, in [0, 1]; NaN where the state was undefined.
         texts: The candidates, without repeats.
         increases: Inc of each candidate, in [-1, 1]; NaN where undefined.
-        repeated: Candidates left out because an earlier one has the same text.
-        empty: Candidates left out because they have no text.
+        repeated: Number of candidates left out because an earlier candidate has the same text.
+        empty: Number of candidates left out because they have no text.
     """
 
     question_id: str
@@ -72,7 +72,7 @@ class CandidateScores:
         return sorted(up, key=lambda i: -self.increases[i])[:k], sorted(down, key=lambda i: self.increases[i])[:k]
 
     def unusable(self) -> str | None:
-        """Return why a question cannot be used; None if it can be used."""
+        """Return the reason why the question cannot be used; None if it can be used."""
         if not self.texts:
             return "no candidates"
         if math.isnan(self.confidence):
@@ -115,10 +115,10 @@ class PreferenceSummary:
 
 
 def candidates_of(question: Question, retriever: Retriever | AsyncRetriever, n: int) -> tuple[list[Passage], int, int]:
-    """Return a question's candidate passages, best first, with the numbers of repeated and of empty ones.
+    """Return a question's candidate passages, best first, and the numbers of repeated and of empty passages left out.
 
-    There are none if the retriever ranks pools and the question has no pool.  Where passages repeat, the retriever is
-    asked for more, so that up to `n` different ones are returned.
+    There are no candidates if the retriever ranks pools and the question has no pool.  If passages repeat, more
+    passages are requested from the retriever, so that up to `n` different passages are returned.
 
     >>> from suffice.loops.retrieval import load_questions
     >>> candidates, repeated, empty = candidates_of(load_questions("hotpotqa_tune", limit=1)[0], PoolBM25(), 8)
@@ -154,20 +154,20 @@ def build_preferences(
     shift: Mapping[str, Any] | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> PreferenceSummary:
-    """Score the candidates of every question and write the preferences, with a card of the increases.
+    """Score the candidates of every question; write the preferences, and a card with the increases in confidence.
 
     Each question is read once without passages and once with each candidate.  After an interruption, the same call
     resumes; when the file is complete, it returns at once.
 
     Args:
-        questions: Questions with their own pools, or any for a retriever with a corpus.
+        questions: Questions with their own pools; any questions if the retriever has a corpus.
         confidence: The model's confidence.
-        path: The preference file; its card and, until it is complete, its journal are beside it.
+        path: The preference file.  Its card is written beside it, and so is a journal until the file is complete.
         retriever: Finds the candidates; default: BM25 over a question's pool.
         candidates: Candidates per question, at least 2.
         k: Largest number of positives, and of negatives, per question.
         prompt: Written into every line, for rerankers that are language models.
-        shift: Quality of the probe under both prompts, from `measure_shift`; stored in the card.
+        shift: Quality of the probe on prompts without and with passages, from `measure_shift`; stored in the card.
         on_progress: Called with the number of questions done and their total.
 
     Raises:
@@ -214,7 +214,9 @@ def score_preferences(
     prompt: str = PROMPT,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Score the candidates of one shard's questions into a journal of its own; return how many were scored in this run.
+    """Score the candidates of one shard's questions into the shard's own journal.
+
+    Return the number of questions that were scored in this run.
 
     Once all shards have ended, `build_preferences` with the same arguments writes the file from their journals.
 
@@ -249,7 +251,7 @@ def score_preferences(
 def _config(
     questions: Sequence[Question], confidence: Confidence, retriever: Retriever | AsyncRetriever, **settings: Any
 ) -> dict[str, Any]:
-    """Return all values that affect the preferences."""
+    """Return the settings and data that affect the preferences."""
     return {
         "questions": dataset_hash(questions),
         "n_questions": len(questions),
@@ -293,7 +295,7 @@ def _score_into(
     passes: Counter[str],
     on_progress: Callable[[int, int], None] | None,
 ) -> int:
-    """Score the questions that a journal lacks, and return how many these were."""
+    """Score the questions that are not yet in a journal, and return their number."""
     done = dict(journal.finished())
     pending = [question for question in questions if question.question_id not in done]
     for start, stop in pairwise([*range(0, len(pending), _QUESTIONS_PER_WRITE), len(pending)]):

@@ -1,4 +1,4 @@
-"""Training a probe: the MLP of CBDR (section 3.1, Appendix H) and a logistic regression, calibrated afterwards."""
+"""Training of probes: the MLP of CBDR (section 3.1, Appendix H) or a logistic regression, calibrated afterwards."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class ProbeSettings:
     """Settings of a probe's training.
 
     The paper contradicts itself about the layer (middle or last), the epochs (30 or 100) and the sizes of dev and test,
-    so these are parameters.  The layer is a property of the states.
+    so none of them is fixed here.  The layer is chosen with the states.
 
     Attributes:
         hidden: Widths between the layers; empty for a single layer, a logistic regression.
-        dropout: Share of each hidden layer dropped in a step, in [0, 1).
+        dropout: Share of each hidden layer's units that are dropped in a step, in [0, 1).
         lr: Learning rate (Adam).
         epochs: Largest number of passes over the training set.
         batch_size: Questions per step.
@@ -90,8 +90,9 @@ class TrainedProbe:
     Attributes:
         probe: Not yet calibrated.
         seed: Seed of weights, batches and dropout.
-        losses: Class-balanced dev loss after each epoch, in nats; for the logistic regression, that of the chosen penalty.
-        best_epoch: The epoch of these weights, from 1; 0 for the logistic regression.
+        losses: Class-balanced dev loss after each epoch, in nats; for the logistic regression, only the loss of the
+            chosen penalty.
+        best_epoch: The epoch that the weights come from, counted from 1; 0 for the logistic regression.
         dev_auroc: Area under the ROC curve on dev, by which layers and seeds are chosen.
     """
 
@@ -117,7 +118,7 @@ def train_probe(
         train: Questions of both kinds, for fitting the weights.
         dev: Questions for early stopping, none of them in `train`.
         card: Identity of the model, layer and prompt.
-        settings: None for those of the paper, with 100 epochs and early stopping.
+        settings: Settings of the training; None for those of the paper, with 100 epochs and early stopping.
         seed: Seed of weights, batches and dropout; no other random state is read or changed.
         on_epoch: Called after each epoch with its number, from 1, and its dev loss.
 
@@ -195,7 +196,6 @@ def _new_network(torch: Any, width: int, settings: ProbeSettings) -> Any:
 
 
 def _copied_layers(torch: Any, network: Any) -> list[Layer]:
-    """Return a copy of the weights."""
     linear = [module for module in network if isinstance(module, torch.nn.Linear)]
     return [
         (module.weight.detach().cpu().numpy().copy(), module.bias.detach().cpu().numpy().copy()) for module in linear
@@ -203,7 +203,7 @@ def _copied_layers(torch: Any, network: Any) -> list[Layer]:
 
 
 def _epoch_batches(labels: Floats, settings: ProbeSettings, rng: np.random.Generator) -> list[np.ndarray[Any, Any]]:
-    """Return the rows of each step of an epoch."""
+    """Return the rows of the training set in each step of an epoch."""
     rows = np.arange(len(labels))
     if settings.balanced:
         # Cut both kinds to the smaller one; the larger is drawn anew in each epoch, so all of it is used in time.
@@ -214,7 +214,7 @@ def _epoch_batches(labels: Floats, settings: ProbeSettings, rng: np.random.Gener
 
 
 def _balanced_loss(logits: Floats, labels: Floats) -> float:
-    """Return the negative log-likelihood, nats: the mean of the means over known and over unknown questions."""
+    """Return the negative log-likelihood in nats, where known and unknown questions have equal total weight."""
     if not np.isfinite(logits).all():
         return float("nan")
     # -log sigmoid(x) = log(1 + exp(-x)), computed without overflow.
@@ -225,7 +225,9 @@ def _balanced_loss(logits: Floats, labels: Floats) -> float:
 def logistic_probe(
     train: Examples, dev: Examples, card: ProbeCard, *, balanced: bool = True, strengths: tuple[float, ...] = _PENALTIES
 ) -> TrainedProbe:
-    """Fit the baseline: a logistic regression on standardised states, its penalty chosen by its loss on dev; no torch.
+    """Fit the baseline, a logistic regression on standardised states; the loss on dev chooses the penalty.
+
+    This needs no torch.
 
     Args:
         train: Questions of both kinds, for fitting the weights.
@@ -256,8 +258,9 @@ def logistic_probe(
 def fit_calibration(logits: Floats, labels: Floats, method: str) -> Calibration:
     """Fit the map from log-odds to probabilities.
 
-    `temperature` divides the log-odds by one number and leaves 0.5 unchanged, so after balanced sampling it cannot learn
-    the share of known questions.  `platt` adds an intercept, and `isotonic` fits any increasing curve.
+    `temperature` divides the log-odds by one number.  It leaves a probability of 0.5 unchanged, so after balanced
+    sampling it cannot learn the share of known questions.  `platt` adds an intercept, and `isotonic` fits any
+    increasing curve.
 
     Args:
         logits: Log-odds of questions outside the training set, shape ``(n,)``.
@@ -312,7 +315,10 @@ def _both_kinds(*sets: Examples) -> None:
 
 
 def _mean_and_deviation(states: States) -> tuple[States, States]:
-    """Return mean and deviation of each component of the states; 1 where a component is constant."""
+    """Return the mean and the standard deviation of each component of the states.
+
+    The deviation of a constant component is set to 1.
+    """
     wide = states.astype(np.float64)
     deviation = wide.std(axis=0)
     return wide.mean(axis=0).astype(np.float32), np.where(deviation > 0, deviation, 1.0).astype(np.float32)

@@ -1,4 +1,4 @@
-"""From stored states to a probe and its figures: layer and seed chosen on dev, all figures measured once on test."""
+"""Training of a probe on stored states: layer and seed are chosen on dev, and all figures are measured once on test."""
 
 from __future__ import annotations
 
@@ -39,9 +39,11 @@ class LabelledStates:
     Attributes:
         states: The stored states.
         labels: 0 or 1, by question.
-        texts: Question texts by id, where known; the probe's card keeps hashes of those it was fitted on.
-        questions: The question of each state, if a question has several states: the checkpoints of its chain.
-        clusters: The resampling unit of each question, where it is not the question itself: several chains of one question.
+        texts: Question texts by id, where known; the probe's card keeps hashes of the texts that it was fitted on.
+        questions: The question id of each state, if a question has several states, for example at checkpoints of its
+            chain.
+        clusters: The resampling unit of each question, where this is not the question itself, for example because
+            several chains answer one question.
     """
 
     states: StoredStates
@@ -77,7 +79,7 @@ class Candidate:
         seed: Seed of the training.
         best_epoch: The epoch of its weights; 0 for the logistic regression.
         dev_auroc: Area under the ROC curve on dev, the criterion of the choice.
-        test_auroc: Area under the ROC curve on test; None for candidates at other layers than the chosen one.
+        test_auroc: Area under the ROC curve on test; None unless the layer is the chosen layer.
     """
 
     kind: str
@@ -94,7 +96,7 @@ class ProbeFigures:
 
     Attributes:
         what: Description of the probe and the states.
-        size: Number of questions it was fitted on.
+        size: Number of questions that the probe was fitted on.
         measures: Its figures with intervals.
     """
 
@@ -110,7 +112,8 @@ class ProbeRun(Result):
     Attributes:
         probe: The chosen probe, calibrated, with its card.
         candidates: All probes that were tried.
-        test_figures: The chosen probe on test (uncalibrated and calibrated), the logistic baseline, other prompts.
+        test_figures: Figures on test of the chosen probe (uncalibrated and calibrated), of the logistic baseline, and
+            under other prompts.
         curve: The figures by size of the training set.
         notes: Caveats about calibration and about questions left out.
     """
@@ -200,11 +203,11 @@ def run_training(
         data: States and labels of the prompt that the gate reads.
         split: Train, dev and test questions.
         kind: The network, or a logistic regression.
-        layers: Layers to try; None for all stored ones.
+        layers: Layers to try; None for all stored layers.
         seeds: Seeds of the network; each is tried at each layer.
         calibration: `none`, `temperature`, `platt` or `isotonic`, fitted on dev.
         settings: Settings of the network.
-        train_size: Questions to fit on, as many known as unknown (the paper: 2,000); None = all of the train set.
+        train_size: Number of questions to fit on, half of them known (the paper: 2,000); None for the whole train set.
         curve: Further sizes of the training set to measure.
         other: States and labels of another prompt, measured separately.
         train_on_both: Fit on the states of both prompts; the probe is then valid for both.
@@ -212,7 +215,7 @@ def run_training(
 
     Raises:
         DataError: There are no layers or seeds, a set has only one kind of questions, or a layer was not stored.
-        ConfigMismatchError: The two sets of states are of different models.
+        ConfigMismatchError: `data` and `other` contain states of different models.
     """
     settings = settings or ProbeSettings()
     layers = data.layers if layers is None else layers
@@ -262,7 +265,7 @@ def run_training(
 
 
 def _seen(data: LabelledStates, split: Split) -> dict[str, Any]:
-    """Return the hashes of the questions that the probe was fitted or chosen on."""
+    """Return the hashes of the train and dev questions, on which the probe is fitted and chosen."""
     ids = {data.questions.get(name, name) for name in split.train | split.dev}
     return Seen.of(ids, map(data.texts.get, ids)).to_dict()
 
@@ -336,7 +339,7 @@ def _on(probe: Probe, examples: Examples, what: str, size: int, *, units: Mappin
 
 
 def _candidate(kind: str, trained: TrainedProbe, test: Examples, layer: int | None) -> Candidate:
-    """Return the figures of one trained probe, with the test AUROC only if its layer is `layer`, the one chosen on dev."""
+    """Return the figures of one trained probe, with its test AUROC only if it reads `layer`, the chosen layer."""
     area = probe_auroc(trained.probe, test) if trained.probe.card.layer == layer else None
     return Candidate(
         kind=kind,

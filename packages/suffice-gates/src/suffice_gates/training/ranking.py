@@ -1,4 +1,4 @@
-"""Quality of a reranker's order, preferred before rejected passages: P@K, R@K and MRR@K (CBDR, table 1)."""
+"""Measures of how well a reranker puts preferred before rejected passages: P@K, R@K and MRR@K (CBDR, table 1)."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ScorePairs = Callable[[list[tuple[str, str]]], Any]
 
 
 def relevance_by_rank(scores: Sequence[float], relevant: Sequence[bool]) -> list[bool]:
-    """Sort relevance by descending score; among equal scores, irrelevant items come first.
+    """Return the items' relevance in the order of descending scores; among equal scores, irrelevant items come first.
 
     A scorer that gives all items the same score thus gets the worst rank, whatever the order of the file.
 

@@ -1,4 +1,4 @@
-"""Training of Probing-RAG's probers: one for each layer, on the states of a model's own replies (Baek et al., 2025)."""
+"""Training of Probing-RAG's probers on the states of a model's own replies, one for each layer (Baek et al., 2025)."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ def fit_reply_probes(
 ) -> tuple[Probe, ...]:
     """Answer tune questions, label each reply by whether its answer is right, and fit a probe for each layer.
 
-    The same probes are fitted on prompts with and without passages, because a loop reads both.  All prompts of a question
-    share its id and are used either for the fit or for early stopping.
+    The same probes are fitted on prompts with and without passages, because a loop has both.  All prompts of one
+    question have its id, and all are used either for the fit or for early stopping.
 
     Args:
         source: The states of the model's replies.
-        prompts: Prompts to answer: a question with the passages of a round, for each round that counts.
+        prompts: Prompts to answer: for each question, one prompt for each round that is used, with the passages of that
+            round.
         golds: Gold answers by question id.
         rule: The rule by which an answer is right.
         settings: Settings of a network (`PROBER` has the paper's shape); None for a logistic regression, without torch.

@@ -1,9 +1,9 @@
-"""A cross-encoder aligned with a model's preferences: InfoNCE by sentence-transformers' trainer.
+"""Training of a cross-encoder on a model's preferences, by InfoNCE with sentence-transformers' trainer.
 
 Source: "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG" (CBDR), section 3.2 and
 appendix C.  An aligned reranker helps the model it was aligned with (table 2: NQ, top 3: +4.7 points) and hardly any
-other model (+0.2).  On HotpotQA, top 1, both models gain equally, and general rerankers work better for the model it
-was aligned with.
+other model (+0.2).  But on HotpotQA, top 1, both models gain equally, and for the model that the reranker was aligned
+with, general rerankers work better.
 
 On several devices: ``accelerate launch -m suffice reranker train ...``; the trainer does the rest.
 """
@@ -66,7 +66,7 @@ class RerankerRun:
         report: Metrics before and after; None without questions to report on.
         reported_on: `test`, or `dev (selected here)`.
         seconds: Duration of this run.
-        accumulate: Parts into which each batch was cut in the end.
+        accumulate: Number of parts into which each batch was cut at the end of training.
         notes: Remarks on memory.
     """
 
@@ -130,12 +130,13 @@ def train_reranker(
         model: Id or folder of a cross-encoder with one label, or of an encoder that gets a new head.
         preferences: Training questions.
         out: The folder to write.
-        dev: Questions for early stopping and for choosing the step with the best MRR; without them all steps are trained.
-        test: Questions to report on; without them the report is on `dev` and says so.
+        dev: Questions for early stopping and for choosing the step with the best MRR; without dev questions all steps
+            are trained.
+        test: Questions to report on; without test questions the report is on `dev`, and states that.
         settings: Training settings; default: those of the paper.
-        aligned_with: Identity of the model with these preferences, for the card.
+        aligned_with: Identity of the model that the preferences come from, for the card.
         revision: Revision of the base model at the hub.
-        device: `cpu` to train there although there is an accelerator; None for torch's default.
+        device: `cpu` to train on the CPU although there is an accelerator; None for torch's default.
         seed: Seed of the row order, of dropout and of a new head.
 
     Raises:
@@ -224,7 +225,7 @@ def _in_more_parts(chosen: RerankerSettings, trainer: Any, model: str, lack: str
 
 
 def _lack_of_memory(trainer: Any, out: Path) -> str:
-    """Train, from the last checkpoint if there is one; return the error if memory ran out, else an empty text."""
+    """Train, or resume from the last checkpoint; return the error text if memory ran out, else ""."""
     try:
         with quiet():
             trainer.train(resume_from_checkpoint=_last_checkpoint(out))

@@ -27,22 +27,24 @@ LOGGED = f"eval_{_SELECTS}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerankerSettings:
-    """Settings of a reranker's training; the defaults are the paper's, as far as it gives them.
+    """Settings of a reranker's training; the defaults are those of the paper where it states them.
 
     Attributes:
         learning_rate: Largest learning rate of AdamW; it falls linearly to 0.
         weight_decay: Weight decay of AdamW.
-        query_tokens: Longest question; longer ones are cut.
-        passage_tokens: Longest passage; longer ones are cut.
+        query_tokens: Largest number of tokens of a question; longer questions are cut.
+        passage_tokens: Largest number of tokens of a passage; longer passages are cut.
         batch: Rows per step and device; a row is a positive with its negatives.
-        accumulate: Parts into which a batch is cut to save memory; the gradient stays the same unless negatives come from
-            the batch.  None for as many as `memory` demands, or 1 with negatives from the batch.
-        memory: GiB of the device that training may take, see `suffice_gates.training.memory`; if it runs out nevertheless,
-            batches are cut into more parts.
-        checkpointing: Compute layers again in the backward pass: a third slower, with much less memory.
+        accumulate: Number of parts into which a batch is cut to save memory; the gradient stays the same unless
+            negatives come from the batch.  None for as many parts as `memory` requires, but 1 if negatives come from
+            the batch.
+        memory: GiB of the device that training may take, see `suffice_gates.training.memory`.  If memory runs out
+            nevertheless, batches are cut into more parts.
+        checkpointing: True to compute layers again in the backward pass, which is a third slower and takes much less
+            memory.
         epochs: Passes over the data.
-        temperature: tau of InfoNCE; the paper does not give it, FlagEmbedding uses 1 for rerankers.
-        negatives: Largest number of negatives in a row; those that lower confidence most are used.
+        temperature: tau of InfoNCE; the paper does not state it, and FlagEmbedding uses 1 for rerankers.
+        negatives: Largest number of negatives in a row; the negatives that lower confidence most are used.
         in_batch: Largest number of further negatives from the batch.
         warmup: Share of the steps in which the learning rate rises.
         evaluations: Evaluations and checkpoints per epoch.
@@ -94,7 +96,7 @@ class RerankerSettings:
 
 
 def changed_settings(old: Mapping[str, Any], new: RerankerSettings) -> list[str]:
-    """List the stored settings that differ from new ones and affect the result, as ``key: old -> new``."""
+    """List the settings that affect the result and differ from the stored settings, as ``key: old -> new``."""
     deciding = new.deciding
     known = {name: value for name, value in old.items() if name in deciding or name not in asdict(new)}
     if new.in_batch and new.accumulate is None and old.get("accumulate") not in (None, 1):
@@ -271,7 +273,7 @@ def make_trainer(
         dev: Questions for choosing the step; if empty, the last step is kept.
         settings: Training settings.
         folder: Folder of the checkpoints.
-        device: `cpu` to train there although there is an accelerator.
+        device: `cpu` to train on the CPU although there is an accelerator.
         seed: Seed of the row order and of dropout.
     """
     import torch

@@ -1,8 +1,8 @@
 """Measure a probe under another prompt than the one it was fitted on.
 
 CBDR fits its probe on states of questions alone and applies it to states of questions with passages.  The increases in
-confidence mean something only if the probe works there too, so its AUROC and calibration error are measured against the
-model's answers with the same passages, next to those without passages.
+confidence mean something only if the probe also works with passages.  Its AUROC and calibration error are therefore
+measured against the model's answers with the same passages, and compared with those without passages.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _CONTAINS = LabelRule("contains")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shift(Result):
-    """Quality of the confidence without and with a passage, on the same questions.
+    """Measures of how well the confidence without and with a passage predicts right answers, on the same questions.
 
     Attributes:
         label: The rule by which an answer is right.
-        qa: Confidence without passages, against the answers without passages.
-        rag: Confidence with one random candidate passage, against the answers with it.
+        qa: Confidence without passages, measured against the answers without passages.
+        rag: Confidence with one random candidate passage, measured against the answers with that passage.
     """
 
     label: str
@@ -41,7 +41,7 @@ class Shift(Result):
     rag: ProbeMeasures
 
     def table(self) -> Table:
-        """Return the two prompts as a table."""
+        """Return the measures under both prompts as a table."""
         rows = tuple(
             (name, measured.n, measured.n_known, *((f.value, f.low, f.high) for f in figures))
             for name, measured in (("question alone", self.qa), ("with one passage", self.rag))
@@ -68,7 +68,7 @@ def measure_shift(
     candidates: int = 8,
     label: LabelRule = _CONTAINS,
 ) -> Shift:
-    """Compare the model's confidence with its answers, without passages and with one candidate passage.
+    """Measure how well a model's confidence predicts right answers, without passages and with one candidate passage.
 
     Args:
         questions: Questions with gold answers, none of them used to fit the probe; those without candidates or answers
@@ -102,7 +102,7 @@ def draw_contexts(
     retriever: Retriever | AsyncRetriever | None = None,
     candidates: int = 8,
 ) -> list[tuple[Question, Passage]]:
-    """Return each question that has gold answers and candidates, with one candidate at random.
+    """Return each question that has gold answers and candidates, together with one of its candidates at random.
 
     Raises:
         DataError: No question has both.
@@ -125,7 +125,7 @@ def measure_prompt(
     *,
     label: LabelRule,
 ) -> ProbeMeasures:
-    """Compare the confidence under one prompt, shape ``(n,)``, with the answers under it."""
+    """Measure how well the confidence under one prompt, shape ``(n,)``, predicts right answers to that prompt."""
     right = [is_right(answer, question.answers, label) for answer, (question, _) in zip(answers, pairs, strict=True)]
     return measure_probe(predicted, right, names=[question.question_id for question, _ in pairs])
 

@@ -1,4 +1,4 @@
-"""Measure the duration of a training step of a reranker, without training one to the end."""
+"""Measure the duration of a reranker's training step, without training the reranker to the end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def time_steps(
         preferences: Questions with positives and negatives, at least one.
         settings: Training settings; a batch is cut into more parts where memory runs out, as in training.
         revision: Revision of the model at the hub.
-        device: `cpu` to train there although there is an accelerator; None for torch's default.
+        device: `cpu` to train on the CPU although there is an accelerator; None for torch's default.
         seed: Seed of the row order and of dropout.
 
     Returns:

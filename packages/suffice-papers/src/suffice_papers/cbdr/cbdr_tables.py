@@ -1,4 +1,4 @@
-"""The tables of CBDR: measured figures beside published ones, with the inconsistencies of the latter."""
+"""The tables of CBDR: measured figures beside published figures, and inconsistencies of the published figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PublishedCbdr:
 
     Attributes:
         title: Title of the paper.
-        tables: Rows by name, of `table1`, `table2`, `table3` and `transitions`.
+        tables: The rows of `table1`, `table2`, `table3` and `transitions`, each by its name.
         flags: The inconsistencies.
     """
 
@@ -215,14 +215,17 @@ _COST_NOTE = (
 
 
 def _ranking_costs(run: CbdrRun, name: str, share: float = 1.0) -> tuple[float, int]:
-    """Return the passages that an order scores per question, and the passes for its training; 0 if not trained here."""
+    """Return two costs of a ranking: passages to score per question, and passes of the model to train the reranker.
+
+    The passes are 0 if the run did not train the reranker.
+    """
     train = run.preferences["train"]
     scored = 0.0 if name == RETRIEVER else share * run.settings.candidates
     return scored, train.questions + train.candidates if name == ALIGNED else 0
 
 
 def _best_order(run: CbdrRun, depth: int) -> str:
-    """Return a sentence that compares the aligned order with the best of the other orders."""
+    """Return a sentence that compares the order of the aligned reranker with the best other order."""
     others = [(values[0], name) for (name, d), values in run.accuracy.items() if d == depth and name != ALIGNED]
     (best, name), aligned = max(others), run.accuracy[ALIGNED, depth][0]
     differs = f"{100 * abs(aligned - best):.2f} points {'above' if aligned > best else 'below'}"
@@ -289,7 +292,7 @@ def _metric(point: GatePoint) -> str:
 
 
 def _best_gate_sentence(run: CbdrRun, depth: int) -> str:
-    """Compare the best gate with always retrieving in the best order, in one sentence."""
+    """Return a sentence that compares the best gate with always retrieving in the best order."""
     points = run.gates[depth]
     gates = [point for point in points if point.kind == "gate"]
     best = max(gates, key=lambda point: (point.metrics[_metric(point)], -point.retrieval_rate))
@@ -303,7 +306,7 @@ def _best_gate_sentence(run: CbdrRun, depth: int) -> str:
 
 
 def _gate_costs(run: CbdrRun, point: GatePoint) -> tuple[Any, ...]:
-    """Return the costs of a row: passes to decide, passages scored, passes for preferences, labels."""
+    """Return the costs in a gate's row: passes to decide, scored passages, passes for preference data, and labels."""
     if point.kind == "perfect":
         return (None,) * 4
     if point.kind == "never":

@@ -1,4 +1,8 @@
-"""The most a gate can gain: never, always and perfect retrieval, and the shares where retrieval helps or harms."""
+"""The largest possible gain of a gate.
+
+It follows from the quality of never, always and perfect retrieval.  The shares of questions that retrieval helps and
+harms are measured, too.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ class Headroom:
     Attributes:
         never: Mean without retrieval.
         always: Mean with retrieval.
-        perfect: Mean of the better of the two, an upper bound for any gate.
+        perfect: Mean of the better value for each question, an upper bound for any gate.
         needed: Share of questions whose metric retrieval raises.
         harmed: Share of questions whose metric retrieval lowers.
     """
@@ -46,7 +50,10 @@ def headroom(evaluation: GateEvaluation) -> dict[str, Headroom]:
 
 
 def headroom_table(title: str, sets: Mapping[str, tuple[int, Mapping[str, Headroom]]]) -> Table:
-    """Tabulate the headroom of each set and metric, given each set's number of questions and headroom by metric."""
+    """Tabulate the headroom of each set and metric.
+
+    `sets` contains the number of questions and the headroom by metric, for each set.
+    """
     return Table.of(
         title,
         [(label, n, metric, room) for label, (n, by_metric) in sets.items() for metric, room in by_metric.items()],

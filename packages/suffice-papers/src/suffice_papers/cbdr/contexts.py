@@ -1,12 +1,14 @@
 """Three kinds of context for one question, built without a language model (after CBDR, appendix G).
 
-- **A**: on topic, without the answer: sentences of the gold passage that do not contain it; if every sentence does,
-  sentences of the question's other passages, in the order of their similarity to the question.
+- **A**: on topic, without the answer: the sentences of the gold passage that do not contain the answer.  If every
+  sentence contains it, sentences of the question's other passages are used, in the order of their similarity to the
+  question.
 - **B**: the gold passage, cut to the sentences around the answer.
-- **C**: the gold passage of another question, which does not answer this one.
+- **C**: the gold passage of another question, which does not answer the question at hand.
 
-The paper lets a language model rewrite gold passages into A and B.  Here the text stays as it is: A is less fluent, and
-B has the words of the corpus instead of being "slightly less like the question".
+The paper lets a language model rewrite gold passages into A and B.  This module leaves the text as it is.  So A is less
+fluent than in the paper, and B keeps the words of the corpus, where the paper makes B "slightly less like the
+question".
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class ContextSet:
 
 
 def sentences(text: str) -> list[str]:
-    """Split a text into sentences, after a full stop, question or exclamation mark and white space.
+    """Split a text into sentences, at white space after a full stop, question mark or exclamation mark.
 
     >>> sentences("He wrote it.  In 1977! Did he?")
     ['He wrote it.', 'In 1977!', 'Did he?']
@@ -59,12 +61,13 @@ def build_contexts(
     characters: int = 200,
     most: int | None = None,
 ) -> tuple[list[ContextSet], dict[str, int]]:
-    """Return three contexts for each question where possible, and the number of other questions by reason.
+    """Return three contexts for each question that allows them, and the numbers of other questions, by reason.
 
     Args:
         questions: Questions with gold answers, passages, and the ids of supporting passages.
         rng: Draws the irrelevant passage.
-        characters: Length to fill with whole sentences (the paper: 200); the first sentence is never cut.
+        characters: Number of characters to fill with whole sentences (the paper: 200); the first sentence is kept whole
+            even if it is longer.
         most: Largest number of sets; None for all.
 
     Raises:
@@ -107,7 +110,7 @@ def build_contexts(
 
 
 def _gold(question: Question) -> tuple[Passage, list[str]] | str:
-    """Return the passage that contains the answer and the normalised answers, or the reason why there is none."""
+    """Return the gold passage and the normalised answers in it, or the reason why no passage contains an answer."""
     keys = [key for key in map(normalize_answer, question.answers) if key]
     if not keys:
         return "no answer"
@@ -127,7 +130,7 @@ def _contains(text: str, keys: Sequence[str]) -> bool:
 
 
 def _without_answer(question: Question, gold: Passage, keys: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return title and sentences of a passage on the topic, without sentences that contain the answer."""
+    """Return the title of a passage on the topic, and those of its sentences that do not contain the answer."""
     ranked = PoolBM25().rank(question.question, pool=question.passages)
     related = [passage for passage in ranked if passage.score > 0 and passage.passage_id != gold.passage_id]
     for passage in (gold, *related):
@@ -153,7 +156,7 @@ def _foreign(
 
 
 def _cut(title: str, parts: Sequence[str], at: int, characters: int, passage_id: str) -> Passage:
-    """Return a passage of sentence `at`, the following and then the preceding sentences, as far as they fit."""
+    """Return a passage that contains sentence `at`, then as many of the following and preceding sentences as fit."""
     chosen = [at]
     for i in (*range(at + 1, len(parts)), *range(at - 1, -1, -1)):
         if abs(i - chosen[-1]) != 1 and i != at - 1:

@@ -140,7 +140,7 @@ def demo_gate(
 
 
 def _short_table(comparison: GateComparison) -> Table:
-    """Return the gates on HotpotQA, narrow enough for one screen."""
+    """Return a table of the gates on HotpotQA, narrow enough for one screen."""
     first = comparison.metrics[0]
     names = ("gate", first.upper(), "retrieves", f"Δ{first} vs always", "verdict")
     return narrow(comparison_table(comparison, f"Gates on HotpotQA, {comparison.n} eval questions"), names)
@@ -165,7 +165,7 @@ def _bundled_answers(questions: str) -> GateEvaluation:
 
 
 def _best_gate(comparison: GateComparison, gates: Sequence[ScoredGate]) -> ScoredGate:
-    """Return the gate with the best quality on tune; among ties, the one that retrieves least there."""
+    """Return the gate with the best quality on tune questions; among ties, the one that retrieves least on them."""
     first = comparison.metrics[0]
 
     def rank(row: ComparedGate) -> tuple[float, float]:
@@ -177,7 +177,7 @@ def _best_gate(comparison: GateComparison, gates: Sequence[ScoredGate]) -> Score
 
 
 class _Page:
-    """Collects the demonstration as Markdown; with `prints` it also prints every part at once."""
+    """Collects the demonstration as Markdown; if `prints` is true, every part is also printed as it is added."""
 
     def __init__(self, *, prints: bool) -> None:
         self.prints = prints
@@ -226,7 +226,7 @@ class _Page:
 
 @dataclass(frozen=True, slots=True)
 class _Sweep:
-    """One gate over its thresholds, with the recordings that contain its score."""
+    """One gate at all its thresholds, with the recordings that contain its score."""
 
     tune: Recording
     evaluation: GateEvaluation
@@ -236,7 +236,7 @@ class _Sweep:
 
     @classmethod
     def of(cls, gate: ScoredGate, tune: GateEvaluation, evaluation: GateEvaluation, out: Path) -> _Sweep:
-        """Vary the threshold over shares of the tune scores, and write the recordings."""
+        """Build the gate's policies at thresholds that divide the tune scores into shares, and write the recordings."""
         column = gate_column(gate.name)
         scored = evaluation.with_scores({column: gate.evaluation})
         betas = even_betas(gate.tune)
@@ -249,7 +249,7 @@ class _Sweep:
         return cls(scored_tune, scored, column, points, transitions(scored, column, betas))
 
     def certified(self, page: _Page) -> dict[str, Any]:
-        """Certify the gate at all thresholds; add the result to the page, or the reason why there is none."""
+        """Certify the gate at all thresholds; add the result to the page, or the reason why this was impossible."""
         recording = self.evaluation.recording
         policy = policy_for(recording, gate_rule(self.column), start_round=0)
         try:
@@ -269,7 +269,7 @@ class _Sweep:
         return {**certification.to_dict(), "chosen": chosen}
 
     def _blind(self) -> str:
-        """Describe the share of retrievals that a random gate could skip without violating the claim."""
+        """Return a sentence on the share of retrievals that a gate could skip at random without violating the claim."""
         room = (
             self.evaluation.always.values[GATE_METRICS[0]].mean() - self.evaluation.never.values[GATE_METRICS[0]].mean()
         )

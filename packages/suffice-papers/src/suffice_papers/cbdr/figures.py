@@ -1,4 +1,4 @@
-"""The figures of CBDR: quality and retrieval rate by threshold, and answers that change between thresholds."""
+"""The figures of CBDR: quality and retrieval rate by threshold, and counts of answers changed between thresholds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PUBLISHED_COLOUR = "var(--warn)"
 
 
 def cbdr_charts(run: CbdrRun, published: Mapping[str, tuple[float, ...]]) -> tuple[PaperFigure, ...]:
-    """Return figure 8 for each depth, with the best probe's gates, and the steps of section 5.4.
+    """Return, for each depth, figure 8 with the best probe's gates, and section 5.4's chart of changed answers.
 
     Args:
         run: The run.

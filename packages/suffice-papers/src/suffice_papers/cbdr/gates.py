@@ -1,4 +1,4 @@
-"""The gates of CBDR's pipeline: all thresholds of all probes, compared with label-blind gates."""
+"""The gates of CBDR's pipeline, one for each probe and threshold, compared with label-blind gates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ At = tuple[int, int]
 
 
 def probe_signal(layer: int, epochs: int) -> str:
-    """Return the name of the signal with this probe's probability."""
+    """Return the name of the signal of a probe, from its layer and its number of epochs."""
     return f"p_known_layer{layer}_epochs{epochs}"
 
 
@@ -29,14 +29,16 @@ def gate_points(
     betas: Sequence[float],
     seed: int,
 ) -> dict[int, tuple[GatePoint, ...]]:
-    """Return the points by depth: never, every gate, random gates with the best probe's rates, always, perfect.
+    """Return the points for each depth: never retrieve, every gate, random gates, always retrieve, and a perfect gate.
 
-    The differences between gates and always retrieving have p-values adjusted by Holm over all probes, betas and depths.
-    Label-blind gates are compared in every order of passages, because another order may give a better one.
+    The differences between gates and always retrieving have p-values adjusted by Holm over all probes, betas and
+    depths. Each gate is compared with label-blind gates in every order of passages, because these may be better in
+    another order.
 
     Args:
-        benches: Test questions by depth, with the gate's own reranker and the probability of every probe.
-        others: The same questions with another order of the passages, by name of the order and depth.
+        benches: Evaluations on the test questions by depth, with the order of the gate's own reranker and the
+            probability of every probe.
+        others: Evaluations of the same questions with other orders of the passages, by name of the order and by depth.
         probes: Layer and epochs of each probe.
         best: Layer and epochs of the best probe; the random gates retrieve as often as its gates.
         betas: Thresholds of the gate.
@@ -63,7 +65,7 @@ def gate_points(
 def _tested_gates(
     benches: Mapping[int, GateEvaluation], configurations: Sequence[tuple[int, At, float]], seed: int
 ) -> dict[tuple[int, At, float], GatePoint]:
-    """Return the points of all gates; p-values against always retrieving are adjusted over all of them."""
+    """Return the points of all gates; their p-values against always retrieving are adjusted over all gates."""
     points, deltas = [], []
     for depth, (layer, epochs), beta in configurations:
         evaluation = benches[depth]
@@ -88,7 +90,7 @@ def _tested_gates(
 
 
 def _rivalled(point: GatePoint, evaluation: GateEvaluation, orders: Mapping[str, GateEvaluation]) -> GatePoint:
-    """Return the point with the label-blind gate that dominates it at the lowest retrieval rate, over all orders."""
+    """Return a point with the label-blind gate that dominates it at the lowest rate, over all orders of passages."""
     rivals = [(point.label_blind_rate, point.dominated_by)]
     for name, other in orders.items():
         needed, label = other.label_blind(point.metrics[evaluation.metrics[0]], point.retrieval_rate)

@@ -1,4 +1,4 @@
-"""Journals of the model's answers and of the orders of passages, so that an interruption loses none of them."""
+"""Journals of the model's answers and of the orders of passages, so that an interruption loses no results."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class JournaledWork:
     def answers(
         self, name: str, questions: Sequence[Question], passages: Sequence[Sequence[Passage]] | None
     ) -> dict[str, str | None]:
-        """Return the model's answers by question; those of an earlier run are not generated again.
+        """Return the model's answers by question; answers from an earlier run are not generated again.
 
         Raises:
-            ConfigMismatchError: The answers under this name are of another model, other questions or other passages.
+            ConfigMismatchError: The journal of this name belongs to another model, other questions or other passages.
         """
         config = {
             "model": dict(self.model.fingerprint()),
@@ -61,10 +61,11 @@ class JournaledWork:
         return {question.question_id: rows[question.question_id][0]["answer"] for question in questions}
 
     def orders(self, name: str, ranked: Retriever, questions: Sequence[Question], deepest: int) -> list[list[Passage]]:
-        """Return the first passages of each question; those that an earlier run ranked are not ranked again.
+        """Return the first `deepest` passages of each question; rankings from an earlier run are not repeated.
 
         Raises:
-            ConfigMismatchError: The orders under this name are of another retriever, other questions or another depth.
+            ConfigMismatchError: The journal of this name belongs to another retriever, other questions or another
+                depth.
         """
         config = {"retriever": dict(ranked.fingerprint()), "questions": dataset_hash(questions), "depth": deepest}
         with closing(Journal(self.out / "orders" / f"{_file_name(name)}.journal", config)) as journal:

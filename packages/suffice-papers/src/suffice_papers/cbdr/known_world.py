@@ -1,4 +1,4 @@
-"""Measure how well probes read a tiny model's knowledge from its hidden states, with controls that must fail."""
+"""Measure how well probes read a tiny model's knowledge from its hidden states, beside controls that should fail."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ _BATCH = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownWorld(Result):
-    """Measurements of one tiny model on its eval questions; probes are logistic regressions fitted on tune.
+    """Measurements of one tiny model on its eval questions; probes are logistic regressions fitted on tune questions.
 
     Attributes:
         seed: Seed of the world.
         data: Hash of the eval questions.
         n: Number of eval questions.
-        correct: Share answered correctly closed book, by exposures.
+        correct: Share of questions answered correctly closed book, by number of exposures of the fact.
         layers: Area under the ROC curve of "answers correctly" for a probe of the states, by layer.
-        controls: The area of each control; `random labels` is the mean over draws.
-        logprob: The area for the answer's log-probability, for comparison.
-        told: Share answered correctly if given the passage that states the fact.
-        untold: Share answered correctly if given another question's passage.
-        increase: Share of questions whose Inc is higher for the passage that states the fact than for the other one, by
-            probe (`qa`, `qa+rag`).
-        increase_unknown: This share among the questions that the model does not know.
+        controls: Area under the ROC curve of each control; for `random labels`, the mean over draws.
+        logprob: Area under the ROC curve of the answer's log-probability, for comparison.
+        told: Share of questions answered correctly with the passage that states the fact.
+        untold: Share of questions answered correctly with another question's passage.
+        increase: Share of questions for which the passage that states the fact raises confidence more (has a higher
+            Inc) than another passage, by probe (`qa`, `qa+rag`).
+        increase_unknown: The same share, among the questions that the model does not know.
     """
 
     seed: int
@@ -71,7 +71,10 @@ class KnownWorld(Result):
 
 @dataclass(frozen=True, slots=True)
 class _Half:
-    """States and answers of one split: closed book (0), with the stating passage (1), with another passage (2)."""
+    """States and answers of one split.
+
+    Index 0 is closed book, 1 is with the passage that states the fact, and 2 is with another passage.
+    """
 
     questions: list[Question]
     right: list[Mask]
@@ -118,7 +121,7 @@ def known_world(folder: str | Path) -> KnownWorld:
 
 
 def _half(model: TransformersModel, questions: list[Question]) -> _Half:
-    """Answer and read a split without a passage, with the stating passage, and with the next question's passage."""
+    """Generate the answers to a split's questions and read the states, under each of the three prompts of `_Half`."""
     stating = [[item for item in q.passages if item.passage_id in q.supporting] for q in questions]
     no_passages: list[list[Passage]] = [[] for _ in questions]
     right, states, logprobs = [], [], np.zeros(0)
@@ -164,7 +167,7 @@ def _fit_probe(features: npt.NDArray[Any], labels: Mask, groups: Sequence[str]) 
 
 
 def _increases(tune: _Half, evaluation: _Half, layer: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the shares of questions whose Inc is higher for the stating passage, by probe (QA, or both prompts)."""
+    """Return `increase` and `increase_unknown` of `KnownWorld`, each by probe."""
     both = np.concatenate([states[:, layer] for states in tune.states])
     probes = {
         "qa": _fit_probe(tune.states[0][:, layer], tune.right[0], tune.groups),
@@ -183,7 +186,7 @@ def _increases(tune: _Half, evaluation: _Half, layer: int) -> tuple[dict[str, fl
 def _controls(
     tune: _Half, evaluation: _Half, facts: Sequence[Mapping[str, Any]], layer: int, seed: int
 ) -> dict[str, float]:
-    """Return the area under the ROC curve of each control."""
+    """Return the area under the ROC curve of each control: words, frequencies of words, and random labels."""
     counts: dict[str, int] = {}
     for fact in facts:
         for word in (fact["entity"], fact["relation"]):
@@ -215,7 +218,7 @@ def _words(question: Question) -> tuple[str, str]:
 
 
 def known_world_tables(measurements: Sequence[KnownWorld]) -> list[Table]:
-    """Return the tables of the measurements, one row per seed."""
+    """Return the tables of several measurements, with one row per seed."""
     first = measurements[0]
     levels = sorted({level for item in measurements for level in item.correct})
     note = (

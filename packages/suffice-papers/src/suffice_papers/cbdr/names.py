@@ -15,10 +15,10 @@ CLOSED_BOOK, ONE_PASSAGE = "closed book", "one passage"
 
 
 def answers_of_order(name: str, depth: int) -> str:
-    """Return the name of the answers that read the first `depth` passages of an order of passages."""
+    """Return the name of the answers from prompts with the first `depth` passages of an order of passages."""
     return f"{name} top-{depth}"
 
 
 def display_name(reranker: str) -> str:
-    """Return the name of a reranker in the tables: its id, or the name of its folder."""
+    """Return a reranker's name for the tables: its id, or the name of its folder."""
     return Path(reranker).name if Path(reranker).is_dir() else reranker

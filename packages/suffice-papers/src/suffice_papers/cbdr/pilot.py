@@ -1,7 +1,8 @@
 """A pilot of CBDR's pipeline: measure one unit of each kind of work on a handful of questions.
 
-The preferred passages depend on the probe, which a handful of questions cannot train.  So the pilot completes no stage: it
-answers, reads, scores and takes training steps on prompts like those of the stages, and records seconds and tokens.
+The preferred passages depend on the probe, which a handful of questions cannot train.  So the pilot does not run the
+stages themselves.  It generates answers, reads states, scores pairs and takes training steps on prompts like those of
+the stages, and records seconds and tokens.
 """
 
 from __future__ import annotations
@@ -83,14 +84,15 @@ def pilot_cbdr(
     """Measure a unit of each kind of work of `run_cbdr` on some questions.
 
     Args:
-        questions: Questions with candidate passages; the first `n` that have two different passages are used.
-        model: The target model; it leaves its GPU while the reranker takes its steps.
+        questions: Questions with candidate passages; the first `n` questions with at least two different passages are
+            used.
+        model: The target model, which is moved off its GPU while the reranker takes training steps.
         reranker: Id or folder of the cross-encoder to align.
         n: Number of questions.
         others: Further cross-encoders by their name in the tables.
         settings: Settings of the pipeline.
         device: A torch device for the rerankers; None for torch's default.
-        on_progress: Called with the name of a measurement, the number of those done, and their total.
+        on_progress: Called with the name of a measurement, the number of measurements done, and their total.
 
     Returns:
         The measurements by the names of `suffice_papers.cbdr.work`.
@@ -204,7 +206,7 @@ class _Pilot:
         return Measured(n=n, seconds=seconds)
 
     def _probe_steps(self) -> Measured:
-        """Train a probe for one epoch on random states, whose values do not matter for its duration."""
+        """Train a probe for one epoch on random states, since the duration does not depend on their values."""
         settings = replace(self._settings.probe, epochs=1)
         rows = _PROBE_BATCHES * settings.batch_size
         states = np.random.default_rng(0).normal(size=(rows, int(self._model.loaded.config.hidden_size)))

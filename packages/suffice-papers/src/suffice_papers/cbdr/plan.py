@@ -17,7 +17,7 @@ from suffice_gates.training.reranker_trainer import RerankerSettings
 
 @dataclass(frozen=True, kw_only=True)
 class CbdrSettings:
-    """Settings of the paper's pipeline; the defaults are those of the paper where it gives them.
+    """Settings of the paper's pipeline; the defaults are those of the paper where it states them.
 
     Attributes:
         epochs: Numbers of epochs to try for the probe, without early stopping: the paper names 30 and 100.
@@ -30,11 +30,12 @@ class CbdrSettings:
         depths: Numbers of passages for an answer: K of the tables.
         betas: Thresholds of the gate.
         test: Share of the questions on which all figures are measured.
-        prefer: Share of the other questions used to train the reranker; the probe gets the rest.
+        prefer: Share of the non-test questions that train the reranker; the other questions are for the probe.
         test_size: Number of test questions, in place of the share; needs `prefer_size`.
-        prefer_size: Number of questions used to train the reranker, in place of the share; the probe gets the rest.
-        shift: The largest number of test questions on which the probe is measured under both prompts; each is answered
-            with a passage.
+        prefer_size: Number of questions that train the reranker, in place of the share; the other questions are for the
+            probe.
+        shift: The largest number of test questions on which the probe is measured under both prompts; each of these
+            questions is answered once more, with a passage.
         seed: Seed of training, of contexts and of random signs.
         resampling: Settings of the intervals.
     """
@@ -79,7 +80,7 @@ class Parts:
     """Disjoint parts of the questions.
 
     Attributes:
-        probe: Training and dev set of the probe, with the test set.
+        probe: Training set and dev set of the probe, together with the test set.
         prefer: Training questions of the reranker.
         test: Questions on which all figures are measured.
     """
@@ -89,7 +90,7 @@ class Parts:
     test: tuple[Question, ...]
 
     def asked(self, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions to answer without passages: those of the probe and the test."""
+        """Return the questions to answer without passages: the probe's questions and the test questions."""
         reranked = {question.question_id for question in self.prefer}
         return [question for question in questions if question.question_id not in reranked]
 
@@ -97,7 +98,7 @@ class Parts:
 def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
     """Divide a question set by the hash of each id; questions with the same text stay together.
 
-    With sizes, the first questions by hash are the test questions and the next ones are the reranker's.
+    If the settings contain sizes, the first questions by hash are the test questions, and the next are the reranker's.
 
     Raises:
         DataError: A part is empty, there are too few questions for the sizes, or an id occurs twice.
@@ -121,7 +122,10 @@ def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
 
 
 def _by_size(ids: Sequence[str], texts: Mapping[str, str], test: int, prefer: int) -> Split:
-    """Take `test` and then `prefer` questions, and the rest for the probe; repeated texts may add a few."""
+    """Return `test` questions for the test, the next `prefer` for the reranker, and the others for the probe.
+
+    A part gets a few more questions if it would end between questions with the same text.
+    """
     if test + prefer >= len(ids):
         raise DataError(
             f"there are {len(ids):,} questions; test-size and prefer-size take {test:,} + {prefer:,}, and the probe needs more: convert more "
@@ -136,7 +140,7 @@ def _by_size(ids: Sequence[str], texts: Mapping[str, str], test: int, prefer: in
 
 
 def _end_of_text(places: Sequence[tuple[float, str, str]], end: int) -> int:
-    """Return the first index from `end` on at which a cut does not separate questions with the same text."""
+    """Return the first index, at or after `end`, where a cut does not separate questions with the same text."""
     while 0 < end < len(places) and places[end][1] == places[end - 1][1]:
         end += 1
     return end

@@ -2,7 +2,7 @@
 
 "Rethinking LLM Parametric Knowledge as Confidence for Effective and Efficient RAG": sections 3 and 4, appendices C, F
 and H.  Answers, states, preference data, the reranker and the orders of the passages are kept in one folder and reused.
-The probes, which take seconds, and the check of both prompts are computed again each time.
+The probes, which take seconds, and the check of the probe under both prompts are computed again in each run.
 """
 
 from __future__ import annotations
@@ -55,19 +55,19 @@ class CbdrRun:
 
     Attributes:
         parts: Number of questions in each part.
-        known: Share of the probe's and test questions whose closed-book answer is right.
-        probes: Training runs by layer and epochs; the best probe on dev serves the reranker and the gate.
-        best: Layer and epochs of that probe.
-        shift: Quality of that probe under both prompts, on test questions.
+        known: Share of right closed-book answers among the probe's questions and the test questions.
+        probes: Training runs by layer and epochs; the probe that is best on dev is used for the reranker and the gate.
+        best: Layer and epochs of that best probe.
+        shift: Quality of the best probe under both prompts, on test questions.
         preferences: Summaries of the preference data for training and test.
-        ranking: P@K, R@K and MRR@K with interval of each reranker on the test preferences, in the order of `NAMES`.
+        ranking: P@K, R@K and MRR@K, with intervals, of each reranker on the test preferences, in the order of `NAMES`.
         reranker: The folder of the aligned reranker.
-        accuracy: Share of right answers with interval, by order of the passages (the retriever's own, then each
-            reranker's) and depth.
-        gates: Points of the gate with the aligned reranker, by depth: never, each beta of each probe, random gates at
-            the rates of the best probe, always, always in each other order, perfect.  A gate's difference to always
-            retrieving has a p-value adjusted over all probes, betas and depths; it may be dominated by a label-blind
-            gate in another order.
+        accuracy: Share of right answers, with its interval, by order of the passages (the retriever's own order, then
+            that of each reranker) and by depth.
+        gates: Points with the aligned reranker, by depth: never, each beta of each probe, random gates at the rates of
+            the best probe, always, always in each other order, perfect.  A gate's difference to always retrieving has a
+            p-value adjusted over all probes, betas and depths.  A gate may also be dominated by a label-blind gate in
+            another order of passages.
         changes: Answers that change between neighbouring betas, by depth.
         settings: Settings of the run.
         seconds: Duration of each stage in this run.
@@ -101,15 +101,16 @@ def run_cbdr(
 ) -> CbdrRun:
     """Run the paper's pipeline; after an interruption, the same call resumes.
 
-    The target model leaves its GPU while the reranker is trained.
+    The target model is moved off its GPU while the reranker is trained.
 
     Args:
         questions: Questions with gold answers and their own candidate passages.
         model: The target model; probes are trained on its layers.
         reranker: Id or folder of the cross-encoder to align.
         out: The output folder.
-        others: Further cross-encoders to compare without training: ids and folders, or these by their name in the tables.
-        settings: Default: those of the paper.
+        others: Further cross-encoders to compare without training: a list of ids and folders, or a mapping from names
+            in the tables to ids and folders.
+        settings: Settings of the pipeline; default: those of the paper.
         device: A torch device for the rerankers; None for torch's default.
         on_progress: Called with a stage, the part of it that is done, and its total.
 
@@ -265,7 +266,7 @@ class _Pipeline:
     def _shift(
         self, questions: Sequence[Question], confidence: ProbeConfidence, direct: Mapping[str, str | None]
     ) -> Shift:
-        """Measure the probe under both prompts on some questions; answers with a passage are journaled like all others."""
+        """Measure the probe under both prompts on some questions; the answers with a passage are also journaled."""
         rng = np.random.default_rng(self.settings.seed)
         sample = shift_sample(questions, self.settings.shift, rng)
         pairs = draw_contexts(sample, rng=rng, candidates=self.settings.candidates)
@@ -301,7 +302,7 @@ class _Pipeline:
         return {name: read_preferences(summary.path) for name, summary in summaries.items()}, summaries
 
     def _train(self, preferences: Sequence[Preference]) -> Path:
-        """Align the reranker for all its epochs, without selecting a step and without test questions."""
+        """Train the reranker for all its epochs, without selecting a step and without test questions."""
         out = self.out / "reranker"
         if (out / RERANKER_CARD).is_file():
             card = json.loads((out / RERANKER_CARD).read_text(encoding="utf-8"))
@@ -382,7 +383,7 @@ class _Pipeline:
         answers_by_depth: Mapping[int, Mapping[str, str | None]],
         scores: Mapping[str, Floats],
     ) -> dict[int, GateEvaluation]:
-        """Return the test questions with answers both ways and the probabilities of every probe, by depth."""
+        """Return by depth an evaluation of the test questions, with both answers and every probe's probabilities."""
         usable = self._usable(questions)
         benches = {}
         for depth, answers in answers_by_depth.items():

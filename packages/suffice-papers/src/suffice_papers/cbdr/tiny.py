@@ -1,8 +1,9 @@
-"""A tiny Llama trained on a small invented world, so that its knowledge is known.
+"""A tiny Llama that is trained on a small invented world, so that we know what it knows.
 
-It learns three things: the facts of the world closed book, each as often as the world says; to answer vaguely about
-pairs without a fact; and to read.  The passages of the reading lessons state values drawn anew each time, so they teach
-no facts.  Training takes half a minute on two cores, and the model loads like any other in transformers.
+It learns three things.  The first is the facts of the world, closed book, each with the number of exposures that the
+world prescribes.  The second is to answer vaguely about pairs without a fact.  The third is to read: the passages of
+the reading lessons state values that are drawn anew each time, so they teach no facts.  Training takes half a minute on
+two cores, and the model loads like any other in transformers.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def train_tiny(folder: str | Path, seed: int = 0, *, threads: int = 1, on_progre
 
 
 def _tokenizer(world: World) -> Any:
-    """Return a tokenizer with one token for every word of the world; other text becomes bytes."""
+    """Return a tokenizer with one token for every word of the world; other text is divided into bytes."""
     names = [name for group in world.values.values() for name in group]
     words = (*world.entities, *world.relations, *names, *VAGUE, *TITLES)
     sample_prompt = PREFILLED.user(
@@ -122,9 +123,9 @@ class _Lessons:
         self.n_steps = len(self._closed_book) // _BATCH
 
     def _template(self, tokenizer: Any, k: int) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
-        """Return a prompt with k passages as tokens, and the positions of entities, relations, values and titles.
+        """Return a prompt with k passages as tokens, and the positions where entities, relations, values and titles go.
 
-        The placeholders are real words, so that the tokenizer splits the prompt as it will split the lessons.
+        Real words stand at these positions, so that the tokenizer splits the prompt as it will split the lessons.
         """
         fact = self._world.facts[0]
         passages: list[Passage] = [fact.passage(str(i), TITLES[0]) for i in range(k)]
@@ -135,7 +136,7 @@ class _Lessons:
         return ids, [np.flatnonzero(ids == word) for word in words]
 
     def _closed_book_lessons(self, token: Callable[[str], int]) -> npt.NDArray[np.int64]:
-        """Return every closed-book lesson, shape ``(n, 3)``: entity, relation, token of the answer (-1 for a vague one)."""
+        """Return all closed-book lessons, shape ``(n, 3)``: entity, relation, answer token (-1 for a vague answer)."""
         world = self._world
         entity = {name: i for i, name in enumerate(world.entities)}
         relation = {name: i for i, name in enumerate(world.relations)}
@@ -178,7 +179,7 @@ class _Lessons:
         return self._prompts(e, r, shown), v
 
     def _unrelated(self, rows: npt.NDArray[np.int64], k: int) -> list[tuple[Tokens, ...]]:
-        """Return k passages for each prompt that do not answer it: same entity, same relation, or neither."""
+        """Return k passages for each prompt that do not answer it: on its entity, on its relation, or on neither."""
         n = len(rows)
         passages: list[tuple[Tokens, ...]] = []
         for _ in range(k):

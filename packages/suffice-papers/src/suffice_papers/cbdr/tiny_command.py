@@ -72,7 +72,7 @@ def tiny_model_command(
 
 
 def _measure(out: Path, seeds: range, threads: int, markdown: Path | None, output: Output) -> None:
-    """Train the missing seeds, measure all, and print or write the tables."""
+    """Train a model for each missing seed, measure the models of all seeds, and print or write the tables."""
     check_markdown(markdown)
     folders = [out / f"seed-{seed}" for seed in seeds]
     measurements = []

@@ -1,4 +1,4 @@
-"""A cross-encoder with random weights over the words of the tiny world, to be aligned without a download."""
+"""A cross-encoder with random weights and the vocabulary of the tiny world, so that alignment needs no download."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """A check that two models prefer the same contexts, before a reranker is trained (after CBDR, appendix G).
 
-It measures the mean change of confidence for each type of context and each model.  A reranker learns the pattern of the
-model it is aligned with and will hardly help a model with another pattern.  The paper takes the largest softmax of the
-generated answer as confidence; here it is the probe's probability, from which preference data are built.
+The check measures the mean change of confidence for each type of context and each model.  A reranker learns the pattern
+of these changes in the model that it is aligned with, and will hardly help a model with another pattern.  The paper
+takes the largest softmax of the generated answer as confidence.  Here confidence is the probe's probability, from which
+preference data are built.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """A comparison of two changes on the same questions.
+    """A comparison of two changes of confidence on the same questions.
 
     Attributes:
-        what: The two changes, as `MODEL: A - B` or `A: MODEL - MODEL`.
+        what: The two changes: two types in one model, as `MODEL: A - B`, or one type in two models, as `A: MODEL -
+            MODEL`.
         paired: Mean difference with its interval and permutation test, adjusted by Holm over all contrasts of the report.
     """
 
@@ -66,10 +68,10 @@ class TransferReport(Result):
     """Changes of confidence by model and type, and their contrasts.
 
     Attributes:
-        changes: One per model and type.
-        contrasts: Between types of a model and between models of a type.
+        changes: One change for each model and type of context.
+        contrasts: Comparisons between two types of context in one model, and between two models for one type.
         n: Number of questions.
-        undefined: Questions left out because a confidence was undefined.
+        undefined: Number of questions left out because a confidence was undefined.
     """
 
     changes: tuple[Change, ...]
@@ -79,7 +81,7 @@ class TransferReport(Result):
 
     @property
     def disagreements(self) -> list[str]:
-        """The types for which the verdicts of the models differ."""
+        """The types of context on which the verdicts of the models differ."""
         verdicts: dict[str, set[str]] = {}
         for change in self.changes:
             verdicts.setdefault(change.type, set()).add(change.verdict)
@@ -124,7 +126,7 @@ class TransferReport(Result):
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON-ready values, with the verdict of each change and the types about which models differ."""
+        """Return JSON-ready values, including the verdict of each change and the types on which models disagree."""
         verdicts = [{**jsonable(change), "verdict": change.verdict} for change in self.changes]
         return {**Result.to_dict(self), "changes": verdicts, "disagreements": self.disagreements}
 
@@ -151,11 +153,13 @@ def read_contexts(sets: Sequence[ContextSet], confidence: Confidence) -> Floats:
 
 
 def transfer_check(read: Mapping[str, Floats], *, rng: np.random.Generator, n_resamples: int = 1000) -> TransferReport:
-    """Compare the effect of contexts on the confidence of models, which need not be in memory together.
+    """Compare the effect of contexts on the confidence of several models, from values that were read before.
+
+    The models therefore need not be in memory at the same time.
 
     Args:
         read: Values of `read_contexts` by name of the model, all on the same sets.
-        rng: Draws resamples and signs; may be the generator that drew the contexts.
+        rng: Draws resamples and signs; it may be the generator that drew the contexts.
         n_resamples: Number of bootstrap resamples.
 
     Raises:

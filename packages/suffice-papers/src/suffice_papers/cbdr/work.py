@@ -1,4 +1,4 @@
-"""The work of each stage of CBDR's pipeline, counted from its settings and questions before anything is asked."""
+"""The amount of work in each stage of CBDR's pipeline, counted from settings and questions before the first call."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ PROBE_STEP, RERANKER_STEP = "a step of the probe", "a step of the reranker"
 
 
 def answer_of(passages: int) -> str:
-    """Return the name, in a pilot's measurements, of an answer that reads this number of passages."""
+    """Return the name that a pilot's measurements use for an answer with this number of passages."""
     return f"an answer, {passages} passages"
 
 
 def pass_of(passages: int) -> str:
-    """Return the name, in a pilot's measurements, of a pass over a prompt with this number of passages."""
+    """Return the name that a pilot's measurements use for a pass over a prompt with this number of passages."""
     return f"a pass, {passages} passages"
 
 
 def pair_of(reranker: str) -> str:
-    """Return the name, in a pilot's measurements, of a pair that this reranker scores."""
+    """Return the name that a pilot's measurements use for a pair that this reranker scores."""
     return f"a pair, {reranker}"
 
 
@@ -44,9 +44,9 @@ class Task:
     Attributes:
         stage: Name of the stage, as reported while it runs.
         unit: One of `CALLS`, `PASSES`, `PAIRS` and `STEPS`.
-        what: The name of one unit in a pilot's measurements.
+        what: The name that a pilot's measurements use for one unit.
         count: Number of units; None if unknown.
-        at_most: True if the number depends on the preferences, and `count` is the largest.
+        at_most: True if the number of units depends on the preferences; `count` is then its upper bound.
     """
 
     stage: str
@@ -61,17 +61,17 @@ class Sizes:
     """Numbers of questions and passages on which the work depends.
 
     Attributes:
-        asked: Questions to answer without passages, of the probe and the test; None if unknown.
-        train: Questions to fit a probe on, at most; None if unknown.
-        test: Test questions.
-        drawn: Test questions for the check of both prompts.
-        usable: Test questions whose answers can be marked.
-        scored: Questions of the preference data, for training and test, that have candidates.
-        candidates: Their candidates.
-        positives: Positives to train the reranker on, at most.
-        ranked: Passages of the test preferences, at most.
-        pooled: Passages of the test questions that a reranker orders.
-        exact: False if the numbers come from the settings, because there are no questions.
+        asked: Number of questions of the probe and the test, which are answered without passages; None if unknown.
+        train: Largest number of questions to fit a probe on; None if unknown.
+        test: Number of test questions.
+        drawn: Number of test questions on which the probe is measured under both prompts.
+        usable: Number of test questions whose answers can be marked right or wrong.
+        scored: Number of questions with candidates in the preference data, for training and test.
+        candidates: Number of candidates of these questions.
+        positives: Largest number of positives to train the reranker on.
+        ranked: Largest number of passages in the test preferences.
+        pooled: Number of passages of the test questions, which a reranker orders.
+        exact: False if the numbers come from the settings alone, because the questions are not available.
     """
 
     asked: int | None
@@ -108,7 +108,10 @@ class Sizes:
 
     @classmethod
     def stated(cls, settings: CbdrSettings) -> Sizes | None:
-        """Return the numbers that the settings determine without questions; None if the settings give shares of the questions."""
+        """Return the numbers that the settings determine without questions.
+
+        Return None if the settings divide the questions by shares.
+        """
         test, prefer, n = settings.test_size, settings.prefer_size, settings.candidates
         if test is None or prefer is None:
             return None
@@ -138,7 +141,7 @@ def _drawn(questions: Sequence[Question], settings: CbdrSettings) -> int:
 
 
 def shift_sample(questions: Sequence[Question], most: int, rng: np.random.Generator) -> Sequence[Question]:
-    """Return the test questions for the check of both prompts: all, or `most` of them at random."""
+    """Return the test questions on which to measure the probe under both prompts: all, or `most` of them at random."""
     if len(questions) <= most:
         return questions
     chosen = np.sort(rng.choice(len(questions), size=most, replace=False))

@@ -1,6 +1,6 @@
-"""A small invented world, balanced so that only memory decides which facts a model knows.
+"""A small invented world, balanced so that a model can know a fact only from memory.
 
-Each entity has equally many facts at each level of exposure, including facts that no text states, and every name and
+Each entity has equally many facts at each level of exposure, and at one level no text states the fact.  Every name and
 relation also occurs in other facts.  Token counts therefore reveal nothing about the knowledge of a model trained on
 the world.  For all other pairs of entity and relation the training texts contain vague answers (`hardly`), from which a
 model learns to answer without knowing; questions never ask for those pairs.
@@ -82,11 +82,11 @@ class Fact:
     """One fact of the world.
 
     Attributes:
-        entity: Its subject.
-        relation: The property of the entity that it states.
+        entity: The subject of the fact.
+        relation: The property of the entity that the fact states.
         value: The answer.
         kind: Kind of the value, a key of `KINDS`.
-        exposures: Number of training texts that state it.
+        exposures: Number of training texts that state the fact.
         split: `tune` or `eval`, the same for all facts of an entity.
     """
 
@@ -122,7 +122,7 @@ class World:
         relations: All relations.
         kinds: The kind of values of each relation.
         values: Names of values, by kind.
-        facts: The facts asked for, eight for each entity.
+        facts: The facts that questions ask for, eight for each entity.
         vague: Pairs without a fact, as indices of entity and relation, shape ``(n, 2)``.
     """
 
@@ -137,8 +137,8 @@ class World:
     def questions(self, split: str) -> list[Question]:
         """Return the questions of a split, with the exposures as `level` and the kind of the value as `type`.
 
-        Each has a pool of six passages in random order: one states the fact, two are about the same entity, two about
-        the same relation of other entities, and one about neither.
+        Each question has a pool of six passages in random order: one states the fact, two are about the same entity,
+        two about the same relation of other entities, and one about neither.
 
         Args:
             split: `tune` or `eval`.
@@ -215,8 +215,8 @@ def make_world(seed: int = 0) -> World:
 def _draw_relations(n_entities: int, n_relations: int, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """Return the relations of each entity's facts, shape ``(n_entities, levels)``.
 
-    In each column every relation occurs equally often, so no relation is known more often within
-    a split; no row repeats a relation.
+    A column is a level of exposure.  In each column every relation occurs equally often, so that within a split no
+    relation is known more often than another.  No row repeats a relation.
     """
     columns = np.zeros((n_entities, 0), dtype=np.int64)
     for _ in EXPOSURES:

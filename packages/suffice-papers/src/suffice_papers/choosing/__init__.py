@@ -1,4 +1,8 @@
-"""Choosing among seen answers: a ranker fitted on tune questions, procedures with few calls of a judge, and `suffice data selectors`."""
+"""Choosing among the answers of all rounds so far.
+
+There are rankers that are fitted on tune questions, procedures with few calls of a judge, and the command `suffice data
+selectors`.
+"""
 
 from suffice_papers.choosing.judged import JudgedComparison, JudgedRow, compare_judged
 from suffice_papers.choosing.judging import Halving, JudgeAll, JudgeDistinct, JudgeUntil, Procedure, Unjudged

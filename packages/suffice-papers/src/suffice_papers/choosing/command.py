@@ -107,14 +107,14 @@ def selectors_command(
 
 
 def _usual(tune: Recording, base: Policy) -> tuple[str, ...]:
-    """Return the default selectors; those for drafts are included if distances between drafts were recorded."""
+    """Return the default selectors, including those for drafts if distances between drafts were recorded."""
     usable = usable_selectors(tune)
     drafts = [name for name in usable if name not in _TEXT_SELECTORS] if "centroid" in usable else []
     return (*_TEXT_SELECTORS, *drafts, *(_CALIBRATED_SELECTORS if base.calibrators else ()))
 
 
 def _with_calibrators(tune: Recording) -> Policy:
-    """Return a policy with calibrators for the calibrated signals whose raw signals were recorded."""
+    """Return a policy with a calibrator for each calibrated signal whose raw signal was recorded."""
     recorded = [name for name, raw in CALIBRATED.items() if raw in tune.table.column_names]
     outputs = [name for name in recorded if np.isfinite(tune.column(CALIBRATED[name])).any()]
     target = "em" if "em" in tune.names("metric") else "agreement"

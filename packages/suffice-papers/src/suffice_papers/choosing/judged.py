@@ -1,4 +1,4 @@
-"""Methods to choose among drafts, with and without a judge: the share of the oracle's gap closed per call.
+"""Compare methods to choose among drafts, with and without a judge, by the share of the oracle's gain that they reach.
 
 Thresholds are cross-fitted: the thresholds applied to one fold are selected on the other folds.
 """
@@ -42,8 +42,10 @@ class JudgedRow:
         variants: The distinct thresholds that the folds selected, as text.
         quality: Mean metric of the returned drafts.
         delta: Mean difference to the latest draft.
-        gap: Share of the gap between the latest and the best seen draft that is closed.
-        calls: Mean calls of the judge per question; they are evaluation costs unless the deployed loop makes them too.
+        gap: Share of the oracle's gain that the method reaches; the oracle's gain is the difference in quality between
+            the latest draft and the best seen draft.
+        calls: Mean calls of the judge per question; they are evaluation costs, unless the deployed loop makes these
+            calls too.
         tokens: Mean tokens of these calls; NaN where unknown.
         gap_per_call: `gap` per mean call; NaN without calls.
         gap_per_1000: `gap` per 1,000 mean tokens; NaN without calls, or where tokens are unknown.
@@ -123,7 +125,7 @@ def _if_defined(estimate: WithInterval) -> WithInterval | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reading(Selector):
-    """Selects the latest answer, and declares the procedures' signals so that the view contains them."""
+    """Selects the latest answer, and declares the procedures' signals so that the rounds contain them."""
 
     names: frozenset[str]
 
@@ -147,19 +149,19 @@ def compare_judged(
     n_folds: int = 5,
     resampling: Resampling = Resampling(),
 ) -> JudgedComparison:
-    """Compare methods to choose among the drafts seen at the stop, with the number of judge's calls of each.
+    """Compare methods to choose among the drafts seen at the stop: their quality and their calls of the judge.
 
-    The variant of a family is selected on the other folds: the one with the fewest calls among those that close at
-    least 90 % of the gap that the best variant closes there.
+    For each fold, a variant of each family is selected on the other folds.  It is the variant with the fewest calls
+    among those that close there at least 90 % of the gap that the best variant closes.
 
     Args:
         recording: Recorded rounds with recorded marks.
         policy: The stopping rule; its selector is not read.
-        families: Procedures by the name of their family; those of one family differ only in a threshold.
+        families: Procedures by the name of their family; the procedures of a family differ only in a threshold.
         metric: The metric of quality, a column in [0, 1].
-        marks: The column of the judge's marks; None = the metric itself: a judge without error.
+        marks: The column of the judge's marks; None for the metric itself, as from a judge without error.
         n_folds: Number of folds; the hash of a question's id decides its fold.
-        resampling: Settings of the intervals, shared by all rows; those of ratios are percentile intervals.
+        resampling: Settings of the intervals, shared by all rows; ratios always have percentile intervals.
 
     Raises:
         DataError: There is nothing to compare, there are fewer than two folds or a fold without questions, or the
@@ -238,7 +240,7 @@ def _reference_of(
 
 
 def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
-    """Return the fold of each question by the hash of its cluster's id, shape ``(n_questions,)``, 0..n_folds - 1."""
+    """Return the fold (0..n_folds - 1) of each question by the hash of its cluster's id, shape ``(n_questions,)``."""
     folds = hash_folds(recording.clusters.tolist(), n_folds)
     empty = sorted(set(range(n_folds)) - set(folds.tolist()))
     if empty:
@@ -249,7 +251,7 @@ def whole_folds(recording: Recording, n_folds: int) -> npt.NDArray[np.int64]:
 
 
 class _JudgedReference(Reference):
-    """A stopping rule with the recorded marks of a judge and the tokens of its calls."""
+    """A stopping rule on a recording, with the recorded marks of a judge and the tokens of the judge's calls."""
 
     def __init__(self, prepared: PreparedRecording, policy: Policy, metric: str, draws: Draws, judge: str) -> None:
         super().__init__(prepared, policy, metric, draws)
@@ -277,7 +279,7 @@ class _JudgedReference(Reference):
         )
 
     def outcomes(self, variants: Sequence[Procedure]) -> tuple[Floats, Floats, Floats]:
-        """Return the metric of each variant's draft, its calls and their tokens, shape ``(n_variants, n_questions)``."""
+        """Return the chosen draft's metric, the calls, and the calls' tokens, each ``(n_variants, n_questions)``."""
         view, stop = self._stopped.view, self._stopped.position
         columns = []
         for variant in variants:
@@ -290,7 +292,7 @@ class _JudgedReference(Reference):
         return values, calls.astype(np.float64), tokens
 
     def best(self, values: Floats, calls: Floats, others: Mask) -> int:
-        """Return the variant with the fewest calls among those that are nearly as good as the best, on the questions `others`."""
+        """Return, on the questions `others`, the variant with the fewest calls that is nearly as good as the best."""
         if not others.any():  # one variant and one fold: nothing to select
             return 0
         gains = (values[:, others] - self.last[others]).mean(axis=1)
@@ -300,7 +302,7 @@ class _JudgedReference(Reference):
 
 
 def _judge_tokens(recording: Recording, judge: str) -> tuple[Floats, str]:
-    """Return the tokens of judging each draft, shape ``(n_questions, n_rounds)``, NaN where unknown, and a note."""
+    """Return the tokens of judging each draft, shape ``(n_questions, n_rounds)``, NaN where unknown; and a note."""
     kinds = [column_or_nan(recording, cost_column(f"judge:{judge}", kind)) for kind in _TOKEN_KINDS]
     total = kinds[0] + kinds[1] + kinds[2]
     if np.isfinite(total[recording.seen]).all():

@@ -1,8 +1,9 @@
-"""Procedures that choose among seen drafts with few calls of a judge, applied to recorded marks.
+"""Procedures that choose among the drafts so far with few calls of a judge, applied to recorded marks.
 
-A mark is only known after a call of the judge, so a procedure chooses the drafts to judge by free information (answers,
-distances, a selector), and every call is counted.  Equal drafts share one mark: each distinct draft is judged once.
-`draft_families` returns the families whose signals a recording contains.
+A procedure may read a draft's mark only after a call of the judge, and every call is counted.  To choose the drafts to
+judge, it therefore uses information that costs nothing: answers, distances, or a selector.  Equal drafts share one
+mark, so that each distinct draft is judged once. `draft_families` returns those families of procedures whose signals a
+recording contains.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Procedure(ABC):
         Args:
             view: The rounds from the policy's start on, with answers.
             stop: Position of the stop, shape ``(n_questions,)``.
-            marks: The judge's mark of each draft, shape ``(n_questions, n_rounds)``, or with a last axis of
-                repeated calls, in the order in which they would be made; NaN where a reply could not be read.
+            marks: The judge's mark of each draft, shape ``(n_questions, n_rounds)``; NaN where a reply could not be
+                read.  A third axis may contain the marks of repeated calls, in the order of the calls.
 
         Raises:
             DataError: The marks have another shape.
@@ -65,7 +66,7 @@ class Procedure(ABC):
 
     @abstractmethod
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
-        """Return the chosen position (-1 without any mark) and how often each round's draft is judged."""
+        """Return the chosen position (-1 if no draft has a mark), and the number of calls on each round's draft."""
 
     @property
     def signals(self) -> frozenset[str]:
@@ -94,7 +95,7 @@ class Unjudged(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeAll(Procedure):
-    """Judge every seen draft and return the best one; among ties, the latest."""
+    """Judge every draft so far and return the best; among ties, the latest."""
 
     def _choose(self, view: Rounds, candidates: Mask, marks: Floats) -> tuple[Positions, Counts]:
         del view
@@ -106,10 +107,10 @@ class JudgeAll(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeDistinct(Procedure):
-    """Judge, from the latest draft backwards, each draft that is not near an already judged one.
+    """Judge drafts from the latest backwards, but skip a draft that is near an already judged draft.
 
     Attributes:
-        eps: Two drafts are near if their cosine distance is below this; 0 = only equal drafts are near.
+        eps: Two drafts are near if their cosine distance is below this number; with 0, only equal drafts are near.
     """
 
     eps: float = 0.0
@@ -137,7 +138,8 @@ class Ordered(Procedure):
     """Base of the procedures that judge drafts in the order in which a selector would choose them.
 
     Attributes:
-        order: The selector: its choice comes first, then its choice among the rest, and so on.
+        order: The selector.  The draft that it chooses comes first, then the draft that it chooses among the rest, and
+            so on.
     """
 
     order: Selector
@@ -150,7 +152,7 @@ class Ordered(Procedure):
 
 @dataclass(frozen=True, slots=True)
 class JudgeUntil(Ordered):
-    """Judge drafts in a selector's order until a mark is good enough; if none is, return the best.
+    """Judge drafts in a selector's order until a mark is good enough; without such a mark, return the best draft.
 
     Attributes:
         enough: The mark that ends the judging; 1 is the highest mark in [0, 1].
@@ -171,7 +173,7 @@ class JudgeUntil(Ordered):
 
 @dataclass(frozen=True, slots=True)
 class Halving(Ordered):
-    """Successive halving: a selector keeps the better half without a call, then each stage judges the rest once.
+    """Successive halving: a selector first halves the drafts without a call; each later stage judges all that are left.
 
     Every stage keeps the better half (rounded up) by the mean of the marks so far, with ties in the selector's order,
     until one draft is left or no repeated marks remain.  With only one mark for each draft, as in a cache, there is
@@ -199,9 +201,9 @@ class Halving(Ordered):
 
 
 def rank_rounds(selector: Selector, view: Rounds, candidates: Mask) -> Counts:
-    """Rank the candidates by a selector that chooses repeatedly among the rest, shape ``(n_questions, n_rounds)``.
+    """Rank the candidates by letting a selector choose repeatedly among those left, shape ``(n_questions, n_rounds)``.
 
-    Rank 0 is the first choice; rounds that are not candidates come last.
+    Rank 0 is the first choice; rounds that are not candidates have the largest rank.
     """
     n = len(view)
     ranks = np.full(view.shape, n, dtype=np.int64)
@@ -219,7 +221,7 @@ def _end(view: Rounds) -> Positions:
 
 
 def _only(view: Rounds, candidates: Mask) -> Rounds:
-    """Return the rounds with the answers of candidates only, so that a selector ignores the other rounds."""
+    """Return the rounds with answers only at candidates, so that a selector ignores all other rounds."""
     assert view.answers is not None
     answers = np.full(candidates.shape, None, dtype=object)
     answers[candidates] = np.broadcast_to(view.answers, candidates.shape)[candidates]
@@ -235,7 +237,7 @@ def _better_half(mask: Mask) -> Counts:
 
 
 def _places(mean: Floats, ranks: Counts, rest: Mask) -> Counts:
-    """Return the order of the remaining rounds: by mean mark, then by rank; all other rounds come last."""
+    """Return each round's place in the order by mean mark, then rank; rounds that are not in `rest` come last."""
     order = np.lexsort((ranks, -mean, ~rest), axis=-1)
     places: Counts = np.empty(order.shape, dtype=np.int64)  # the inverse permutation of the order
     np.put_along_axis(places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1)
@@ -243,7 +245,7 @@ def _places(mean: Floats, ranks: Counts, rest: Mask) -> Counts:
 
 
 def _first_equal(view: Rounds, candidates: Mask) -> Positions:
-    """Return, for each candidate, the earliest candidate with the same draft; for other rounds the round itself."""
+    """Return, for each candidate, the earliest candidate with the same draft; for any other round, the round itself."""
     # Compare candidates only: drafts after the stop are not known yet.
     equal = same_answers(view) & candidates[..., None, :] & candidates[..., :, None]
     own = np.broadcast_to(np.arange(len(view)), view.shape)
@@ -252,7 +254,10 @@ def _first_equal(view: Rounds, candidates: Mask) -> Positions:
 
 
 def _once_each(calls: Counts, first: Positions) -> Counts:
-    """Count the calls on equal drafts once: the largest number of calls, at the latest draft that was judged."""
+    """Count the calls on equal drafts once.
+
+    Of equal drafts, the latest judged draft keeps the largest of their numbers of calls, and the others have 0.
+    """
     n = calls.shape[-1]
     # Axis -2 is a round, axis -1 the rounds that it is compared with.
     equal = first[..., :, None] == first[..., None, :]
@@ -278,11 +283,11 @@ def usable_selectors(recording: Recording) -> list[str]:
 
 
 def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tuple[Procedure, ...]]:
-    """Return families of methods to choose a draft, by name: without a judge, and with few calls of one.
+    """Return families of methods to choose a draft, by name: some without a judge, others with few calls of a judge.
 
     Args:
-        recording: The recording; families that read signals which it lacks are left out.
-        judged: True to include families that ask a judge.
+        recording: The recording; families are left out if they read signals that the recording does not contain.
+        judged: True to include families that call a judge.
     """
     names = usable_selectors(recording)
     families: dict[str, tuple[Procedure, ...]] = {name: (Unjudged(parse_selector(name)),) for name in names}
@@ -302,9 +307,9 @@ def draft_families(recording: Recording, *, judged: bool = True) -> dict[str, tu
 
 
 def _has_values(recording: Recording, names: frozenset[str]) -> bool:
-    """Return whether all columns exist and at least one of them has a value.
+    """Return whether all columns exist, and at least one of them has a value.
 
-    Not every column needs one: no drafts may be as far apart as the longest distance requires.
+    A column may be empty: for example, a distance over five rounds is never defined if no question has six drafts.
     """
     if not names <= set(recording.table.column_names):
         return False

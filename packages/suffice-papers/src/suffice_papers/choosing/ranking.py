@@ -1,4 +1,4 @@
-"""Fit a ranker on tune questions: a learned selector of the round whose answer is returned."""
+"""Fit a ranker on tune questions; a ranker is a learned selector of the round whose answer is returned."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ _FEWEST_FOLDS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankerFit(Result):
-    """A fitted ranker; all figures are computed on tune questions that the cross-fitting held out.
+    """A fitted ranker; its figures are computed by cross-fitting, on tune questions that were held out.
 
     Attributes:
         policy: The policy with the ranker as its selector, and the tune questions in its provenance.
         metric: The metric that decides which round of a pair is better.
-        cross_fitted: Mean metric of each penalty's ranker and of simple selectors, over questions and stops at every
-            round. Each is judged on questions on which neither it nor its calibrators were fitted.
+        cross_fitted: Mean metric of the ranker with each penalty, and of simple selectors, over questions and stops at
+            every round. A ranker is judged on questions on which neither the ranker nor its calibrators were fitted.
         penalty: The chosen inverse strength of the penalty; NaN if nothing could be learnt.
-        n: Questions.
-        n_failed: Questions left out because their recording failed.
-        n_pairs: Pairs of rounds of one question, at one stop, whose answers differ in the metric.
+        n: Number of questions.
+        n_failed: Number of questions left out because their recording failed.
+        n_pairs: Number of pairs of rounds, of one question at one stop, whose answers differ in the metric.
         folds: Number of folds of the cross-fitting.
         seed: Seed of the division into folds.
         notes: Notes for the reader.
@@ -75,7 +75,7 @@ class RankerFit(Result):
         return str(self.policy.selector)
 
     def table(self) -> Table:
-        """Return the cross-fitted figures, on which the choice of the penalty is based."""
+        """Return a table of the cross-fitted figures, by which the penalty was chosen."""
         return Table.of(
             f"Selectors on {self.n} tune questions, held out in {self.folds} parts, stops at every round",
             sorted(self.cross_fitted.items(), key=lambda item: -item[1]),
@@ -96,10 +96,10 @@ def fit_ranker(
 ) -> RankerFit:
     """Fit a ranker on a recording of tune questions.
 
-    The unit of learning is a pair of rounds of one question whose answers differ in the metric: a logistic regression
-    on the difference of their features predicts which of the two is better, so the difficulty of the question cancels
-    out.  Features are computed at stops at every round, so that one ranker serves every stopping rule.  Calibrated
-    signals of the training questions come from calibrators that were fitted without them.
+    The ranker learns from pairs of rounds of one question whose answers differ in the metric.  A logistic regression on
+    the difference of their features predicts which of the two answers is better, so that the difficulty of the question
+    cancels out.  Features are computed at stops at every round, so that one ranker serves every stopping rule.
+    Calibrated signals of a training question come from calibrators that were fitted without that question.
 
     Args:
         recording: Recorded rounds of tune questions.
@@ -153,7 +153,7 @@ def _penalty_name(penalty: float) -> str:
 
 
 class _Study:
-    """Fits rankers on parts of the tune questions, of a recording that is prepared with one metric."""
+    """Fits rankers on parts of a recording's tune questions, by one metric."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class _Study:
         return {name: float(np.nanmean(np.concatenate(tables))) for name, tables in totals.items()}
 
     def fitted(self, train: Mask, penalty: float, view: Rounds | None = None) -> tuple[Selector, int]:
-        """Return the ranker fitted on training questions, with the number of pairs; `last` if there was no pair."""
+        """Return the ranker fitted on training questions, or `last` without pairs, and the number of pairs."""
         rounds = _select_questions(self._view(train) if view is None else view, train)
         assert isinstance(self._policy.selector, Ranked)
         terms = tuple(replace(term, fill=_median(term, rounds)) for term in self._policy.selector.terms)
@@ -202,8 +202,8 @@ class _Study:
     def _view(self, train: Mask) -> Rounds:
         """Return the rounds with calibrated signals; the calibrators of each question were fitted without that question.
 
-        For training questions the calibrators come from the other training parts; for other questions from all training
-        questions.
+        The calibrators of a training question are fitted on the other parts of the training set.  Those of any other
+        question are fitted on the whole training set.
         """
         view, recording = self._whole, self._recording
         columns = dict(view.columns)
@@ -230,7 +230,7 @@ def _select_questions(view: Rounds, rows: Mask) -> Rounds:
 
 
 def _median(term: Term, rounds: Rounds) -> float:
-    """Return the median of a term's signal, which replaces missing values; 0 if the signal is never defined."""
+    """Return the median of a term's signal, to replace missing values; 0 if the signal is never defined."""
     if term.signal is None:
         return 0.0
     known = rounds[term.signal][rounds.seen & ~np.isnan(rounds[term.signal])]
@@ -250,7 +250,7 @@ def _by_stop(ranker: Ranked, rounds: Rounds) -> tuple[Floats, Mask]:
 
 
 def _unequal_pairs(candidates: Mask, metric: Floats) -> tuple[Any, Any, Floats]:
-    """Return index tuples of the better and of the worse round of each pair, and the differences of the metric."""
+    """Return the indices of each pair's better and worse round, and their difference of the metric."""
     # Axes: question, stop, better round, worse round.  The 0 for an unknown metric is masked out on both sides.
     known = np.where(np.isnan(metric), 0.0, metric)[:, None, :]
     both = candidates[..., :, None] & candidates[..., None, :] & ~np.isnan(metric)[:, None, :, None]

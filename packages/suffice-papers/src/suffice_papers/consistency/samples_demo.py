@@ -42,8 +42,8 @@ class _Vote:
         title: Name in tables.
         family: The rules, in the order of their tests.
         is_panel: True if the answers come from different models.
-        checker: A rule of the family that reads a check of each answer; its policy also returns the checked answer.  "" if
-            there is none.
+        checker: The rule of the family that reads a check of each answer, and whose policy returns the checked answer;
+            "" if there is none.
     """
 
     recording: str
@@ -125,13 +125,14 @@ def demo_samples(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:
-    """The results of the rules on one set, with a single answer and the best single model for comparison.
+    """The results of the rules on one set, compared with a single answer and with the best single model.
 
     Attributes:
         vote: The set and its rules.
         result: The certification of the rules.
-        alone: Share of right answers of each question, the expected result of a single answer; in the certificate's order.
-        single: The best single model of a panel; None for samples of one model.
+        alone: Share of right answers to each question, which is the expected result of a single answer; in the order of
+            the certificate.
+        single: The result of the best single model of a panel; None for samples of one model.
     """
 
     vote: _Vote
@@ -256,7 +257,7 @@ def _p_text(p: float) -> str:
 
 
 def _places(recording: Recording, hashes: Sequence[str]) -> list[int]:
-    """Return the indices of the questions with these hashes in a recording."""
+    """Return the indices, in a recording, of the questions with these hashes."""
     places = {id_hash(question_id): place for place, question_id in enumerate(recording.question_ids)}
     return [places[name] for name in hashes]
 

@@ -1,7 +1,8 @@
-"""A whole table from one file: models, data sets, retrievers, prompts and seeds as cells.
+"""A whole table from one file: each combination of model, data set, retriever, prompt and seed is a cell.
 
-Each cell is recorded, calibrated and certified.  Only questions that are missing in a recording are asked; a workflow
-engine would delete whole files and pay for them again.  The comparison with Snakemake is in docs/how-to/experiments.md.
+Each cell is recorded, calibrated and certified.  Only questions that are missing in a recording are asked.  A workflow
+engine, in contrast, would delete whole files and pay for all their questions again.  The comparison with Snakemake is
+in docs/how-to/experiments.md.
 """
 
 from suffice_papers.experiments.plan import Cell, Experiment

@@ -51,7 +51,7 @@ _CHANGED_ANSWERS = 0.1
 
 
 class Loaded:
-    """Holds the model and retriever that were loaded last, for following cells that use the same ones.
+    """Holds the model and retriever that were loaded last, for later cells that use the same model or retriever.
 
     A part is released before the next one of its kind is loaded, so that only one model is in memory.
     """
@@ -60,7 +60,7 @@ class Loaded:
         self._parts: dict[str, tuple[Any, Any]] = {}
 
     def part(self, kind: str, key: Any, load: Callable[[], Any]) -> Any:
-        """Return the last part of a kind if it was loaded for the same key; otherwise load it."""
+        """Return the part of this kind that was loaded last if its key is the same; otherwise load a new part."""
         if kind not in self._parts or self._parts[kind][0] != key:
             if self._parts.pop(kind, None):
                 gc.collect()  # models hold cycles
@@ -90,7 +90,10 @@ def retrieval_loop(cell: Cell, experiment: Experiment, loaded: Loaded) -> Retrie
 
 
 def has_round_zero(cell: Cell, experiment: Experiment) -> bool:
-    """Return whether a cell records round 0, the model without evidence: a gate needs it, a method without a gate has none."""
+    """Return whether a cell records round 0, the model without evidence.
+
+    A gate needs round 0; a method without a gate does not have it.
+    """
     return experiment.round_zero if cell.rival is None else cell.rival.gating.gate is not None
 
 
@@ -125,7 +128,7 @@ def thinking_loop(cell: Cell, experiment: Experiment, _: Loaded) -> ThinkingLoop
 
 
 def _seeded(cell: Cell) -> Any:
-    """Return the options of a cell's model; at an endpoint, each request contains the seed."""
+    """Return the options of a cell's model; for a model at an endpoint, they put the seed into each request."""
     options = cell.model.options
     if not cell.model.is_remote:
         return options
@@ -133,15 +136,15 @@ def _seeded(cell: Cell) -> Any:
 
 
 def scripted_model(name: str, shares: tuple[float, ...], questions: list[Question], seed: int) -> ScriptedModel:
-    """Return a model that answers from a script, right in a given share of the questions at each round, with margins.
+    """Return a model that answers from a script, with margins.
 
-    Each question has a difficulty that does not depend on the seed; another seed draws a tenth of the rounds anew, and
-    all margins.  A wrong answer is the gold answer of another question.  The margin is about 4 nats for a right answer
-    and 2 for a wrong one.
+    At each round, a given share of the answers is right.  Each question has a difficulty that does not depend on the
+    seed. With another seed, all margins and a tenth of the rounds are drawn anew.  A wrong answer is the gold answer of
+    another question.  The margin is about 4 nats for a right answer and 2 for a wrong one.
 
     Args:
         name: Name in reports.
-        shares: Shares of right answers at the first round and after it; the last one holds for all further rounds.
+        shares: Share of right answers at each round, from the first; the last share holds for all further rounds.
         questions: All questions that may be asked.
         seed: Seed of the run.
     """
@@ -168,7 +171,7 @@ def _draws(text: str, salt: str) -> np.random.Generator:
 
 
 def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
-    """Return the settings on which a cell's recordings depend, JSON-ready, with hashes of the files that they name."""
+    """Return the JSON-ready settings that a cell's recordings depend on, with hashes of the files named in them."""
     choice = cell.model
     model: dict[str, Any] = {"scripted": list(choice.scripted)} if choice.scripted else stated_options(choice.options)
     if experiment.repeats(choice):
@@ -191,7 +194,11 @@ def cell_settings(cell: Cell, experiment: Experiment) -> dict[str, Any]:
 
 
 def _rival_settings(rival: RivalChoice) -> dict[str, Any]:
-    """Return the settings on which a rival's recordings depend; of its rule, only the presence counts."""
+    """Return the settings on which a rival's recordings depend.
+
+    Recordings do not depend on the rule itself, but on whether there is one, since a rule needs an answer in every
+    round.
+    """
     if rival.looping.method is None:
         return {"gate": stated_options(rival.gating)}
     return {"loop": str(rival.looping.method), "every-round": bool(rival.rule)}
@@ -202,7 +209,7 @@ def _script_hash(cell: Cell) -> str:
 
 
 def stated_options(options: Any) -> dict[str, Any]:
-    """Return the options that differ from their defaults, with a hash of each file and folder that they name."""
+    """Return the options that differ from their defaults, with a hash of each file and folder named in an option."""
     assert is_dataclass(options)
     stated = {}
     for item in fields(options):
@@ -215,7 +222,7 @@ def stated_options(options: Any) -> dict[str, Any]:
 
 
 def content_of(value: Any) -> Any:
-    """Return a setting as JSON-ready value: for an existing file or folder, its name and a hash of its content."""
+    """Return a setting as a JSON-ready value; an existing file or folder becomes its name with a hash of its content."""
     if isinstance(value, str) and is_store_address(value):
         return shown_address(value)
     path = Path(value) if isinstance(value, str | Path) and str(value).strip() else None

@@ -1,4 +1,4 @@
-"""Tables about calibration: the number of tune questions, the floor on the margin, and calibrators of another cell."""
+"""Tables on calibration: fewer tune questions, other floors on the margin, and calibrators from other cells."""
 
 from __future__ import annotations
 
@@ -36,8 +36,9 @@ def curve_table(cells: Sequence[CellRuns], sizes: Sequence[int], draws: int, res
 
     Args:
         cells: One run of each configuration.
-        sizes: Numbers of tune questions; empty = a quarter and a half of all.  The last point always uses all of them.
-        draws: Number of random sets of each size; a larger set contains the smaller ones of the same draw.
+        sizes: Numbers of tune questions; if empty, a quarter and a half of all.  The last point always uses all tune
+            questions.
+        draws: Number of random sets of each size; the larger set of a draw contains its smaller sets.
         resampling: Seed of the draws and level of the spread.
 
     Raises:
@@ -92,11 +93,11 @@ def _with_spread(values: Sequence[float], resampling: Resampling) -> Any:
 
 
 def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
-    """Compare the published floor on the calibrated margin with two other floors, in each cell.
+    """Compare the published threshold (floor) of the calibrated margin with two other floors, in each cell.
 
-    Each has the best quality at no more calls than the published floor.  The first is selected and measured on the eval
-    questions, so its lead is optimistic; the second is selected on the tune questions and measured on the eval
-    questions.
+    Each of the two has the best quality among floors that need no more calls than the published floor.  The first is
+    selected and measured on the eval questions, so its lead is optimistic.  The second is selected on the tune
+    questions and measured on the eval questions.
 
     Args:
         cells: One run of each configuration.
@@ -142,7 +143,7 @@ def floor_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
 
 
 def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tuple[Any, Any]:
-    """Return quality and calls with the policy's own floor, and with the best floor that needs no more calls."""
+    """Return the points (quality and calls) of the policy's own floor and of the best floor that needs no more calls."""
     points = sweep_threshold(prepared, policy, floor, metric=_SWEPT_METRIC).points
     own = next(point for point in points if point.own)
     allowed = [point for point in points if point.calls <= own.calls + ROUNDING and not math.isnan(point.quality)]
@@ -151,14 +152,14 @@ def _floors(prepared: PreparedRecording, policy: Policy, floor: Threshold) -> tu
 
 
 def transfer_table(cells: Sequence[CellRuns], resampling: Resampling) -> Table:
-    """Compare calibrators from other cells with a cell's own calibrators, in each cell.
+    """Compare, in each cell, calibrators that were fitted in other cells with the cell's own calibrators.
 
     Args:
         cells: One run of each configuration.
         resampling: Settings of the intervals.
 
     Raises:
-        DataError: There are no two calibrated cells of one prompt.
+        DataError: There are no two calibrated cells with the same prompt.
     """
     usable, notes = calibrated(cells)
     rows: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""Cells of CBDR: run the pipeline on a local model, resumed by its own journals, and collect its tables."""
+"""Cells of CBDR: run the pipeline on a local model and collect its tables; the pipeline resumes from its own journals."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def pipeline_settings(folder: CellFolder) -> CbdrSettings:
 
 
 def run_cbdr_cell(folder: CellFolder, report: Callable[[str, int, int], None] | None) -> StageOutcome:
-    """Run or resume the pipeline of a cell; if its tables are finished, load no model.
+    """Run or resume the pipeline of a cell; no model is loaded if the cell's tables are finished.
 
     Args:
         folder: The cell.
@@ -98,7 +98,7 @@ def _settings(folder: CellFolder) -> dict[str, Any]:
 
 
 def _aligned_before(folder: CellFolder) -> dict[str, CellFolder]:
-    """Return the folders of earlier cells whose aligned rerankers a cell compares."""
+    """Return the folders of earlier cells whose aligned rerankers are compared in this cell."""
     cells = folder.experiment.aligned_before(folder.cell)
     return {name: CellFolder(folder.out, cell, folder.experiment) for name, cell in cells.items()}
 
@@ -106,10 +106,10 @@ def _aligned_before(folder: CellFolder) -> dict[str, CellFolder]:
 def rerankers_by_name(folder: CellFolder, *, is_pilot: bool = False) -> dict[str, str]:
     """Return the cross-encoders that a cell compares without training them, by their name in the tables.
 
-    In a pilot, the reranker to align stands in for those of other cells that are not aligned yet.
+    In a pilot, the reranker before alignment takes the place of rerankers that other cells have not aligned yet.
 
     Raises:
-        DataError: An earlier cell whose aligned reranker is compared has none.
+        DataError: An earlier cell, whose aligned reranker is to be compared, has not aligned one.
     """
     named = {display_name(name): name for name in folder.experiment.cbdr.others}
     for name, other in _aligned_before(folder).items():
@@ -121,7 +121,7 @@ def rerankers_by_name(folder: CellFolder, *, is_pilot: bool = False) -> dict[str
 
 
 def aligned_name(cell: str) -> str:
-    """Return the name in the tables of the reranker that another cell aligned."""
+    """Return the name, in the tables, of the reranker that another cell aligned."""
     return f"aligned, {cell}"
 
 
@@ -133,7 +133,7 @@ def open_target(folder: CellFolder) -> Any:
 
 
 def rerankers_device(folder: CellFolder) -> str | None:
-    """Return the device of a cell's rerankers: that of the model, or None if the model is spread over all devices."""
+    """Return the device of a cell's rerankers: the model's device, or None if the model is spread over all devices."""
     device: str | None = folder.cell.model.options.device
     return None if device == "auto" else device
 
@@ -201,7 +201,7 @@ def cbdr_paper(
 
 
 def _accuracy_runs(figures: dict[str, list[list[dict[str, Any]]]], resampling: Resampling) -> Table:
-    """Return a table of accuracies: the first run's interval over questions, and the interval over the means of all runs."""
+    """Return a table of accuracies, with an interval over questions (first run) and one over the runs' means."""
     rows: list[tuple[Any, ...]] = []
     for name, runs in figures.items():
         for place, one in enumerate(runs[0]):

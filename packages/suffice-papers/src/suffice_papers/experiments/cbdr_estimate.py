@@ -1,4 +1,4 @@
-"""The work of CBDR's pipelines by stage, and its cost as extrapolated from pilots."""
+"""The remaining work of CBDR's pipelines by stage, and its cost, extrapolated from pilots."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class CellWork:
 
     Attributes:
         folder: The cell.
-        sizes: Numbers of questions; None if neither the questions nor the settings determine them.
+        sizes: Numbers of questions and passages; None if neither the questions nor the settings determine them.
         tasks: The work by stage; empty without sizes.
-        pilot: The measurements of its pilot, if there is one.
+        pilot: The measurements of the cell's pilot; None without a pilot.
     """
 
     folder: CellFolder
@@ -57,7 +57,7 @@ class CellWork:
         return {name: total_of([part[name] for part in parts if name in part]) for name in COSTS}
 
     def cost_of(self, task: Task) -> dict[str, Any]:
-        """Return the calls, tokens, USD and minutes of a task, without the kinds that it does not have."""
+        """Return the calls, tokens, USD and minutes of a task; kinds of cost that it does not have are left out."""
         level, gpu = self.folder.experiment.level, self.folder.experiment.cbdr.gpu
         measured = None if self.pilot is None else self.pilot.measured.get(task.what)
         is_read = task.unit in (CALLS, PASSES)
@@ -154,7 +154,7 @@ def _work_table(works: Sequence[CellWork], n_cells: int) -> Table:
 
 
 def _row(own: Sequence[tuple[CellWork, Task]]) -> list[Any]:
-    """Return the units, tokens and minutes of some tasks; None for a unit that none of them has."""
+    """Return the total units of each kind, tokens and minutes of some tasks; None for a kind that no task has."""
     counts = []
     for unit in _UNITS:
         found = [NOT_KNOWN if task.count is None else task.count for _, task in own if task.unit == unit]

@@ -1,4 +1,4 @@
-"""Estimate the memory of each stage of CBDR's pipeline on the GPU that a file names, or on that of this machine."""
+"""Estimate the memory of each stage of CBDR's pipeline on the GPU named in the file, or else on this machine's GPU."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _SMALLER = "in smaller batches"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageMemory:
-    """The memory of a stage, bytes; None where it is unknown.
+    """The memory of a stage in bytes; None where it is unknown.
 
     Attributes:
         stage: Name of the stage.
         models: The models that are in memory.
-        weights: Their weights.
-        states: Gradients and the optimizer's moments, with the copy of the weights in half precision.
+        weights: Memory of the models' weights.
+        states: Memory of gradients, of the optimizer's moments, and of the copy of the weights in half precision.
         activations: Memory that a pass over a whole batch needs.
         parts: The number of equal parts, such as prompts, into which the batch can be cut.
         unknown: The unknown parts, with the reasons.
@@ -63,17 +63,17 @@ class StageMemory:
 
     @property
     def total(self) -> float | None:
-        """The sum; None if a part is unknown."""
+        """The sum of all parts; None if a part is unknown."""
         parts = (self.weights, self.states, self.activations)
         return None if None in parts else sum(part or 0.0 for part in parts)
 
     @property
     def least(self) -> float:
-        """The memory that is needed with the smallest batch, as far as it is known."""
+        """The memory that the smallest batch needs, without unknown parts."""
         return (self.weights or 0.0) + (self.states or 0.0) + (self.activations or 0.0) / self.parts
 
     def verdict(self, device: float | None) -> str:
-        """Return `yes`, `no`, `in smaller batches` or `NOT_KNOWN`, by whether the stage fits into a device's memory."""
+        """Return whether the stage fits into a device's memory: `yes`, `no`, `in smaller batches` or `NOT_KNOWN`."""
         if device is not None and self.least > device:
             return "no"
         if self.total is None or device is None:
@@ -83,13 +83,13 @@ class StageMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryPlan:
-    """The memory of all stages, and that of the device.
+    """The memory that all stages need, and the memory of the device.
 
     Attributes:
         stages: One for each stage of each model.
         device: Name of the device.
-        total: Its bytes; None if unknown.
-        absent: The device that the file names, if this machine does not have it.
+        total: Bytes of the device's memory; None if unknown.
+        absent: The device named in the file, if this machine does not have it.
     """
 
     stages: tuple[StageMemory, ...]
@@ -98,7 +98,7 @@ class MemoryPlan:
     absent: str = ""
 
     def problems(self) -> Iterator[str]:
-        """Yield a problem if this machine lacks the device, and for each stage that does not fit even in the smallest batches."""
+        """Yield a problem if this machine lacks the device, and one for each stage whose smallest batch does not fit."""
         if self.absent:
             yield f"the device {self.absent!r} is not here: leave device out, or name one that torch.cuda sees"
         for stage in self.stages:
@@ -147,7 +147,7 @@ class MemoryPlan:
 def plan_memory(
     cells: Sequence[Cell], experiment: Experiment, stages: tuple[StageMemory, ...] | None = None
 ) -> MemoryPlan:
-    """Estimate the memory of each stage of the cells, on the GPU of the file or the device of this machine.
+    """Estimate the memory of each stage of the cells, on the GPU named in the file or else the device of this machine.
 
     Args:
         cells: Cells whose pipelines have not finished.
@@ -170,7 +170,7 @@ def runs_anywhere(device: str | None) -> bool:
 
 
 def memory_stages(cells: Sequence[Cell], experiment: Experiment) -> tuple[StageMemory, ...]:
-    """Estimate the memory of each stage of the cells, whose pipelines have not finished."""
+    """Estimate the memory of each stage of cells whose pipelines have not finished."""
     stages: list[StageMemory] = []
     for name in dict.fromkeys(cell.model.name for cell in cells):
         stages += _of_model([cell for cell in cells if cell.model.name == name], experiment)
@@ -178,7 +178,7 @@ def memory_stages(cells: Sequence[Cell], experiment: Experiment) -> tuple[StageM
 
 
 def _of_model(cells: Sequence[Cell], experiment: Experiment) -> list[StageMemory]:
-    """Return the memory of the stages of a model."""
+    """Return the memory of the stages of the first cell's model."""
     model, chosen = cells[0].model, experiment.cbdr
     options = model.options
     target, problem = _looked_up(options.model, options.revision)
@@ -230,7 +230,7 @@ def _of_model(cells: Sequence[Cell], experiment: Experiment) -> list[StageMemory
 
 
 def _of_training(experiment: Experiment) -> StageMemory:
-    """Return the memory of the reranker's training; the model has left the device."""
+    """Return the memory of the reranker's training, during which the model is not on the device."""
     chosen = experiment.cbdr
     settings, (base, problem) = chosen.settings.reranker, _looked_up(chosen.cross_encoder)
     n = None if base is None else base.parameters()
@@ -274,16 +274,17 @@ def _looked_up(name: str, revision: str | None = None) -> tuple[FoundModel | Non
 
 
 def _number_bytes(model: FoundModel | None, dtype: str) -> int:
-    """Return the bytes per weight in memory; those of half precision if unknown."""
+    """Return the bytes per weight in memory; if unknown, those of half precision."""
     n = None if model is None else model.parameters()
     size = None if model is None else model.in_memory(dtype)
     return _HALF if not n or not size else max(1, round(size / n))
 
 
 def _largest_reranker(experiment: Experiment) -> tuple[tuple[float, FoundModel] | None, str, tuple[str, ...]]:
-    """Return the reranker with the largest weights while it scores, its name, and the reasons why sizes are unknown.
+    """Return the reranker with the largest weights while it scores, its name, and reasons for unknown sizes.
 
-    The aligned reranker is in single precision, as it was trained.  If any size is unknown, the reranker is None.
+    The aligned reranker counts in single precision, as it was trained.  If any size is unknown, None is returned in
+    place of the reranker.
     """
     chosen = experiment.cbdr
     found: list[tuple[float, FoundModel, str]] = []

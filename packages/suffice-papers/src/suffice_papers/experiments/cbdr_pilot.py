@@ -1,4 +1,4 @@
-"""The pilot of a cell of CBDR: measurements in a file of the cell, valid as long as the settings stay the same."""
+"""The pilot of a cell of CBDR: its measurements are in a file of the cell, and valid while the settings stay the same."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _OF_TRAINING = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pilot:
-    """The measurements of a cell.
+    """The measurements of a pilot on a cell.
 
     Attributes:
         questions: Number of questions.
-        device: The name of the device that took them.
+        device: The name of the device on which they were taken.
         measured: The cost of units of work, by the names of `suffice_papers.cbdr.work`.
     """
 
@@ -56,12 +56,14 @@ class Pilot:
 
 
 def pilot_cbdr_cell(folder: CellFolder, n: int, report: Callable[[str, int, int], None] | None) -> StageOutcome:
-    """Measure the work of a cell on some questions; do nothing if the cell is finished or was measured on as many.
+    """Measure the work of a cell on `n` questions.
+
+    Do nothing if the cell is finished, or was already measured on as many questions.
 
     Args:
         folder: The cell.
         n: Number of questions.
-        report: Called with a measurement, the number of those done, and their total.
+        report: Called with a measurement, the number of measurements done, and their total.
     """
     known = read_pilot(folder)
     if is_finished(folder) or (known is not None and known.questions >= n):

@@ -24,12 +24,12 @@ from suffice_papers.tasr.cells import TasrCell
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacles:
-    """Everything that would end a run, or keep some of its cells from being recorded.
+    """Everything that would end a run, or prevent the recording of some of its cells.
 
     Attributes:
         shared: Problems that end the whole run or leave its tables wrong.
         by_cell: Problems that end single cells: a missing model, endpoint or package.
-        estimates: Estimated needs of disk and memory that exceed those of this machine; a run can begin nevertheless.
+        estimates: Estimated needs of disk and memory that exceed this machine's; a run can begin nevertheless.
         notes: Estimated needs of disk.
     """
 
@@ -40,7 +40,7 @@ class Obstacles:
 
     @property
     def listed(self) -> list[str]:
-        """All problems, each once."""
+        """All problems, without repeats."""
         of_cells = (problem for problems in self.by_cell.values() for problem in problems)
         return list(dict.fromkeys([*self.shared, *of_cells, *self.estimates]))
 
@@ -82,7 +82,7 @@ def find_obstacles(experiment: Experiment, out: Path) -> Obstacles:
 
 
 def has_questions(cell: Cell, experiment: Experiment) -> bool:
-    """Return whether a cell's questions can be loaded, and those of the cell that calibrates it."""
+    """Return whether the questions of a cell, and those of the cell that calibrates it, can be loaded."""
     tune = cell.data if experiment.protocol == "cbdr" else experiment.tune_cell(cell).data
     return cell.data.problem is None and tune.problem is None
 
@@ -103,7 +103,7 @@ def _recorded_problems(folder: CellFolder) -> Iterator[str]:
 
 
 def _check_apart(cell: Cell, experiment: Experiment) -> None:
-    """Raise if some of a cell's eval questions are also its tune questions, by id or text."""
+    """Raise if the cell has an eval question with the id or the text of one of its tune questions."""
     tune = experiment.tune_cell(cell).data.questions("tune")
     ids, texts = {q.question_id for q in tune}, {q.question.casefold() for q in tune}
     common = [q for q in cell.data.questions("eval") if q.question_id in ids or q.question.casefold() in texts]
@@ -118,7 +118,7 @@ def listed_cell(cell: Cell, experiment: Experiment, tune: Path, evaluation: Path
     """Return a cell of TASR's tables: one run of a configuration, and its recordings.
 
     Raises:
-        DataError: The published cell to compare with has another setting or another prompt.
+        DataError: The published cell that this cell reproduces has another setting or another prompt.
     """
     return TasrCell(
         name=cell.configuration,
@@ -134,10 +134,10 @@ def listed_cell(cell: Cell, experiment: Experiment, tune: Path, evaluation: Path
 
 
 def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
-    """Return the price of a cell's tokens by component; None if unknown, {} if a local model costs nothing.
+    """Return the price of a cell's tokens by component; None if unknown, {} for a local model, whose tokens are free.
 
     Raises:
-        DataError: A list of prices is given, but it lacks a model at an endpoint or a judge.
+        DataError: A list of prices is given, but does not contain the cell's model at an endpoint, or its judge.
     """
     if experiment.prices is None:
         return None
@@ -165,7 +165,7 @@ def cell_prices(cell: Cell, experiment: Experiment) -> dict[str, Price] | None:
 
 
 def _question_problems(folder: CellFolder) -> Iterator[str]:
-    """Yield a problem if questions of a cell lack gold answers or passages."""
+    """Yield a problem if questions of a cell lack gold answers, or the passages that its loop needs."""
     cell = folder.cell
     for split in cell.splits:
         listed = cell.data.questions(split)

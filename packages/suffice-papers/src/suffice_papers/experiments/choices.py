@@ -31,7 +31,7 @@ class ModelOptions(Answering, LocalRun):
 
     @property
     def here(self) -> LocalRun:
-        """The options for running it on this machine."""
+        """The options for running the model on this machine."""
         return LocalRun(**{item.name: getattr(self, item.name) for item in fields(LocalRun)})
 
     @property
@@ -87,8 +87,8 @@ class ModelChoice:
 
     Attributes:
         name: Name in tables and folders.
-        options: Its options, of the class in `MODEL_OPTIONS`.
-        scripted: Shares of right answers by round, for a script in place of a model.
+        options: Its options, an object of the class that `MODEL_OPTIONS` contains for the protocol.
+        scripted: Shares of right answers by round, for a script that answers in place of a model.
     """
 
     name: str
@@ -102,7 +102,7 @@ class ModelChoice:
 
     @property
     def url(self) -> str | None:
-        """The address of its endpoint; None for OpenAI's."""
+        """The address of the model's endpoint; None for that of OpenAI."""
         return self.options.base_url or os.environ.get("OPENAI_BASE_URL")
 
 
@@ -112,16 +112,17 @@ class DataChoice:
 
     Attributes:
         name: Name in tables and folders.
-        tune: Questions to fit and choose on: a bundled set or a file; "" with `calibrate_on`.
-        eval: Questions to report on.
-        tune_limit: Number of tune questions, from the first; None = all.
-        eval_limit: Number of eval questions, from the first; None = all.
+        tune: Questions for fitting and choosing, as a bundled set or a file; "" with `calibrate_on`.
+        eval: Questions for all reported figures.
+        tune_limit: Number of tune questions, counted from the first; None for all.
+        eval_limit: Number of eval questions, counted from the first; None for all.
         tune_split: Use only the tune questions that the file assigns to this split.
         eval_split: Use only the eval questions that the file assigns to this split.
         setting: Source of the evidence, by which the tables are grouped.
-        corpus: Name of the passages' source in the tables; default: the name.
-        calibrate_on: Name of other data whose tune questions calibrate this one; "" = its own.
-        retrievers: Names of the retrievers that are used with it; empty = all.
+        corpus: Name of the source of the passages, in the tables; default: the name of the questions.
+        calibrate_on: Name of other data, whose tune questions are used for calibration instead; "" for its own tune
+            questions.
+        retrievers: Names of the retrievers that are used with these questions; empty for all.
     """
 
     name: str
@@ -138,7 +139,7 @@ class DataChoice:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits that have questions."""
+        """The splits with questions."""
         return tuple(split for split in SPLITS if getattr(self, split))
 
     @property
@@ -149,7 +150,7 @@ class DataChoice:
 
     @property
     def problem(self) -> str | None:
-        """The reason why its questions cannot be loaded; None if they can."""
+        """The reason why the questions cannot be loaded; None if they can be loaded."""
         if not self.exists:
             return "a file of its questions does not exist"
         try:
@@ -160,7 +161,7 @@ class DataChoice:
         return None
 
     def questions(self, split: str, *, everything: bool = False) -> list[Question]:
-        """Return the questions of a split, up to its limit unless `everything` is true."""
+        """Return the questions of a split, up to the split's limit; all of them if `everything` is true."""
         return list(self._loaded(split)[0][: None if everything else getattr(self, f"{split}_limit")])
 
     def hashes(self, split: str) -> dict[str, str]:
@@ -195,18 +196,20 @@ class RetrieverChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class RivalChoice:
-    """A rival of the plain loop: another way to retrieve evidence, compared on the eval questions.
+    """A rival of the plain loop: another way to retrieve evidence, which is compared on the eval questions.
 
-    A method without a rule answers once, at its own end, as it was published; with a rule it answers in every round.
+    Without a rule, a method answers once, when it ends by itself, as published.  With a rule, it answers in every
+    round.
 
     Attributes:
         name: Name in tables and folders.
         looping: A method that asks for its own evidence.
         gating: A gate in front of the plain loop.
-        rule: The stopping rule; "" = the method's own end.  Without a method or a gate it stops the plain loop.
-        threshold_of: Signal whose threshold in the rule is chosen on tune questions: most right answers, then fewest calls;
-            "" = keep the threshold of the rule.
-        models: Names of the models that it is tried with; empty = all.
+        rule: The stopping rule; "" to let the method end by itself.  Without a method and a gate, the rule stops the
+            plain loop.
+        threshold_of: Signal whose threshold in the rule is chosen on tune questions, by most right answers, then fewest
+            calls; "" to keep the rule's threshold.
+        models: Names of the models with which the rival is tried; empty for all.
     """
 
     name: str
@@ -218,12 +221,15 @@ class RivalChoice:
 
     @property
     def is_recorded(self) -> bool:
-        """True if the rival has its own recordings; one that is only a rule is replayed on those of the plain loop."""
+        """True if the rival has its own recordings.
+
+        A rival that is only a rule is replayed on the recordings of the plain loop.
+        """
         return self.looping.method is not None or self.gating.gate is not None
 
     @property
     def kind(self) -> str:
-        """Its kind, as the tables name it."""
+        """The kind of the rival, as the tables name it."""
         what = "method" if self.looping.method else "gate" if self.gating.gate else ""
         how = "own end" if not self.rule else "rule by tune" if self.threshold_of else "rule"
         return how if not what else what if what == "gate" else f"{what}, {how}"
@@ -235,7 +241,7 @@ class SemanticChoice:
 
     Attributes:
         metric: The measure of quality: a column in [0, 1], or `agreement`.
-        tolerance: Largest accepted loss of mean quality on tune, for selecting a threshold.
+        tolerance: Largest accepted loss of mean quality on tune questions when a threshold is selected.
         margins: Margins of non-inferiority and equivalence.
     """
 
@@ -249,7 +255,7 @@ class ThinkingChoice:
     """Settings of experiments with chains of thought.
 
     Attributes:
-        rules: The rules that are judged, declared before a question is asked.
+        rules: The rules to judge, which are fixed before the first question is asked.
     """
 
     rules: tuple[str, ...] = ("dynasor(2)", "dynasor(3)", "deer(0.9)", "deer(0.95)")
@@ -257,11 +263,11 @@ class ThinkingChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuChoice:
-    """The GPU that a run is planned for, if it is not that of this machine.
+    """The GPU for which a run is planned, if it is not this machine's GPU.
 
     Attributes:
         name: Its name in tables.
-        memory: Its memory in GiB; None = that of the device that torch finds.
+        memory: Its memory in GiB; None for the memory of the device that torch finds.
         usd_per_hour: Its price; None = unknown.
     """
 
@@ -283,11 +289,11 @@ class CbdrChoice:
     Attributes:
         cross_encoder: Id or folder of the reranker to align.
         others: Further cross-encoders to compare without training.
-        compare_aligned: Cells, as ``MODEL/DATA``, whose aligned reranker is also compared in the cells after them: with another
-            model, or on other data.
+        compare_aligned: Cells, as ``MODEL/DATA``, whose aligned rerankers are also compared in all later cells, with
+            other models or on other data.
         layers: Layers of the probes: `middle`, `last`, or numbers as text.
-        gpu: The GPU that the run is planned for, for estimates alone.
-        settings: Settings of the pipeline; its seed is that of the cell.
+        gpu: The GPU for which the run is planned; used only for estimates.
+        settings: Settings of the pipeline, whose seed is replaced by the cell's seed.
     """
 
     cross_encoder: str = "BAAI/bge-reranker-v2-m3"

@@ -94,7 +94,7 @@ def _show_estimate(experiment: Experiment, folder: Path, output: Output, again: 
 
 
 def _screen(result: ExperimentRun, folder: Path, again: str) -> Screen:
-    """Return the calls of the run and all tables; only the most important one keeps its notes."""
+    """Return a screen with the run's calls and all tables; only the most important table keeps its notes."""
     if result.paper is None:
         return Screen(sentences=[result.sentence], tables=[result.stages_table()], then=again)
     cell = folder / "cells" / next(outcome.cell for outcome in result.outcomes if outcome.cell)

@@ -41,10 +41,10 @@ class CellEstimate:
 
     Attributes:
         cell: Its name.
-        questions: Number of its questions in both splits; `NOT_KNOWN` if they cannot be loaded.
+        questions: Number of the cell's questions in both splits; `NOT_KNOWN` if they cannot be loaded.
         recorded: Number of recorded questions.
-        left: Calls, tokens, USD and minutes of the remaining questions: a number, an estimate with its interval, or
-            `NOT_KNOWN`.
+        left: Calls, tokens, USD and minutes of the remaining questions; each is a number, an estimate with its
+            interval, or `NOT_KNOWN`.
     """
 
     cell: str
@@ -62,7 +62,7 @@ class Estimate(Result):
         problems: Problems that would end the run or leave its tables empty.
         notes: Caveats for the reader.
         level: Coverage of the intervals.
-        stages: Tables of the work and of the memory of each stage, for pipelines.
+        stages: For pipelines, tables of the work and of the memory of each stage.
     """
 
     cells: tuple[CellEstimate, ...]
@@ -78,7 +78,7 @@ class Estimate(Result):
 
     @property
     def sentence(self) -> str:
-        """The totals in one sentence."""
+        """The total remaining costs in one sentence."""
         table = self.table()
         texts = [column.text(value) for column, value in zip(table.columns, table.rows[-1], strict=True)]
         calls, tokens, usd, minutes = texts[-len(_LEFT) :]
@@ -100,7 +100,7 @@ class Estimate(Result):
         )
 
     def tables(self) -> list[Table]:
-        """Return the tables of stages and of remaining costs, and the problems."""
+        """Return the tables of stages, the table of remaining costs, and the problems."""
         problems = Table(title="Problems", columns=(Column("problem"),), rows=tuple((text,) for text in self.problems))
         return [*self.stages, self.table(), *([problems] if self.problems else [])]
 
@@ -118,8 +118,8 @@ class Estimate(Result):
 def estimate_experiment(experiment: Experiment, out: str | Path) -> Estimate:
     """Estimate the remaining cost of an experiment, without a request to a model.
 
-    Calls follow from the settings.  Tokens, money and time are extrapolated from the questions of the same cell that are
-    recorded, for instance by a pilot; without any they are unknown.
+    Calls follow from the settings.  Tokens, money and time are extrapolated from questions of the same cell that are
+    already recorded, for instance by a pilot.  Without recorded questions they are unknown.
 
     Args:
         experiment: The experiment.
@@ -177,7 +177,7 @@ def _cost_notes(left: list[CellEstimate], experiment: Experiment) -> list[str]:
 
 
 def _short_data(experiment: Experiment) -> list[str]:
-    """Return a note for each limit that is larger than its data."""
+    """Return a note for each limit that exceeds the number of questions in its data."""
     notes = []
     for item in experiment.data:
         for split in item.splits if item.problem is None else ():
@@ -212,7 +212,7 @@ def _pipeline_estimate(cell: Cell, costs: Mapping[str, Any] | None) -> CellEstim
 
 
 def _calls(question: Question, folder: CellFolder) -> int | None:
-    """Return the number of calls of a question if the settings determine it (in TASR, one for each round); else None."""
+    """Return the number of calls of a question if the settings determine it (TASR: one for each round); else None."""
     experiment, rival = folder.experiment, folder.cell.rival
     if experiment.protocol != "tasr" or (rival is None and experiment.signals.judge_model is not None):
         return None

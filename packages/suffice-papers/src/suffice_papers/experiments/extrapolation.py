@@ -1,4 +1,4 @@
-"""Extrapolate costs from measured units, and add costs, some of which may be unknown."""
+"""Extrapolate costs from measured units, and add up costs of which some may be unknown."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def extrapolate(values: Floats, left: int, level: float) -> Any:
         level: Coverage of the interval.
 
     Returns:
-        Three numbers, of which low and high are NaN if only one cost is known; `NOT_KNOWN` if no cost is.
+        The value with low and high, which are NaN if only one cost is known; `NOT_KNOWN` if no cost is known.
     """
     import numpy as np
     from scipy.stats import t
@@ -43,7 +43,7 @@ def extrapolate(values: Floats, left: int, level: float) -> Any:
 
 
 def total_of(parts: Sequence[Any]) -> Any:
-    """Add costs; intervals are added end by end, and an unknown cost makes the sum a lower bound.
+    """Add costs: the ends of intervals are added separately, and an unknown cost makes the sum a lower bound.
 
     >>> total_of([1, 2]), total_of([1, NOT_KNOWN]), total_of([(2.0, 1.0, 3.0), 1])
     (3, (1.0, inf), (3.0, 2.0, 4.0))

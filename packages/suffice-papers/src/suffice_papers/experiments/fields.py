@@ -1,4 +1,4 @@
-"""Read TOML tables into dataclasses; every key, type and file is checked, and errors name their location."""
+"""Read TOML tables into dataclasses; every key, type and file is checked, and errors name the place in the file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def check_keys(entry: Mapping[str, Any], known: Collection[str], where: str) -> 
     """Raise if a table has a key that is not known.
 
     Raises:
-        SchemaError: The table has an unknown key; the message names it, the nearest key and all allowed ones.
+        SchemaError: The table has an unknown key; the message contains this key, the nearest allowed key, and all
+            allowed keys.
     """
     for key in entry:
         if key not in known:
@@ -66,16 +67,19 @@ def read_fields(
     absent: list[str] | None = None,
     **given: Any,
 ) -> T:
-    """Build a dataclass from a table of a TOML file; its keys are the fields, with hyphens, and nested tables are dataclasses.
+    """Build a dataclass from a table of a TOML file.
+
+    The keys of the table are the names of fields, with hyphens; nested tables become nested dataclasses.
 
     Args:
         group: The dataclass, for instance the options of a command.
         entry: The table.
-        where: File and table, for messages.
-        folder: Paths are relative to it.
-        left_out: Fields that the file cannot set; for a nested dataclass, the metadata of its field names them.
-        base: Values of keys that are not given; None = the defaults of the fields.
-        absent: Collects a message for each file that does not exist; None = raise.
+        where: The file and the table, named in messages.
+        folder: The folder that paths are relative to.
+        left_out: Fields that the file cannot set; for a nested dataclass, they are in the metadata of the field that
+            contains it.
+        base: Object with the values of keys that are not in the table; None for the defaults of the fields.
+        absent: List to which a message is added for each file that does not exist; None to raise instead.
         given: Values of fields that come from elsewhere.
 
     Raises:
@@ -111,7 +115,7 @@ def read_fields(
 
 
 def _field_value(value: Any, hint: Any, name: str, where: str, *, folder: Path, absent: list[str] | None) -> Any:
-    """Check a value against the type of its field, and return it in that type."""
+    """Check a value against the type of its field, and return it converted to that type."""
     if get_origin(hint) in (tuple, list):
         if not isinstance(value, list):
             raise DataError(f"{where} is {value!r}; expected a list in brackets")
@@ -151,7 +155,7 @@ def among(value: str, known: Iterable[str], where: str) -> str:
 
 
 def _plain_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return the type of a field without None, and the command-line options that annotate it."""
+    """Return the type of a field without None, and the command-line options in its annotation."""
     options: tuple[Any, ...] = ()
     if get_origin(hint) is Annotated:
         hint, *rest = get_args(hint)
@@ -163,7 +167,7 @@ def _plain_hint(hint: Any) -> tuple[Any, tuple[Any, ...]]:
 
 
 def missing_file(path: Path | str, message: str, absent: list[str] | None) -> None:
-    """Append the message about a missing file to `absent`, once for each file; raise it if `absent` is None."""
+    """Append the message about a missing file to `absent`, unless it is already there; raise it if `absent` is None."""
     if absent is None:
         raise NotFoundError(message)
     if not any(repr(str(path)) in known for known in absent):

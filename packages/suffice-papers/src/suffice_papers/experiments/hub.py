@@ -24,10 +24,10 @@ _ON = frozenset({"1", "true", "yes", "on"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundModel:
-    """The facts about a model that need no loading.
+    """The facts about a model that can be known without loading it.
 
     Attributes:
-        problem: The reason why it cannot be loaded, with a remedy; "" if there is none.
+        problem: The reason why the model cannot be loaded, with a remedy; "" if there is none.
         stored: Bytes of its weights as stored; None if unknown.
         download: Bytes that still have to be downloaded.
         config: The content of its `config.json`; empty if unknown.
@@ -45,7 +45,7 @@ class FoundModel:
 
     @property
     def shape(self) -> SimpleNamespace:
-        """The sizes of its language model, as attributes with the names of the configuration."""
+        """The sizes of the language model's layers, as attributes with the names that they have in the configuration."""
         config = dict(self.config or {})
         text = config.get("text_config")  # of a model that reads images, too
         return SimpleNamespace(**{**config, **(text if isinstance(text, dict) else {})})
@@ -74,7 +74,7 @@ def is_offline() -> bool:
 
 
 def find_model(name: str, revision: str | None = None) -> FoundModel:
-    """Look up a model, given as a folder, `ID` or `ID@REVISION`; nothing but its `config.json` is read."""
+    """Look up a model, given as a folder, `ID` or `ID@REVISION`; only its `config.json` is read."""
     model, own = hub_name(name, revision)
     folder = Path(model)
     if folder.is_dir():
@@ -85,7 +85,7 @@ def find_model(name: str, revision: str | None = None) -> FoundModel:
 
 
 def _in_folder(folder: Path, remedy: str) -> FoundModel:
-    """Return the facts about a model in a folder; it has to contain weights."""
+    """Return the facts about a model in a folder; without weights in the folder, `problem` is set."""
     sizes = {file.name: file.stat().st_size for file in sorted(folder.rglob("*")) if file.is_file()}
     stored = _weights(sizes)
     if not stored:
@@ -98,7 +98,7 @@ def _in_folder(folder: Path, remedy: str) -> FoundModel:
 
 
 def _weights(sizes: Mapping[str, int | None]) -> int:
-    """Return the total bytes of the weight files with the most preferred ending that occurs."""
+    """Return the total bytes of the weight files of one kind, the most preferred kind that exists."""
     for ending in _WEIGHTS:
         if total := sum(size or 0 for name, size in sizes.items() if name.endswith(ending)):
             return total
@@ -109,7 +109,7 @@ def _weights(sizes: Mapping[str, int | None]) -> int:
 def at_hub(model: str, revision: str | None, offline: bool, endpoint: str | None) -> FoundModel:
     """Look up a hub id: in the local cache first, then at the hub unless it is offline.
 
-    Results are kept, since cells share models: clear the cache before a new check.
+    Results are cached, since cells share models; clear the cache before a new check.
     """
     try:
         from huggingface_hub import snapshot_download

@@ -46,12 +46,12 @@ class ModelPart:
     """A model that a cell loads on this machine.
 
     Attributes:
-        where: The key of the file that names it, for messages.
+        where: The key in the experiment's file that names the model, for messages.
         name: Its folder, `ID` or `ID@REVISION`.
         kind: Its kind, a key of `_LIBRARIES`.
-        revision: Its revision, if another key names it.
-        dtype: Number type of its weights in memory; `auto` is as stored.
-        device: Torch device; None = the first GPU, else the processor.
+        revision: Its revision, if a separate key contains the revision.
+        dtype: Number type of its weights in memory; `auto` for the stored type.
+        device: Torch device; None for the first GPU, or the processor without a GPU.
         stage: The part of the run in which it is in memory.
     """
 
@@ -66,7 +66,7 @@ class ModelPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointPart:
-    """An endpoint that a cell sends requests to; its address is None for OpenAI's."""
+    """An endpoint that a cell sends requests to; the address is None for OpenAI's endpoint."""
 
     where: str
     url: str | None
@@ -186,7 +186,7 @@ def _endpoint_problems(part: EndpointPart) -> Iterator[str]:
 
 
 def _store_problems(name: str, address: str) -> Iterator[str]:
-    """Yield the reason if the server of a store cannot be reached; addresses without a host and a port are not tried."""
+    """Yield the reason if the server of a store cannot be reached; an address without host or port is not tried."""
     try:
         parts = urlsplit(address)
         if parts.hostname is None or parts.port is None:
@@ -212,6 +212,9 @@ def unreachable(url: str) -> str | None:
 
 
 def place_of(path: Path) -> Path:
-    """Return the nearest existing folder above a path: a file at the path would be written to its disk."""
+    """Return the nearest existing folder at or above a path.
+
+    A file at the path would be written to the disk of that folder.
+    """
     path = path.absolute()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())

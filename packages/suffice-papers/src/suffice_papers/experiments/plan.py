@@ -43,7 +43,10 @@ PROTOCOLS = tuple(MODEL_OPTIONS)
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A combination of model, data, retriever, prompt and seed, with a tune and an eval recording; a rival has only eval."""
+    """A combination of model, data, retriever, prompt and seed, with a tune and an eval recording.
+
+    The cell of a rival has only an eval recording.
+    """
 
     model: ModelChoice
     data: DataChoice
@@ -65,7 +68,7 @@ class Cell:
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The splits of which the cell has recordings."""
+        """The splits for which the cell has recordings."""
         return self.data.splits if self.rival is None else ("eval",)
 
     @property
@@ -88,22 +91,25 @@ class Experiment:
         prompts: Ids of the prompts.
         seeds: Seeds; a model whose answers depend on the seed has a run for each.
         max_rounds: The highest round R.
-        round_zero: Record the model alone as round 0, too.
-        concurrency: Questions in flight; None = 8, or as many as a model that runs here takes at once.
-        prices: USD per million tokens: a file, or `list`; None = money is unknown.
+        round_zero: True to record also round 0, the model without evidence.
+        concurrency: Number of questions answered at the same time; None for 8, or for a model on this machine, as many
+            as it takes at once.
+        prices: Prices in USD per million tokens: a file, or `list` for list prices; None if unknown.
         max_loss: The largest mean loss that a certificate bounds.
         confidence: Confidence of that bound.
-        tune_sizes: Tune questions at the points of the learning curve; empty = a quarter, a half, all.
+        tune_sizes: Numbers of tune questions at the points of the learning curve; if empty, a quarter, a half and all
+            of them.
         tune_draws: Number of random sets of tune questions at each point.
         resamples: Bootstrap draws.
         level: Coverage of intervals.
         draw_seed: Seed of everything that is drawn from recordings.
-        published: Name of the published cell that a configuration reproduces, by ``MODEL/DATA/RETRIEVER``.
+        published: The name of the published cell that each configuration reproduces, by the configuration's
+            ``MODEL/DATA/RETRIEVER``.
         signals: Signals of TASR that cost calls of their own: a judge, and a cross-encoder for `rerank_score`.
         semantic: Settings of the protocol of Semantic Early-Stopping.
         cbdr: Settings of CBDR's pipeline.
         thinking: Settings of chains of thought.
-        absent: A message for each file that does not exist, if the reader was told not to check them.
+        absent: A message for each file that does not exist, if the experiment was read with `check_files=False`.
     """
 
     path: Path
@@ -229,7 +235,7 @@ class Experiment:
             )
 
     def _check_plain(self) -> None:
-        """Raise if the file of another protocol has settings of TASR."""
+        """Raise if the file has settings of TASR, but another protocol that does not use them."""
         plain = (RetrieverChoice(name="bm25"),)
         given = {
             "retriever": self.retrievers != plain,
@@ -259,7 +265,10 @@ class Experiment:
         return Resampling(n_resamples=self.resamples, seed=self.draw_seed, level=self.level)
 
     def cells(self) -> tuple[Cell, ...]:
-        """Return all cells in the order of the file; runs of one configuration are adjacent, and rivals come after the plain loop."""
+        """Return all cells in the order of the file.
+
+        Runs of one configuration are adjacent, and rivals come after the plain loop.
+        """
         return tuple(
             Cell(model=model, data=data, retriever=retriever, prompt=prompt_name, seed=seed, rival=rival)
             for model, data, retriever, prompt_name in product(self.models, self.data, self.retrievers, self.prompts)
@@ -273,18 +282,21 @@ class Experiment:
         return tuple(rival for rival in self.rivals if not rival.models or model.name in rival.models)
 
     def at_once(self, model: ModelChoice) -> int:
-        """Return the number of concurrent questions of a model."""
+        """Return the number of questions that a model answers at the same time."""
         if self.concurrency is not None:
             return self.concurrency
         options = model.options
         return options.batch_size if isinstance(options, ModelOptions) and options.local else 8
 
     def repeats(self, model: ModelChoice) -> bool:
-        """Return whether a seed may change the cells of a model: at an endpoint, for a script, or in training."""
+        """Return whether the seed may change a model's cells.
+
+        This is so for models at an endpoint, for scripts, and if something is trained.
+        """
         return self.protocol == "cbdr" or bool(model.scripted) or model.is_remote
 
     def aligned_before(self, cell: Cell) -> dict[str, Cell]:
-        """Return the earlier cells whose aligned rerankers a cell of CBDR compares, by ``MODEL/DATA``."""
+        """Return the earlier cells whose aligned rerankers are compared in a cell of CBDR, by ``MODEL/DATA``."""
         cells = self.cells()
         before = cells[: cells.index(cell)]
         return {
@@ -296,7 +308,7 @@ class Experiment:
         }
 
     def tune_cell(self, cell: Cell) -> Cell:
-        """Return the cell whose tune recording calibrates a cell: itself, unless its calibration is transferred."""
+        """Return the cell whose tune recording calibrates a cell: the same cell, unless calibration is transferred."""
         cell = cell.plain
         if not cell.data.calibrate_on:
             return cell

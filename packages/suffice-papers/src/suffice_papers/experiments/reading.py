@@ -34,14 +34,15 @@ _TABLES_OF = {"model": "models", "data": "data", "retriever": "retrievers", "riv
 
 
 def read_experiment(path: str | Path, *, check_files: bool = True) -> Experiment:
-    """Read the file of an experiment; paths in it are relative to it.
+    """Read the file of an experiment; paths in the file are relative to the folder of the file.
 
     Args:
         path: The file.
-        check_files: Raise if a file that it names does not exist; False = note all of them in `Experiment.absent`.
+        check_files: True to raise if a file named in the experiment does not exist; False to list all such files in
+            `Experiment.absent`.
 
     Raises:
-        NotFoundError: The file, or one that it names, does not exist.
+        NotFoundError: The file, or a file named in it, does not exist.
         SchemaError: The file is not TOML, or has an unknown key.
         DataError: A value is invalid; the message names the key, the value and what is allowed.
     """
@@ -83,7 +84,7 @@ def read_experiment(path: str | Path, *, check_files: bool = True) -> Experiment
 
 
 def _tables_at(entries: Any, path: Path, key: str) -> list[tuple[dict[str, Any], str]]:
-    """Return the tables of a list, each with its place in the file for messages."""
+    """Return the tables in a TOML array, each with its place in the file for messages."""
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise SchemaError(f"{path}: {key} is {entries!r:.80}; write [[{key}]], then one key per line")
     listed = []
@@ -177,7 +178,7 @@ def _read_rival(entry: dict[str, Any], where: str, folder: Path, absent: list[st
 
 
 def _located(options: Any, names: Sequence[str], folder: Path) -> Any:
-    """Resolve options that may be a hub id or a path: those that exist relative to the experiment's file become paths."""
+    """Resolve options that may be a hub id or a path: a value that exists beside the file becomes a path."""
     paths = {name: folder / value for name in names if (value := getattr(options, name)) is not None}
     return replace(options, **{name: str(path) for name, path in paths.items() if path.exists()})
 

@@ -55,7 +55,7 @@ class WaysOfAsking:
 
     @property
     def left_out(self) -> list[str]:
-        """A note on the cells that the other tables leave out."""
+        """A note on the rivals' cells, which other tables leave out; empty without recorded rivals."""
         names = [rival.name for rival in self._experiment.rivals if rival.is_recorded]
         if not names:
             return []
@@ -65,7 +65,7 @@ class WaysOfAsking:
 
     @property
     def sentences(self) -> list[str]:
-        """The result of the rivals in one sentence; empty without rivals."""
+        """A sentence on the results of the rivals; empty without rivals."""
         summary = self.summary
         if summary is None:
             return []  # if there are rivals, the reason stands in place of the table
@@ -76,7 +76,7 @@ class WaysOfAsking:
 
     @property
     def summary(self) -> Table | None:
-        """The table for one screen, with TASR and the rivals of each cell; None if it cannot be made."""
+        """A table for one screen, with TASR and the rivals in each cell; None if it cannot be made."""
         if not self._experiment.rivals:
             return None
         try:
@@ -87,7 +87,9 @@ class WaysOfAsking:
         return narrow(replace(table, rows=rows), _SCREEN)
 
     def tables(self) -> list[Table]:
-        """Return a table of all ways to retrieve evidence, and tables over runs if there are several; empty without rivals.
+        """Return a table of all ways to retrieve evidence and, if there are several runs, tables over runs.
+
+        There are no tables without rivals.
 
         Raises:
             DataError: The recordings of a cell have different questions.
@@ -96,7 +98,7 @@ class WaysOfAsking:
 
     @cached_property
     def _lines(self) -> list[tuple[Cell, list[RivalLine]]]:
-        """Each cell of the plain loop that has rivals, with the lines of all its ways to retrieve evidence."""
+        """Each cell of the plain loop that has rivals, with a line for every way to retrieve evidence in it."""
         by_cell = {folder.cell.name: folder for folder in self._folders}
         return [
             (folder.cell, self._lines_of(folder, by_cell))
@@ -159,7 +161,7 @@ class WaysOfAsking:
         )
 
     def _undefined(self) -> list[str]:
-        """Return notes on differences without intervals."""
+        """Return notes on the reason why differences have no intervals; empty if they have intervals."""
         fewest = min(Units.of(len(lines[0].questions), lines[0].clusters).n_units for _, lines in self._lines)
         return undefined_notes(fewest, self._experiment.resampling.n_resamples)
 
@@ -177,7 +179,7 @@ class WaysOfAsking:
 
 
 def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy:
-    """Choose a policy's threshold on a signal by tune questions: most right answers, then fewest calls.
+    """Choose a policy's threshold of a signal on tune questions, by most right answers, then fewest calls.
 
     Raises:
         DataError: No threshold can be judged on the tune questions.
@@ -192,7 +194,7 @@ def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy
 
 
 _DIGITS = 12
-"""Means are rounded to these digits before they are compared, since the order of summing changes the last ones."""
+"""Means are rounded to this number of digits before they are compared, since the order of summing changes the last digits."""
 
 
 def _policy_of(plain: CellFolder) -> Policy | str:

@@ -37,7 +37,7 @@ class ExperimentRun(Result):
         out: The folder of the results.
         outcomes: The recordings, or pipelines, in order.
         paper: All tables; None after a pilot.
-        failed: The error of each cell that could not be recorded, by its name; the tables leave it out.
+        failed: The error of each cell that could not be recorded, by the cell's name; the tables leave these cells out.
     """
 
     out: Path
@@ -47,7 +47,7 @@ class ExperimentRun(Result):
 
     @property
     def calls(self) -> float:
-        """Calls of models in this run."""
+        """Number of calls of models in this run."""
         return sum(outcome.calls for outcome in self.outcomes)
 
     @property
@@ -72,7 +72,7 @@ class ExperimentRun(Result):
         return [self.stages_table(), *(() if self.paper is None else self.paper.parts)]
 
     def stages_table(self) -> Table:
-        """Return a table of the stages: for each, if it ran now or was complete before, and its calls."""
+        """Return a table with each stage's calls, and whether the stage ran now or was complete before."""
         return Table.of(
             "Stages",
             self.outcomes,
@@ -128,18 +128,20 @@ def run_experiment(
 ) -> ExperimentRun:
     """Record every cell, then calibrate, replay and certify each, and write the tables.
 
-    Recorded questions are not asked again; policies, certificates and tables are computed anew.  A cell whose model,
-    encoder or endpoint cannot be reached fails alone: the tables are those of the other cells, and name it.
+    Recorded questions are not asked again; policies, certificates and tables are computed anew.  If the model, encoder
+    or endpoint of a cell cannot be reached, only that cell fails: the tables contain the other cells, and name the
+    failed cell in a note.
 
     Args:
         experiment: Result of `read_experiment`.
         out: The folder of the results.
-        pilot: Record only this number of questions of each split, from the first; the whole run continues from them.  For
-            CBDR, measure each kind of work on this number of questions; the whole run repeats them.
+        pilot: Record only this number of questions of each split, starting with the first; the whole run later
+            continues from them. For CBDR, measure each kind of work on this number of questions; the whole run does not
+            reuse these results.
         command: The command that was run, for the provenance.
         on_record: Called with the name of a recording and its progress.
         on_table: Called with the current table, the number of finished tables and their total.
-        on_failed: Called with the name of a cell and its error, as soon as it is known to fail.
+        on_failed: Called with the name of a cell and its error, as soon as the cell is known to fail.
 
     Raises:
         ConfigMismatchError: `find_obstacles` reports a problem of the whole run, such as a cell that was recorded with other
@@ -163,7 +165,7 @@ def run_experiment(
 
 
 class _Failures:
-    """The errors of the cells that failed; the other cells go on.
+    """Collects the errors of failed cells, so that the other cells can go on.
 
     Args:
         obstacles: The problems that are known before the first call.
@@ -171,7 +173,7 @@ class _Failures:
         report: Called with each cell that fails.
 
     Raises:
-        ConfigMismatchError: A problem ends the whole run, or there is one in every cell.
+        ConfigMismatchError: A problem ends the whole run, or every cell has a problem.
     """
 
     def __init__(self, obstacles: Obstacles, folders: Sequence[CellFolder], report: OnFailed | None) -> None:
@@ -201,10 +203,12 @@ class _Failures:
         return cell.name in self._errors
 
     def usable(self, folders: Sequence[CellFolder]) -> list[CellFolder]:
-        """Return the cells that did not fail; a cell also fails if the cell that calibrates it or is compared with it failed.
+        """Return the cells that did not fail.
+
+        A cell also fails if the cell that calibrates it, or the cell that it is compared with, failed.
 
         Raises:
-            SufficeError: There are none; the error is that of the first cell that failed.
+            SufficeError: All cells failed; the error is that of the first failed cell.
         """
         for folder in folders:
             cell = folder.cell
@@ -226,7 +230,7 @@ def _record_cells(
     on_record: OnCell | None,
     on_table: OnTable | None,
 ) -> list[StageOutcome]:
-    """Record the missing questions of every cell that can be recorded; models are released before tables are computed."""
+    """Record the missing questions of every cell that can be recorded; release the models afterwards."""
     loaded, outcomes = Loaded(), list[StageOutcome]()
     for folder in sorted(folders, key=_loading_order):
         if failures.has(folder.cell):
@@ -263,7 +267,7 @@ def _check_answered(outcomes: Sequence[StageOutcome]) -> None:
 
 
 def _naming(paper: Paper, failed: Mapping[str, str], n_cells: int) -> Paper:
-    """Return tables that name the cells that failed, in a note of the first table and of the summary."""
+    """Add a note that names the failed cells to the first table and to the summary."""
     if not failed:
         return paper
     note = f"left out: {len(failed)} of {counted(n_cells, 'cell')}, which failed: see {NOT_MADE}"
@@ -278,7 +282,7 @@ def _naming(paper: Paper, failed: Mapping[str, str], n_cells: int) -> Paper:
 
 
 def _loading_order(folder: CellFolder) -> tuple[int, int, int]:
-    """Return a sort key that puts cells with the same model together, and among them those with the same index."""
+    """Return a sort key that puts cells with the same model side by side, and within them cells with the same index."""
     experiment, cell = folder.experiment, folder.cell
     retriever = experiment.retrievers.index(cell.retriever)
     if cell.model.scripted or cell.model.is_remote:
@@ -291,7 +295,7 @@ def _reporting(report: OnCell, cell: str) -> OnCell:
 
 
 def _write_tables(out: Path, paper: Paper) -> None:
-    """Write tables and figures as JSON, CSV, Markdown, SVG and one page; those of an earlier run are removed."""
+    """Write tables and figures as JSON, CSV, Markdown, SVG and one page; remove those of an earlier run."""
     write_paper(out / "tables.json", paper)
     write_file(out / "tables.md", f"# {paper.title}\n\n{paper.headline}\n\n" + render(paper.parts, "md"))
     for folder, kind in (("tables", "csv"), ("figures", "svg")):

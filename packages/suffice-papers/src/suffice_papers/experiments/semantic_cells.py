@@ -1,4 +1,4 @@
-"""Cells of Semantic Early-Stopping: the protocol on recorded drafts, with a threshold selected on tune questions."""
+"""Cells of Semantic Early-Stopping: they apply the protocol to recorded drafts, with a threshold from tune questions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def semantic_paper(
     """Return the protocol's tables of the first run of each configuration, and tables over its runs.
 
     Raises:
-        SufficeError: No cell allows the protocol; the error is that of the first cell.
+        SufficeError: The protocol is possible in no cell; the error is that of the first cell.
     """
     runs: dict[str, list[SemanticProtocol]] = {}
     not_made: dict[str, str] = {}
@@ -95,7 +95,7 @@ def _titled(tables: Sequence[Table], name: str, *, several: bool) -> list[Table]
 
 
 def _protocol_runs(runs: dict[str, list[SemanticProtocol]], experiment: Experiment) -> list[Table]:
-    """Tabulate the judge-free policy over runs and questions: quality, difference to the full width, and rounds."""
+    """Tabulate, over runs and questions, the judge-free policy's quality, difference to the full width, and rounds."""
     values = {name: [_run_values(protocol) for protocol in protocols] for name, protocols in runs.items()}
     metric = experiment.semantic.metric
     shown = {

@@ -1,4 +1,4 @@
-"""Compare the estimated disk and memory that the open cells of an experiment need with those of this machine."""
+"""Compare the disk and memory that an experiment's open cells need, by estimate, with those of this machine."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LINES = (".jsonl", ".ndjson", ".tsv", ".csv")
 
 
 def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> Iterator[str]:
-    """Yield estimates of disk and memory that exceed those of this machine; unknown sizes are left out."""
+    """Yield a problem for each need of disk or memory that this machine cannot meet; unknown sizes count as 0."""
     cells = list(cells)
     yield from _disk_problems(cells, experiment, out)
     if experiment.protocol == "cbdr":
@@ -47,7 +47,7 @@ def space_problems(cells: Iterable[Cell], experiment: Experiment, out: Path) -> 
 
 
 def space_notes(cells: Iterable[Cell], experiment: Experiment) -> list[str]:
-    """Return notes on the bytes of downloads, and of indexes written beside corpora, where they are known."""
+    """Return notes on the known bytes of downloads, and of indexes that are written beside corpora."""
     cells = list(cells)
     notes = []
     for what, parts in (
@@ -83,7 +83,7 @@ def _disk_problems(cells: list[Cell], experiment: Experiment, out: Path) -> Iter
 
 
 def _downloads(cells: list[Cell], experiment: Experiment) -> dict[str, tuple[str, float, Path]]:
-    """Return the models that are to be downloaded: their names, bytes, and the folder of the hub's cache."""
+    """Return the models that are still to be downloaded, with their names, bytes, and the folder of the hub's cache."""
     result = {}
     for cell in cells:
         for part in model_parts(cell, experiment):
@@ -96,7 +96,7 @@ def _downloads(cells: list[Cell], experiment: Experiment) -> dict[str, tuple[str
 
 
 def _indexes(cells: list[Cell]) -> dict[str, tuple[str, float, Path]]:
-    """Return the indexes that are to be written beside corpora: their names, estimated bytes and folders."""
+    """Return the indexes that are still to be written beside corpora, with their names, estimated bytes and folders."""
     result = {}
     for cell in cells:
         options = cell.retriever.options

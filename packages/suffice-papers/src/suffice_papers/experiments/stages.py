@@ -1,4 +1,4 @@
-"""The folder of a cell: recordings that resume and never mix two settings, and results computed from them."""
+"""The folder of a cell: recordings, which resume but never mix two settings, and results computed from recordings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StageOutcome:
     Attributes:
         cell: Name of the cell.
         stage: Name of the stage.
-        done: True if it ran; False if it was already complete.
+        done: True if the stage ran now; False if it was already complete.
         calls: Calls of models in this run.
         failed: The error of each failed question, by id.
     """
@@ -65,27 +65,30 @@ class CellFolder:
         return self.out / "cells" / self.cell.name / name
 
     def recording(self, split: str) -> Path:
-        """Return the path of a recording; with a transferred calibration, tune questions are recorded in another cell."""
+        """Return the path of a recording.
+
+        With a transferred calibration, the tune recording is that of another cell.
+        """
         cell = self.experiment.tune_cell(self.cell) if split == "tune" else self.cell
         return CellFolder(self.out, cell, self.experiment).file(f"{split}.parquet")
 
     def recorded(self, split: str) -> dict[str, str]:
-        """Return the way in which each recorded question ended, by id; empty if there is no recording yet."""
+        """Return how each recorded question ended, by id; empty if there is no recording yet."""
         path = self.file(f"{split}.parquet")
         return dict(StoredRows(path, open_recording(path)).ends) if path.exists() else {}
 
     def pending(self, split: str, questions: Sequence[Question]) -> list[Question]:
-        """Return the questions that remain: new ones, and those that failed."""
+        """Return the questions that remain to be recorded: new questions, and questions that failed."""
         ends = self.recorded(split)
         return [question for question in questions if ends.get(question.question_id, "failed") == "failed"]
 
     @property
     def is_pending(self) -> bool:
-        """True if some of the cell's questions remain."""
+        """True if some of the cell's questions remain to be recorded."""
         return any(self.pending(split, self.cell.data.questions(split)) for split in self.cell.splits)
 
     def check(self) -> None:
-        """Raise if the cell was recorded with other settings or questions than those of the file.
+        """Raise if the cell was recorded with settings or questions that differ from those in the file.
 
         Raises:
             ConfigMismatchError: The cell has other settings or questions; the message says what changed.
@@ -143,13 +146,13 @@ def record_cell(
     first: int | None = None,
     on_progress: Callable[[str, Progress], None] | None = None,
 ) -> list[StageOutcome]:
-    """Record the missing questions of a cell; if there are none, load no model.
+    """Record the missing questions of a cell; no model is loaded if no question is missing.
 
     Args:
         folder: The cell.
-        build: Builds its loop and loads its models.
+        build: Function that builds the cell's loop and loads its models.
         loaded: The parts that earlier cells have loaded.
-        first: Number of questions of each split to record, as a pilot; a later run continues the same recording.
+        first: For a pilot, the number of questions of each split to record; a later run continues the same recording.
         on_progress: Called with the split and the progress of its recording.
 
     Raises:
@@ -202,11 +205,11 @@ def json_of(path: Path) -> Any:
 
 
 def write_result(path: Path, make: Callable[[], T]) -> T | SufficeError:
-    """Compute a result and write it as JSON; if that is impossible, write and return the error instead.
+    """Compute a result, write it as JSON and return it; if it cannot be computed, write and return the error.
 
     Args:
         path: The file.
-        make: Returns the result, which has `to_dict`.
+        make: Function that returns the result, an object with `to_dict`.
     """
     result: Any
     try:

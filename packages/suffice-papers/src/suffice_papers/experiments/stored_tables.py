@@ -1,4 +1,4 @@
-"""Write tables as JSON and read them back, so that a finished pipeline does not load its models again."""
+"""Write tables as JSON and read them back, so that a finished pipeline need not load its models again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from suffice_papers.paper import Paper, PaperFigure
 
 
 def write_paper(path: Path, paper: Paper) -> None:
-    """Write a paper as JSON, with its columns as printed and its raw values."""
+    """Write a paper's tables as JSON, with the columns as printed and with raw values."""
     data = {
         "title": paper.title,
         "headline": paper.headline,
@@ -70,5 +70,5 @@ def _read_table(data: dict[str, Any]) -> Table:
 
 
 def stored_value(value: Any) -> Any:
-    """Convert a JSON value of a row: a list becomes an interval, in which null is NaN."""
+    """Convert a JSON value from a row of a table: a list becomes an interval, with NaN for null."""
     return tuple(float("nan") if part is None else part for part in value) if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Cells of TASR: calibrate, replay and certify each, then make the paper's tables and further ones."""
+"""Cells of TASR: calibrate, replay and certify each cell, then make the paper's tables and further tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from suffice_papers.tasr.tasr_tables import paper_of_cells
 
 
 def evaluate_tasr(folder: CellFolder) -> None:
-    """Write a cell's policy, fitted on its tune questions, with its replay and certificate on the eval questions.
+    """Write a cell's policy, fitted on its tune questions, and the policy's replay and certificate on the eval questions.
 
     A rival is only compared, so nothing is written for it.
     """
@@ -67,7 +67,7 @@ def tasr_cell(folder: CellFolder) -> TasrCell:
 
 
 def with_all_prompts(folder: CellFolder, split: str) -> Path:
-    """Return the path of a cell's recording merged over all prompts, since the search of 381 rules reads two prompts."""
+    """Return the path of a recording merged over all prompts, since the search of 381 rules needs two prompts."""
     experiment, path = folder.experiment, folder.recording(split)
     if len(experiment.prompts) == 1:
         return path

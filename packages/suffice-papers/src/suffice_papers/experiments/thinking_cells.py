@@ -1,4 +1,4 @@
-"""Cells of chains of thought: rules and fixed budgets, the price of trial answers, and a certificate, on recorded chains."""
+"""Cells of chains of thought: rules, fixed budgets, the price of trial answers, and a certificate, on recorded chains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def thinking_paper(
     """Return the tables of each cell: the ways to stop its chains, and the price of trial answers.
 
     Raises:
-        SufficeError: No cell can be judged; the error is that of the first cell.
+        SufficeError: The rules can be judged in no cell; the error is that of the first cell.
     """
     figures: dict[str, ThinkingFigures] = {}
     tables: dict[str, tuple[Table, Table]] = {}

@@ -33,10 +33,10 @@ class Repeated:
 
     Attributes:
         mean: The mean.
-        n_runs: Runs.
+        n_runs: Number of runs.
         questions: Interval over questions, for these runs.
-        runs: Interval over runs, for these questions; None with one run.
-        both: Interval over both; None with one run.
+        runs: Interval over runs, for these questions; None if there is only one run.
+        both: Interval over questions and runs; None if there is only one run.
     """
 
     mean: float
@@ -55,7 +55,7 @@ def repeated(values: Floats, resampling: Resampling, clusters: Clusters = None) 
     Args:
         values: Shape ``(n_runs, n_questions)``, no NaN.
         resampling: Draws of the intervals over questions, and the level of all intervals.
-        clusters: The unit of each question; None if each is its own.
+        clusters: The resampling unit of each question; None if each question is a unit.
 
     Raises:
         DataError: The values have another shape.
@@ -110,8 +110,8 @@ class RunValues:
 
     Attributes:
         values: The figures by key, each of shape ``(n_questions,)``.
-        questions: Their ids.
-        clusters: The unit of each question.
+        questions: The ids of the questions.
+        clusters: The resampling unit of each question.
     """
 
     values: Mapping[str, Floats]
@@ -136,17 +136,17 @@ def runs_tables(
     *,
     macro: bool = True,
 ) -> list[Table]:
-    """Return a table for each figure: every configuration with intervals over questions, over runs, and over both.
+    """Return a table for each figure, with all configurations and intervals over questions, over runs, and over both.
 
     Args:
-        runs: The runs of each configuration, by its name; at least one each.
+        runs: The runs of each configuration, by its name; at least one run for each.
         shown: The figures, by key of the values.
         resampling: Settings of the intervals.
         notes: Further notes, for example on runs that were left out.
         macro: True to add the mean over configurations.
 
     Raises:
-        DataError: There are no runs, or those of a configuration have different questions.
+        DataError: There are no runs, or runs of one configuration have different questions.
     """
     if not runs:
         raise DataError("; ".join(notes) or "there are no runs")
@@ -175,7 +175,7 @@ def runs_tables(
 
 
 def _macro(runs: Mapping[str, Sequence[RunValues]], key: str, resampling: Resampling) -> Repeated:
-    """Return the mean of a figure over configurations; those with the same questions share their draws."""
+    """Return the mean of a figure over configurations; configurations with the same questions share their draws."""
     cells = []
     for name, parts in runs.items():
         units = parts[0].questions if parts[0].clusters is None else parts[0].clusters

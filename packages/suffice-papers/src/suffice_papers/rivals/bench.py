@@ -1,4 +1,4 @@
-"""The bench of the rivals' page: its questions, tiny model and recordings."""
+"""The bench of the page on rivals: its questions, tiny model and recordings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bench:
         evaluation: Questions to report on.
         steps: The model that continues chains, one sentence at a time.
         reader: The model that answers with a whole chain.
-        quiet: True to show no progress.
+        quiet: True to hide progress.
     """
 
     folder: Path
@@ -65,25 +65,25 @@ class Bench:
         )
 
     def policy(self, **settings: Any) -> Policy:
-        """Return a policy with this model's position of the answer in a reply."""
+        """Return a policy with these settings, and with the position of the answer in this model's replies."""
         return Policy(answer_position=self.reader.position, **{"max_rounds": ROUNDS, **settings})
 
     def recorded(self, name: str, loop: LiveLoop, questions: Sequence[Question]) -> Recording:
-        """Record questions, or read their earlier recording; raise if the loop has changed since."""
+        """Record questions, or read their earlier recording; raise if the loop has changed since that recording."""
         path = self.out / f"{name}.parquet"
         with status(f"recording {name}", quiet=self.quiet):
             record(list(questions), loop, path, concurrency=_AT_ONCE, allow_unread=True)
         return read_recording(path)
 
     def plain(self, name: str, questions: Sequence[Question], **settings: Any) -> Recording:
-        """Record the plain loop from round 0 on, by default with one more passage in each round."""
+        """Record the plain loop from round 0 on; by default, each round adds one passage."""
         policy = self.policy(start_round=0, max_rounds=10)
         return self.recorded(
             name, RetrievalLoop(model=self.reader, retriever=PoolBM25(), policy=policy, **settings), questions
         )
 
     def asked(self, name: str, method: ChainMethod, questions: Sequence[Question], *, every_round: bool) -> Recording:
-        """Record a method."""
+        """Record a method that writes its own queries, with an answer in every round or only at its end."""
         loop = QueryLoop(
             method=method,
             model=self.steps,

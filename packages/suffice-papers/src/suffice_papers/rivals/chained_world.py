@@ -1,8 +1,8 @@
 """A small invented world with two-step questions about its facts, some of which a model was taught.
 
-"Name the home of the guide of Zorbek." needs the guide of Zorbek, an entity, and then that entity's home.  A third of all facts
-are taught, a third are asked but never taught, and the rest are rumours: training states them with another value each
-time, which teaches a model to be unsure of facts that it does not know.
+"Name the home of the guide of Zorbek." needs the guide of Zorbek, an entity, and then that entity's home.  A third of
+all facts are taught, and a third are asked but never taught.  The other facts are rumours: training texts state them
+with another value each time, which teaches a model to be unsure of facts that it does not know.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ChainedWorld:
     Attributes:
         seed: Seed of the draw.
         entities: All names, those of `tune` first.
-        values: The value of each pair.
+        values: The value of each pair of relation and entity.
         status: `taught`, `untaught` (only asked) or `rumour` (stated with another value each time), by pair.
         names: The possible values of each relation.
     """
@@ -52,11 +52,12 @@ class ChainedWorld:
     names: dict[str, tuple[str, ...]]
 
     def questions(self, split: Literal["tune", "eval"], n: int) -> list[Question]:
-        """Return questions of two steps, as many as possible of each kind of knowledge.
+        """Return two-step questions, if possible equally many of each `type`.
 
-        The `type` names the taught steps: `both`, `first`, `second` or `none`.  Questions of `tune` begin with an entity of the
-        first half, those of `eval` with one of the second.  Each has a pool of ten passages: both facts, other facts of
-        both entities, and facts of other entities with the same relations.
+        The `type` of a question tells which of its steps were taught: `both`, `first`, `second` or `none`.  Questions
+        of `tune` begin with an entity of the first half, questions of `eval` with an entity of the second half.  Each
+        question has a pool of ten passages: both of its facts, other facts of both entities, and facts of other
+        entities with the same relations.
 
         Args:
             split: The half of the entities.
@@ -108,12 +109,12 @@ class ChainedWorld:
         )
 
     def sentence(self, pair: Pair, value: str | None = None) -> str:
-        """State the value of a pair (relation, entity) as a sentence, by default the true value."""
+        """Return a sentence that states a value for a pair (relation, entity); by default the true value."""
         return f"The {pair[0]} of {pair[1]} is {value or self.values[pair]}."
 
 
 def two_step_question(first: Pair, leaf: str) -> str:
-    """Return the question for the relation `leaf` of the entity that is the value of the pair `first`.
+    """Return a question of two steps: the value of the pair `first` is an entity, whose relation `leaf` is asked for.
 
     >>> two_step_question(("friend", "Zorbek"), "home")
     'Name the home of the friend of Zorbek.'

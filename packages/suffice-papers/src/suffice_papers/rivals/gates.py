@@ -1,4 +1,4 @@
-"""The gates and learned stops on the page of rivals, all fitted or chosen on tune questions."""
+"""The gates and learned stopping rules on the page of rivals, all fitted or chosen on tune questions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _N_THRESHOLDS = 12
 def gate_lines(bench: Bench) -> list[RivalLine]:
     """Measure Adaptive-RAG, Probing-RAG, CtrlA, SeaKR, Stop-RAG and Self-RAG on the plain loop of the page.
 
-    Everything is fitted or chosen on the tune questions.  Passages are added one by one in the same ranking as in the
-    fixed lines, so that only the stops differ.
+    Everything is fitted or chosen on the tune questions.  Passages are added one by one in the same order as for fixed
+    numbers of passages, so that only the stops differ.
     """
     model = TransformersModel(
         bench.reader.loaded,
@@ -82,7 +82,7 @@ def _not_run(name: str, error: Exception) -> RivalLine:
 
 
 def _prompts(questions: Sequence[Question]) -> list[StatePrompt]:
-    """Return the prompts that probes are fitted on: each question with the first passages of its ranking."""
+    """Return the prompts to fit probes on: each question once for each number of passages in `_PROBED`, best first."""
     retriever = PoolBM25()
     prompts = []
     for question in questions:
@@ -98,7 +98,7 @@ def _golds(questions: Sequence[Question]) -> dict[str, Sequence[str]]:
 
 
 def _chosen(bench: Bench, signal: str, tune: Recording, evaluation: Recording) -> RivalLine:
-    """Measure the threshold with the most right answers on tune; among ties, the one with the fewest calls."""
+    """Measure the threshold of a signal with the most right answers on tune; among ties, that with the fewest calls."""
     name, comparison = _RULES[signal]
     column = tune.column(signal)
     thresholds = even_betas(column[np.isfinite(column)], _N_THRESHOLDS)
@@ -118,7 +118,7 @@ def _chosen(bench: Bench, signal: str, tune: Recording, evaluation: Recording) -
 
 
 def _stop_rag(bench: Bench, tune: Recording, evaluation: Recording) -> RivalLine:
-    """Measure the learned stop; if nothing could be learned, the line contains the reason."""
+    """Measure the learned stopping rule; if nothing could be learned, the line contains the reason."""
     try:
         policy, _ = learn_stop(tune, _READ_BY_VALUES, metric="em", start_round=0, answer_position=bench.reader.position)
     except (DataError, UnknownSignalError) as error:

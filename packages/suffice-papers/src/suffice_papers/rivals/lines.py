@@ -26,14 +26,14 @@ class RivalLine:
 
     Attributes:
         name: Name in the table.
-        kind: `fixed`, `method`, `gate` or another kind.
+        kind: The kind: `fixed`, `method`, `gate` or another.
         questions: The ids of the questions, in order.
-        clusters: The cluster of each question; None if each is its own.
+        clusters: The cluster of each question; None if each question is its own cluster.
         right: EM of the answers, in [0, 1].
         calls: Requests to language models.
         tokens: Input and output tokens.
         retrievals: Requests to the retriever.
-        why: Reason why it was not run, with empty arrays; else empty.
+        why: Reason why the method was not run, in which case the arrays are empty; "" if it was run.
     """
 
     name: str
@@ -67,7 +67,7 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
         name: Name in the table.
         kind: `method`, `gate` or another kind.
         recording: Recorded rounds of the method, or of a loop with the gate in front.
-        policy: The policy that stops the method; `Policy()` keeps the rounds at which the method itself ended.
+        policy: The policy that stops the method; with `Policy()`, the method ends by itself.
 
     Raises:
         DataError: Questions failed while recording.
@@ -89,9 +89,9 @@ def line_of(name: str, kind: str, recording: Recording, policy: Policy) -> Rival
 
 
 def fixed_lines(recording: Recording) -> list[RivalLine]:
-    """Measure fixed numbers of passages, retrieved once and read in one call, from a recording of the plain loop.
+    """Measure reading a fixed number of passages in one call, for each number, on a recording of the plain loop.
 
-    A question with fewer passages is read with all of them.
+    A question with fewer passages is read with all of its passages.
 
     Args:
         recording: Rounds 0 to R of `RetrievalLoop`; round k reads k passages and does not depend on the rounds before.
@@ -122,7 +122,7 @@ _TOKEN_COSTS = ("uncached_tokens", "cached_tokens", "output_tokens")
 
 
 def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling) -> Table:
-    """Tabulate the lines, each with the best fixed line that needs no more calls and no more tokens.
+    """Tabulate the lines, each beside the best fixed number of passages that needs no more calls and no more tokens.
 
     Args:
         title: Title of the table.
@@ -130,7 +130,7 @@ def rivals_table(title: str, lines: Sequence[RivalLine], resampling: Resampling)
         resampling: Settings of the intervals of the paired differences.
 
     Raises:
-        DataError: Two lines are about different questions, or in a different order.
+        DataError: Two lines have different questions, or the questions in a different order.
     """
     run = [line for line in lines if not line.why]
     if len({line.questions for line in run}) > 1:
@@ -169,7 +169,10 @@ def _rival_row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple
 
 
 def _cheaper(line: RivalLine, fixed: Sequence[RivalLine]) -> RivalLine | None:
-    """Return the most accurate fixed line with no more calls and tokens, the cheapest among ties; or None."""
+    """Return the most accurate fixed line with no more calls and tokens than a line; among ties, the cheapest.
+
+    Return None if every fixed line needs more.
+    """
     allowed = [
         other
         for other in fixed

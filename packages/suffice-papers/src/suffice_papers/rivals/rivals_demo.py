@@ -87,7 +87,7 @@ def _fixed(bench: Bench) -> list[RivalLine]:
 
 
 def _methods(bench: Bench) -> list[RivalLine]:
-    """Measure each method to its own end, as published, and stopped by a rule of this package."""
+    """Measure each method twice: until it ends by itself, as published, and stopped by a rule of this package."""
     chosen = _tuned_dragin(bench)
     dragin = f"DRAGIN, theta={chosen.theta:g} and n={chosen.n} by tune"
     lines = []
@@ -112,7 +112,7 @@ def _methods(bench: Bench) -> list[RivalLine]:
 
 
 def _tuned_dragin(bench: Bench) -> Dragin:
-    """Return DRAGIN with the best settings on half of tune: the most right answers, then the fewest retrievals."""
+    """Return DRAGIN with the best settings on half of tune, by most right answers, then fewest retrievals."""
 
     def rank(method: Dragin) -> tuple[float, float]:
         file = f"tune-dragin-{method.theta:g}-{method.n}"
@@ -125,7 +125,7 @@ def _tuned_dragin(bench: Bench) -> Dragin:
 
 
 def taught_table(bench: Bench) -> Table:
-    """Tabulate the model's accuracy by the steps of a question that it was taught, judged by the facts of its world."""
+    """Tabulate the model's accuracy by the taught steps of a question; answers are checked against the world's facts."""
     recording = bench.plain("fixed", bench.evaluation)
     right, kinds = recording.column("em"), [question.type for question in bench.evaluation]
     by_id = dict(zip((question.question_id for question in bench.evaluation), kinds, strict=True))

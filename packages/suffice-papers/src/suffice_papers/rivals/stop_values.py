@@ -1,10 +1,11 @@
-"""Learn a stopping rule from recorded rounds: stop if continuing is worth no more than stopping (Stop-RAG).
+"""Learn from recorded rounds a rule that stops if continuing is worth no more than stopping (Stop-RAG).
 
 Stop-RAG (Park et al., 2025) models a retrieval loop as a Markov decision process with a finite horizon: stopping at a
-round yields the quality of its answer, and the last round always stops.  Since a recording holds every round, the value
-of both actions can be learned from the same trajectories ("full-width"), with forward-view Q(lambda) targets.  In the paper a
-fine-tuned encoder predicts the values from the texts; here they are linear in recorded signals, with one set of weights for
-each round.  A difference of linear values is a weighted sum, so the learned policy is an ordinary rule.
+round yields the quality of its answer, and the last round always stops.  Since a full-width recording contains every
+round, the values of both actions can be learned from the same trajectories, with forward-view Q(lambda) targets. In the
+paper a fine-tuned encoder predicts the values from the texts.  Here the values are linear in recorded signals, with one
+set of weights for each round.  The difference of two linear values is again a weighted sum of signals, so the learned
+policy is an ordinary rule.
 """
 
 from __future__ import annotations
@@ -43,8 +44,9 @@ class RoundValues:
         signals: The signals that vary at this round.
         stop: Weights of Q(stop), one for each signal, then the intercept.
         go_on: Weights of Q(continue), in the same form.
-        n: Questions that could stop or continue at this round and have all signals.
-        n_undefined: Questions that could stop or continue at this round and lack a signal, so that the loop continues.
+        n: Number of questions that could stop or continue at this round and have all signals.
+        n_undefined: Number of questions that could stop or continue at this round but lack a signal, so that the loop
+            continues.
     """
 
     round: int
@@ -76,10 +78,10 @@ class StopValues(Result):
 
     Attributes:
         rounds: The rounds at which the loop can stop or continue, in order.
-        metric: The metric of an answer's value.
+        metric: The metric that measures the value of an answer.
         trace: The parameter lambda of the Q(lambda) targets.
         price: Cost of one more round, in units of the metric.
-        n: Tune questions.
+        n: Number of tune questions.
         notes: Notes for the reader.
     """
 
@@ -97,7 +99,7 @@ class StopValues(Result):
         return reduce(or_, (rule for rule in rules if rule is not None), Never())
 
     def tables(self) -> list[Table]:
-        """Return the weights of both values, round by round."""
+        """Return tables of the weights of Q(stop) and Q(continue) at each round."""
         rows = [
             (item.round, name, stop, go_on, stop - go_on, item.n, item.n_undefined)
             for item in self.rounds
@@ -126,11 +128,11 @@ def learn_stop(
 ) -> tuple[Policy, StopValues]:
     """Learn from full-width recorded rounds when to stop, and return a policy (Stop-RAG, Park et al., 2025).
 
-    Backwards from the last round, two ridge regressions on the round's signals learn ``Q(stop)``, the quality of the
-    answer there, and ``Q(continue)``, whose target is ``G[t] = (1 - trace) * max(Q(stop), Q(continue))[t + 1] + trace *
-    G[t + 1]``, and at the last choice the quality of the last round.  With trace 0 this is the dynamic programme; with
-    1 the target is the quality after all later rounds.  The rule stops where ``Q(stop) >= Q(continue)``; where a signal
-    is undefined it continues.
+    Rounds are learned backwards from the last, each with two ridge regressions on the round's signals.  The target of
+    ``Q(stop)`` is the quality of the round's answer.  The target of ``Q(continue)`` is ``G[t] = (1 - trace) *
+    max(Q(stop), Q(continue))[t + 1] + trace * G[t + 1]``, and at the last choice the quality of the last round.  With
+    trace 0 this is dynamic programming; with trace 1 the target is the quality of the last round.  The rule stops where
+    ``Q(stop) >= Q(continue)``, and continues where a signal is undefined.
 
     >>> from suffice.recordings import bundled_recording
     >>> policy, values = learn_stop(bundled_recording("self_refine_dv3"), ["lexical_support"], metric="target_sentiment")
@@ -138,10 +140,10 @@ def learn_stop(
     (273, 'stop_rag', Last())
 
     Args:
-        recording: Recorded rounds of tune questions, none of them cut by a rule.
-        signals: The signals that the values may read: recorded signals, and calibrated ones, which are fitted on the
-            same questions.
-        metric: The metric of an answer's value, in [0, 1]; None = F1 (EM for multiple choice).
+        recording: Recorded rounds of tune questions; no trajectory may have been ended by a rule.
+        signals: Names of the signals that the values may read: recorded signals, or calibrated signals, which are
+            fitted on the same questions.
+        metric: The metric that measures the value of an answer, in [0, 1]; None for F1 (EM for multiple choice).
         trace: The parameter lambda, in [0, 1].
         price: Cost of one more round, in units of the metric.
         ridge: Penalty of the squared weights of standardised signals, above 0.
@@ -149,8 +151,8 @@ def learn_stop(
             signals are fitted to the metric unless `target` is given.
 
     Raises:
-        DataError: There are no signals, a setting is out of range, or the metric is unknown somewhere or never differs
-            between rounds.
+        DataError: There are no signals, a setting is out of range, the metric is unknown at some round, or it never
+            differs between rounds.
         CensoredError: A rule ended the recording of some questions.
         UnknownSignalError: A signal was not recorded, or is undefined everywhere.
     """
@@ -202,8 +204,8 @@ class _Walks:
 
     Attributes:
         columns: The signals, shape ``(n_questions, n_rounds, n_signals)``.
-        rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; after the end of a
-            trajectory, that of its last round.
+        rewards: Reward of stopping at each round, shape ``(n_questions, n_rounds)``; after the end of a trajectory, the
+            reward of its last round.
         last: Position of each question's last round.
     """
 
@@ -215,7 +217,7 @@ class _Walks:
     ridge: float
 
     def values(self, trace: float) -> tuple[RoundValues, ...]:
-        """Return the values of each round but the last, learned backwards from the last choice."""
+        """Return the values of each round except the last; they are learned backwards."""
         learned: list[RoundValues] = []
         target = best = self.rewards[:, -1]  # G and max(Q) of the round after the one that is learned
         for position in range(len(self.index) - 2, -1, -1):
@@ -229,7 +231,7 @@ class _Walks:
         return tuple(reversed(learned))
 
     def _fitted(self, position: int, going_on: Floats) -> tuple[RoundValues, Mask, Floats]:
-        """Fit the values at one position; also return the questions they were fitted on and their inputs."""
+        """Fit the values at one position; return them, a mask of the questions used for the fit, and the inputs."""
         columns, has_choice = self.columns[:, position], self.last > position
         defined = np.isfinite(columns)
         listed = [i for i in range(len(self.signals)) if 2 * defined[has_choice, i].sum() > has_choice.sum()]

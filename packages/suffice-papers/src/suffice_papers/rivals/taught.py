@@ -1,8 +1,11 @@
 """A tiny Llama that learns facts of a `ChainedWorld`, and reasoning in the formats of the methods.
 
-It learns four things: to write chains of two sentences, Self-Ask's follow-up questions, and FLARE's questions; a third of
-the facts of its world, from chains without passages; to be unsure of all other facts, because rumours have another value
-each time; and to read passages, whose values are drawn anew each time and so teach no facts.
+It learns four things:
+
+- to write chains of two sentences, Self-Ask's follow-up questions, and FLARE's questions;
+- a third of the facts of its world, from chains without passages;
+- to be unsure of all other facts, because rumours have another value each time;
+- to read passages, whose values are drawn anew each time, so that they teach no facts.
 """
 
 from __future__ import annotations
@@ -43,10 +46,10 @@ TINY_CHAIN = ChainPrompt(name="tiny_chain", chain="\n\n= {chain}", asking="\n< {
 """Prompt with which the tiny model continues a chain, for IRCoT, FLARE and DRAGIN."""
 
 TINY_SELF_ASK = ChainPrompt(name="tiny_self_ask", chain="\n\n? {chain}", **_PLAIN)
-"""Prompt with which it continues Self-Ask's text."""
+"""Prompt with which the tiny model continues Self-Ask's text."""
 
 READER = Prompt(name="tiny_reader", prefill="=", **_PLAIN)
-"""Prompt with which it answers by writing a whole chain at once."""
+"""Prompt with which the tiny model answers by writing a whole chain at once."""
 
 ASKING_LENGTH = 16
 """Tokens of a step: a sentence of the chain, or an intermediate answer and the next follow-up question."""
@@ -134,14 +137,14 @@ def _chain_tokenizer(world: ChainedWorld) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Hop:
-    """One step of a lesson: a pair, and the value that the chain states for it."""
+    """One step of a lesson: a pair of relation and entity, and the value that the chain states for the pair."""
 
     pair: Pair
     value: str
 
 
 class _ChainLessons:
-    """The training texts: prompts, and the text that the model must write after each."""
+    """The training texts: prompts, each with the text that the model must write after it."""
 
     def __init__(self, world: ChainedWorld) -> None:
         self._world = world
@@ -156,7 +159,7 @@ class _ChainLessons:
                 self._leading.setdefault(world.values[pair], []).append(pair)
 
     def batches(self) -> Iterator[list[tuple[str, str]]]:
-        """Yield the lessons of one training step in two batches: short ones without passages, then those with passages."""
+        """Yield the lessons of one training step in two batches: short lessons without passages, then those with."""
         yield [self.unaided() for _ in range(_UNAIDED)] + [self.asking() for _ in range(_ASKING)]
         yield [self.reading() for _ in range(_READING)]
 
@@ -164,7 +167,7 @@ class _ChainLessons:
         return names[int(self._rng.integers(len(names)))]
 
     def _recalled(self, pair: Pair) -> str:
-        """Return the value that the model should write without a passage: the taught one, or a random one for a rumour."""
+        """Return the value that the model should write without a passage: the taught value, or a random one for a rumour."""
         return (
             self._world.values[pair]
             if self._world.status[pair] == "taught"
@@ -181,7 +184,7 @@ class _ChainLessons:
         return self._written([_Hop(first, middle), _Hop(second, self._recalled(second))], [])
 
     def reading(self) -> tuple[str, str]:
-        """Return a lesson with passages of newly drawn values; some steps have no passage and must be remembered."""
+        """Return a lesson with passages of newly drawn values; a step without a passage must be remembered."""
         hops, shown = [], []
         entity = self._one_of(self._world.entities)
         for relation in (self._one_of(BRIDGES), self._one_of(LEAVES)):
@@ -195,7 +198,7 @@ class _ChainLessons:
         return self._written(hops, self._passages(shown, hops))
 
     def _passages(self, shown: Sequence[_Hop], hops: Sequence[_Hop]) -> list[str]:
-        """Return the sentences of the shown steps, among similar sentences about other pairs."""
+        """Return the sentences of the steps `shown`, mixed with similar sentences about other pairs."""
         world, n = self._world, int(self._rng.integers(max(1, len(shown)), _MOST_PASSAGES + 1))
         pairs = {hop.pair for hop in hops}
         sentences = [world.sentence(hop.pair, hop.value) for hop in shown]
@@ -210,7 +213,7 @@ class _ChainLessons:
         return [sentences[i] for i in self._rng.permutation(len(sentences))]
 
     def asking(self) -> tuple[str, str]:
-        """Return a lesson in which the model asks FLARE's question about a value in a sentence."""
+        """Return a lesson in which the model writes FLARE's question about a value in a sentence."""
         bridge, leaf = self._one_of(BRIDGES), self._one_of(LEAVES)
         first, middle = (bridge, self._one_of(self._world.entities)), self._one_of(self._world.entities)
         second, value = (leaf, middle), self._one_of(self._world.names[leaf])
@@ -243,7 +246,7 @@ class _ChainLessons:
 
 
 def rendered(messages: Sequence[Mapping[str, str]]) -> str:
-    """Render one user message like the chat template; a test compares both."""
+    """Return one user message as text, in the form of the chat template; a test compares both forms."""
     first, *others = messages[-1]["content"].split("\n\n")
     chain = others.pop() if others and others[-1][0] in "=?" else None
     return "\n".join([*others, first, *([] if chain is None else [chain])])

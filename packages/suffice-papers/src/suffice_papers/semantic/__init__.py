@@ -1,4 +1,4 @@
-"""Semantic Early-Stopping: the judge-efficient protocol on any recording with distances between drafts."""
+"""Semantic Early-Stopping: the protocol with few judge calls, for any recording with distances between drafts."""
 
 from suffice_papers.semantic.data import split_drafts
 from suffice_papers.semantic.debate import read_debate

@@ -1,4 +1,4 @@
-"""Compare a policy with its own stops assigned to questions at random, to test what its signals contribute."""
+"""Compare a policy with the same stops assigned to questions at random, to test the contribution of its signals."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from suffice_papers.semantic.data import Drafts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chance:
-    """The quality of a policy minus its expected quality if its stops were randomly permuted over the questions.
+    """The quality of a policy minus the expected quality if its stops were randomly permuted over the questions.
 
     Attributes:
         delta: The difference of means.
-        low: Lower end of its percentile bootstrap interval; each resample permutes its own stops.
-        high: Upper end.
+        low: Lower end of the difference's percentile bootstrap interval; each resample permutes its own stops.
+        high: Upper end of the interval.
         p: Two-sided p-value of the permutation test; NaN if several rows belong to one question, because their stops
             cannot be permuted one by one.
         n_resamples: Number of bootstrap draws, and of permutations.
@@ -43,8 +43,8 @@ def against_chance(
 ) -> dict[str, Chance]:
     """Compare each policy with its own stops, randomly permuted over the questions.
 
-    A paired t test cannot test this: the expectation depends on the policy's own stops, so each pair differs only by a
-    share of one question's differences between rounds, regardless of the signal.
+    A paired t test is not suitable, because the expectation depends on the policy's own stops: each pair differs only
+    by a share of one question's differences between rounds, regardless of the signal.
 
     Args:
         drafts: The questions.
@@ -72,10 +72,11 @@ def against_chance(
 
 
 def _gain(means: Floats) -> Floats:
-    """Return quality minus its expectation.
+    """Return the quality minus its expectation for randomly permuted stops.
 
     Args:
-        means: First the mean quality, then for each round the mean quality of stopping there, then each round's share of stops.
+        means: First the mean quality, then for each round the mean quality if all questions stop there, then for each
+            round the share of stops.
     """
     n_rounds = (len(means) - 1) // 2
     gain: Floats = means[0] - (means[1 : n_rounds + 1] * means[n_rounds + 1 :]).sum(axis=0)

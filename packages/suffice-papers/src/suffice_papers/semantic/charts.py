@@ -1,4 +1,4 @@
-"""The figures of the protocol: mean distance by round, quality against rounds, tokens saved."""
+"""The charts of the protocol: mean distance by round, quality against rounds, and saved tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KIND_STARTS = {"fixed_k": "fixed", "random": "random", "oracle": "oracle"}
 
 
 def distance_chart(convergence: Convergence, eps: float) -> dict[str, Any]:
-    """Chart the mean distance of each draft to the previous one, by round, with intervals, median and threshold."""
+    """Chart the mean distance between consecutive drafts, by round, with intervals, median and threshold."""
     data = [
         {"round": r.round_index, "mean": r.mean, "low": r.low, "high": r.high, "median": r.median, "n": r.n}
         for r in convergence.rounds
@@ -59,7 +59,7 @@ def distance_chart(convergence: Convergence, eps: float) -> dict[str, Any]:
 
 
 def frontier_chart(compared: PolicyComparison) -> dict[str, Any]:
-    """Chart quality against mean rounds of every policy; the line joins the fixed numbers of rounds."""
+    """Chart the quality of every policy against its mean rounds; a line joins the fixed numbers of rounds."""
     replayed, metric = compared.replayed, compared.replayed.drafts.metric
     base = float(replayed.runs[compared.baseline].values[metric].mean())
     points = []
@@ -85,7 +85,7 @@ def frontier_chart(compared: PolicyComparison) -> dict[str, Any]:
 
 
 def published_chart(split: FigureSplit, runs: Sequence[PublishedRun]) -> dict[str, Any]:
-    """Chart published scores against published rounds of policies on a split, with intervals of their differences."""
+    """Chart the published score of each policy on a split against its rounds, with the interval of its difference."""
     base = split.runs[BASELINE].score
     points = []
     for run in runs:
@@ -110,7 +110,7 @@ def published_chart(split: FigureSplit, runs: Sequence[PublishedRun]) -> dict[st
 
 
 def saved_chart(compared: PolicyComparison) -> dict[str, Any] | None:
-    """Chart the share of the full width's tokens that each policy saves, with intervals; None if unknown."""
+    """Chart the share of the full width's tokens that each policy saves, with intervals; None if tokens are unknown."""
     replayed, data = compared.replayed, []
     for label in replayed.shown():
         run, share = replayed.runs[label], compared.saved(label)

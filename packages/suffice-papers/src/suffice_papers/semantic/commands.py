@@ -41,7 +41,7 @@ _PAGES = ("html", "htm")
 
 @dataclass(frozen=True, kw_only=True)
 class _Selection:
-    """Options for the parameters of convergence: selected on other questions, fixed, or the published ones."""
+    """Options for the parameters of convergence: selected on other questions, given, or as published."""
 
     panel: ClassVar[str] = "How eps and patience are chosen"
 
@@ -77,7 +77,7 @@ class _Selection:
             raise typer.BadParameter("it goes with eps; otherwise it is selected", param_hint="patience")
 
     def typed(self) -> _Selection:
-        """Return the options; if parameters are chosen on the command line, those chosen in `suffice.toml` are ignored."""
+        """Return the options; if the command line sets a parameter, all parameters from `suffice.toml` are ignored."""
         eps, preset = None if from_file("eps") else self.eps, None if from_file("preset") else self.preset
         is_typed = any(choice is not None for choice in (self.dev, eps, preset))
         return replace(self, eps=eps, preset=preset) if is_typed else self

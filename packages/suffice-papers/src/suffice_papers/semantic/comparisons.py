@@ -1,4 +1,4 @@
-"""Paired comparisons of every policy with the full width: differences, tests, margins, Holm's correction."""
+"""Paired comparisons of every policy with the full width: differences, tests and margins, with Holm's correction."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from suffice_papers.semantic.policies import CELLS, MAIN, Replayed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyDifference(PairedResult):
-    """The mean paired difference between a policy and the full width in one quantity; `p` is that of the paired t test.
+    """The mean paired difference of one quantity between a policy and the full width; `p` is from the paired t test.
 
     Attributes:
         d_z: Cohen's d_z; NaN if the pairs do not vary.
@@ -39,7 +39,7 @@ class PolicyDifference(PairedResult):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Margin:
-    """Non-inferiority and equivalence of quality at one margin, with p-values adjusted over the family.
+    """Tests of non-inferiority and equivalence of quality at one margin, with p-values adjusted over the family.
 
     Attributes:
         non_inferior: The one-sided test, which the paper calls TOST.
@@ -60,11 +60,11 @@ class PolicyComparison:
 
     Attributes:
         replayed: The policies.
-        family: Labels of the policies that Holm's correction counts: the fixed budgets below the full width, and those of
-            `MAIN` that are not equal to another by construction.
-        differences: Differences by label and quantity (the metric, `rounds`, `tokens` or `output tokens`); unknown ones are
-            left out.
-        margins: Tests by label and margin.
+        family: Labels of the policies that Holm's correction counts: the fixed budgets below the full width, and the
+            policies of `MAIN` that are not equal to another policy by construction.
+        differences: Differences by label and quantity (the metric, `rounds`, `tokens` or `output tokens`); unknown
+            differences are left out.
+        margins: Tests of non-inferiority and equivalence, by label and margin.
         n_clusters: Number of resampled clusters.
         resampling: Settings of the intervals; its level is also the one-sided confidence of the margins' bounds.
     """
@@ -82,7 +82,7 @@ class PolicyComparison:
         return self.replayed.baseline
 
     def quality(self, label: str) -> PolicyDifference | None:
-        """Return the difference of quality of a policy; None for the baseline."""
+        """Return the difference in quality between a policy and the full width; None for the full width itself."""
         return self.differences.get(label, {}).get(self.replayed.drafts.metric)
 
     def saved(self, label: str) -> tuple[float, float, float] | None:
@@ -100,7 +100,7 @@ def compare(
     margins: Sequence[float] = (0.01, 0.02, 0.05),
     resampling: Resampling = Resampling(),
 ) -> PolicyComparison:
-    """Compare every run with the full width, with the same resamples for all.
+    """Compare every policy with the full width, on the same resamples for all policies.
 
     Args:
         replayed: The policies.
@@ -134,7 +134,7 @@ def compare(
 
 
 def _policy_family(replayed: Replayed) -> tuple[str, ...]:
-    """Return the labels that Holm's correction counts: equal policies once, and none equal to the baseline."""
+    """Return the labels that Holm's correction counts: equal policies once, and no policy that equals the baseline."""
     family = [label for label, run in replayed.runs.items() if run.kind == "fixed" and label != replayed.baseline]
     for label in (label for label in CELLS if label in MAIN and label in replayed.policies):
         if not {replayed.baseline, *family} & set(replayed.equal_by_construction(label)):
@@ -143,7 +143,7 @@ def _policy_family(replayed: Replayed) -> tuple[str, ...]:
 
 
 def _differ(values: Floats, baseline: Floats) -> Floats:
-    """Return the paired differences; those smaller than rounding errors become 0."""
+    """Return the paired differences; differences within rounding errors become 0."""
     delta = values - baseline
     return np.where(np.abs(delta) <= ROUNDING * np.maximum(1.0, np.abs(baseline)), 0.0, delta)
 
@@ -151,7 +151,7 @@ def _differ(values: Floats, baseline: Floats) -> Floats:
 def _tested_differences(
     deltas: Mapping[str, Floats], family: Sequence[str], draws: Draws
 ) -> dict[str, PolicyDifference]:
-    """Test the differences that are known for every question; return the results by label."""
+    """Test those differences that are known for every question; return the results by label."""
     clusters, results = draws.clusters, draws.compare(deltas)
     p_t = {label: float(paired_t_test(deltas[label], clusters=clusters)[0]) for label in results}
     p_wilcoxon = {label: wilcoxon_test(deltas[label], clusters=clusters) for label in results}

@@ -1,7 +1,7 @@
-"""Tests of the convergence of drafts: one slope for each trajectory, and tests over trajectories.
+"""Tests of the convergence of drafts: a slope is fitted to each trajectory, and tests are over trajectories.
 
 The conjecture of Semantic Early-Stopping is that the distance between consecutive drafts does not increase on average.
-It is measured here, not assumed: no contraction and no limit is claimed.
+This module measures whether that is so, and does not assume it: no contraction and no limit is claimed.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _RISE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtRound:
-    """The distances between one draft and the previous one, over questions.
+    """The distances between the draft of one round and the previous draft, over questions.
 
     Attributes:
         round_index: The round of the later draft.
-        n: Questions with a defined distance there.
+        n: Number of questions with a defined distance at this round.
         mean: Mean distance.
-        low: Lower end of its interval.
+        low: Lower end of the mean's interval.
         high: Upper end.
         median: Median distance.
         below: Share of distances below the threshold of convergence.
@@ -50,7 +50,7 @@ class AtRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pooled:
-    """The published test; it pools the steps of all trajectories, although steps of one trajectory are dependent.
+    """The published test, which pools the steps of all trajectories although steps of one trajectory are dependent.
 
     Attributes:
         n_steps: Number of steps from one distance to the next.
@@ -71,12 +71,13 @@ class Convergence:
 
     Attributes:
         n: Number of trajectories.
-        n_usable: Number of usable trajectories, with at least two defined distances; all fields below are about these.
-        n_clusters: Number of their clusters.
-        monotone: Share of trajectories whose distance never increases; NaN without any.
+        n_usable: Number of usable trajectories, which have at least two defined distances; the fields below use only
+            these.
+        n_clusters: Number of clusters of usable trajectories.
+        monotone: Share of trajectories whose distance never increases; NaN without usable trajectories.
         falling: Share of trajectories with a negative slope.
-        slope: Mean over trajectories of the least-squares slope of distance on round, per round.
-        low: Lower end of its bootstrap interval over trajectories.
+        slope: Mean over trajectories of the least-squares slope of distance on round (change per round).
+        low: Lower end of the slope's bootstrap interval over trajectories.
         high: Upper end.
         d_z: Mean slope over its standard deviation.
         p_t: Two-sided p-value of the t test of a mean slope of zero, over trajectories.
@@ -109,7 +110,7 @@ class Convergence:
 
     @property
     def verdict(self) -> str:
-        """The judgement of the conjecture by the interval of the slope, in words."""
+        """The verdict on the conjecture in words, by the interval of the slope."""
         if math.isnan(self.slope):
             return "not testable: no trajectory has two distances"
         if self.high < 0:
@@ -124,7 +125,7 @@ def slopes(distance: Floats, index: npt.NDArray[np.int64]) -> Floats:
     [-0.1, nan]
 
     Args:
-        distance: Distances, shape ``(n_questions, n_rounds)``; undefined ones (NaN) are left out.
+        distance: Distances, shape ``(n_questions, n_rounds)``; undefined distances (NaN) are left out.
         index: The round of each column.
     """
     known = ~np.isnan(distance)
@@ -192,7 +193,7 @@ def converge(drafts: Drafts, eps: float, *, resampling: Resampling = Resampling(
 
 
 def _pooled(distance: Floats) -> Pooled:
-    """Return the published test: Wilcoxon's, one-sided, on the steps of all trajectories together."""
+    """Return the published test: a one-sided Wilcoxon test on the steps of all trajectories together."""
     from scipy.stats import wilcoxon
 
     steps = np.diff(distance, axis=1)

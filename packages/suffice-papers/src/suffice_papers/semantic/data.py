@@ -1,4 +1,4 @@
-"""Input of the protocol: a recording's questions with measured quality at every round, and a split by id hash."""
+"""Input of the protocol: questions with known quality at every round, and the split of questions by id hash."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ _LARGE_SHARE = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafts:
-    """The questions of a recording from round 1 to `highest`, with known quality at every round where a policy may stop.
+    """A recording's questions from round 1 to `highest`, with known quality at every round where a policy may stop.
 
     Attributes:
         prepared: The questions, prepared for replay.
         metric: The metric of quality.
-        distance: `semantic_distance`, shape ``(n_questions, n_rounds)``; NaN at the first draft and where undefined.
+        distance: The signal `semantic_distance`, shape ``(n_questions, n_rounds)``; NaN at the first draft and where
+            undefined.
         last: The last round of each question, shape ``(n_questions,)``.
         notes: Sentences about questions that were left out.
     """
@@ -48,7 +49,7 @@ class Drafts:
 
     @property
     def highest(self) -> int:
-        """The highest round: the full width."""
+        """The highest round, which is the full width."""
         return self.prepared.highest
 
     @property
@@ -86,10 +87,10 @@ def metric_of(recording: Recording, metric: str | None) -> str:
 
 
 def marked(recording: Recording, metric: str) -> Recording:
-    """Return the recording with the rise of a judge's recorded mark as `information_gain`, which the full cascade reads.
+    """Add the signal `information_gain`, the rise of a judge's recorded mark, which the full cascade reads.
 
-    The recording stays as it is if it already contains the gain, or if no judge gave the metric.  A policy that reads the
-    gain pays for the judge.
+    The recording is returned unchanged if it already contains the signal, or if the metric is not from a judge.  A
+    policy that reads the signal pays for the judge.
 
     Args:
         recording: Recorded drafts.
@@ -110,7 +111,8 @@ def marked(recording: Recording, metric: str) -> Recording:
 def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> Drafts:
     """Prepare the questions on which every policy can be compared.
 
-    Failed questions, and those with an unmeasured draft that a stop would return, are left out of every policy.
+    Two kinds of questions are left out for every policy: failed questions, and questions where a stop could return a
+    draft without a measured metric.
 
     Args:
         recording: Recorded rounds.
@@ -118,8 +120,8 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
         ledger: See `suffice.evaluation.replay.replay`.
 
     Raises:
-        DataError: The drafts were not embedded, all have one round, the metric is missing or out of range, or no
-            question has it at every round.
+        DataError: The drafts were not embedded, all questions have a single round, the metric is missing or out of
+            range, or no question has the metric at every round.
         CensoredError: A rule ended questions before the recording's highest round.
     """
     if DISTANCE not in recording.table.column_names or np.isnan(recording.column(DISTANCE)).all():
@@ -172,7 +174,7 @@ def read_drafts(recording: Recording, metric: str, *, ledger: str = "live") -> D
 
 
 def _measured(recording: Recording, metric: str) -> npt.NDArray[np.bool_]:
-    """Return a mask of the questions with a draft, and with known quality wherever a policy may stop."""
+    """Return a mask of the questions that have a draft, and known quality at every round where a policy may stop."""
     values = outcome(recording, metric)
     policy = Policy(max_rounds=max(1, int(recording.index[-1])))
     view = policy.view(recording.rounds(()))
@@ -184,7 +186,7 @@ def _measured(recording: Recording, metric: str) -> npt.NDArray[np.bool_]:
 def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recording]:
     """Split a recording into test and dev questions by a hash of their ids.
 
-    Rows of one question stay together, because their cluster is hashed.
+    Rows of one question stay together, because the hash is that of their cluster.
 
     Args:
         recording: Recorded rounds.
@@ -205,10 +207,12 @@ def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recordi
 
 
 def check_apart(test: Recording, dev: Seen) -> None:
-    """Raise if test and dev share questions: hashes of ids or texts are compared, of rows and of clusters.
+    """Raise if test and dev share questions.
+
+    Hashes of ids and of texts are compared, both of rows and of clusters.
 
     Raises:
-        ConfigMismatchError: A question is in both.
+        ConfigMismatchError: A question is in both test and dev.
     """
     shared = seen_in(test, dev)
     if shared.any():

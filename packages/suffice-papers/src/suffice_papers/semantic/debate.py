@@ -1,14 +1,16 @@
 r"""Recorded debates on arithmetic: JSON, gzipped or not, with three agents that answer in three rounds.
 
-``{question: [[[{"role": "user", "content": ...}, {"role": "assistant", "content": ...}, ...], ...], gold]}``: one list
-of messages for each agent, and a gold text that ends in ``#### 52``.
+A file is ``{question: [[[{"role": "user", "content": ...}, {"role": "assistant", "content": ...}, ...], ...], gold]}``,
+with one list of messages for each agent, and a gold text that ends in a number, such as ``#### 52``.
 
-One trajectory for each question and agent, clustered by question: from round 2 on an agent has read the others' last
-replies, so stopping one agent after round r is a prefix of the run, and agents of one question are not independent.
+There is one trajectory for each question and agent.  From round 2 on, an agent has read the last replies of the other
+agents.  So if one agent stops after round r, its rounds are a prefix of the recorded run.  Agents of one question are
+not independent, so trajectories are clustered by question.
 
-Answers are numbers.  An answer is read out of the last ``\boxed{...}``, else from behind ``####``, else it is the last
-number of the reply; text in a box without a number is kept as it is.  `em` is numeric equality; `f1` equals it, since
-an answer is a single token; containment is meaningless for numbers ("12" contains "1") and therefore undefined.
+Answers are numbers.  An answer is the content of the last ``\boxed{...}``.  Without a box, it is the text after
+``####``, and without that, the last number of the reply.  Text in a box without a number is kept as it is.  `em` is
+numeric equality.  `f1` equals `em`, since an answer is a single token.  Containment is meaningless for numbers ("12"
+contains "1"), so it is undefined.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _CLOSE = 1e-6
 
 
 def _is_debate(head: Head) -> bool:
-    """Recognise a debate: each key is a question, each value the agents' messages with the gold answer."""
+    """Return whether a file is a debate: each key is a question, with messages and a gold answer as its value."""
     entry = next(iter(head.record.values()), None) if head.form in ("json", "jsonl") else None
     if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list) and entry[0]):  # noqa: PLR2004
         return False
@@ -53,8 +55,8 @@ def read_debate(path: str | Path) -> ImportedRun:
             ``gsm_Qwen3-14B_persona_enigma-zen_agents3_rounds3.json.gz``.
 
     Raises:
-        SchemaError: The file is not such JSON.
-        DataError: A question has no gold number, or an agent no reply; the message names file and question.
+        SchemaError: The file does not have this form.
+        DataError: A question has no gold number, or an agent has no reply; the message names file and question.
     """
     path = existing(path, "the .json or .json.gz of a debate")
     labels = run_labels(_DEBATE_NAME, path.name.removesuffix(".gz").removesuffix(".json"))

@@ -1,4 +1,4 @@
-"""`suffice demo semantic`: savings and losses of semantic stopping on drafts of GPT-4 and text-davinci-003, offline."""
+"""`suffice demo semantic`: savings and losses of semantic stopping, offline, on drafts of GPT-4 and text-davinci-003."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _ModelDrafts:
 
     Attributes:
         name: Name of the bundled recording.
-        protocol: The protocol on its test questions.
+        protocol: The protocol on the recording's test questions.
         choice: Ways to choose among all five drafts.
         page: Path of the written page.
     """
@@ -133,10 +133,10 @@ class _Choice:
     """Ways to choose among all five drafts, on the test questions.
 
     Attributes:
-        judged: The results of all ways.
-        best: The way without a judge that was best on dev.
+        judged: The results of all ways to choose.
+        best: The way to choose without a judge that was best on dev.
         fixed: The number of drafts that was best on dev, as `fixed_k(k)`.
-        against_fixed: `best` after all drafts, compared with `fixed`.
+        against_fixed: The comparison of `best`, applied to all five drafts, with `fixed`.
     """
 
     judged: JudgedComparison
@@ -145,7 +145,7 @@ class _Choice:
     against_fixed: Row
 
     def fixed_sentence(self, protocol: SemanticProtocol) -> str:
-        """Describe the savings and the change of quality of the best fixed number of drafts against all five."""
+        """Compare the best fixed number of drafts with all five, in one sentence on savings and change of quality."""
         full, rounds = protocol.compared.baseline, protocol.replayed.rounds
         if self.fixed == full:
             return f"{full}, all drafts, is the best number of drafts on dev."
@@ -174,13 +174,13 @@ def _which_draft(test: Recording, dev: Recording) -> _Choice:
 
 
 def _best_fixed(dev: Recording) -> str:
-    """Return the number of drafts with the best mean quality on dev, the smallest among ties."""
+    """Return the number of drafts with the best mean quality on dev, as `fixed_k(k)`; among ties, the smallest."""
     quality = PreparedRecording.of(dev).recording.column(METRIC)
     return f"fixed_k({1 + int(np.argmax(quality.mean(axis=0)))})"
 
 
 def _take_home(protocol: SemanticProtocol, choice: _Choice) -> list[str]:
-    """Return the conclusions, the fixed budgets first."""
+    """Return the conclusions as sentences, those about fixed budgets first."""
     fixed = [row for row in protocol.result.rows if row.label.startswith("fixed_k(")]
     listed = ", ".join(figure(row.metrics[METRIC], ".1f", 100) for row in fixed)
     lines = [f"By the number of drafts, {fixed[0].label} to {fixed[-1].label}: {listed} % reach the target."]

@@ -1,4 +1,4 @@
-"""The published figures of Semantic Early-Stopping, with spreads, tests and verdicts computed from them."""
+"""The published figures of Semantic Early-Stopping, with spreads, tests and verdicts that follow from these figures."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FigureDifference:
-    """A paired difference to `BASELINE` as published, with the spread that follows from it.
+    """A published paired difference to `BASELINE`, with the spread that follows from the published figures.
 
-    The standard error is exactly ``mean / (d_z * sqrt(n))``, since d_z is the mean divided by the standard deviation of the
-    pairs.  If all pairs are equal it is zero; the published d_z of 0.0 then stands for an undefined one.
+    The standard error is exactly ``mean / (d_z * sqrt(n))``, since d_z is the mean divided by the standard deviation of
+    the pairs.  If all pairs are equal, the standard error is zero, and the published d_z of 0.0 means that d_z is
+    undefined.
 
     Attributes:
         mean: Mean difference.
         low: Lower end of the published interval (95 %, bootstrap).
         high: Upper end.
-        d_z: Cohen's d_z; 0 also if it is undefined.
+        d_z: Cohen's d_z; 0 also means undefined.
         t_p: Two-sided p-value of the paired t-test; NaN if not published.
         wilcoxon_p: Two-sided p-value of Wilcoxon's signed-rank test; NaN if not published.
         n: Number of questions.
@@ -62,18 +63,21 @@ class FigureDifference:
         return math.nan if not error > 0 else 2 * float(stdtr(self.n - 1, -abs(self.mean) / error))
 
     def bounds(self) -> tuple[float, float]:
-        """Return the one-sided 95 % bounds of the paired t method, which together are a 90 % interval."""
+        """Return the lower and upper one-sided 95 % bounds of the paired t method; together they are a 90 % interval."""
         from scipy.special import stdtrit
 
         reach = float(stdtrit(self.n - 1, _LEVEL)) * self.error
         return self.mean - reach, self.mean + reach
 
     def p_loss(self, margin: float) -> float:
-        """Return the p-value of "the loss is at least `margin`", which non-inferiority rejects; 0 or 1 without a spread."""
+        """Return the p-value of the hypothesis "the loss is at least `margin`"; 0 or 1 without a spread.
+
+        Non-inferiority means that this hypothesis is rejected.
+        """
         return self._p(-(self.mean + margin))
 
     def p_gain(self, margin: float) -> float:
-        """Return the p-value of "the gain is at least `margin`", the second side of TOST."""
+        """Return the p-value of the hypothesis "the gain is at least `margin`", the second side of TOST."""
         return self._p(self.mean - margin)
 
     def _p(self, distance: float) -> float:
@@ -102,7 +106,7 @@ class PublishedRun:
         tokens: Mean operational tokens, as the paper counts them.
         score: Mean information score of the returned draft, in [0, 1].
         differences: Differences to `BASELINE` of `rounds`, `tokens` and `score`; empty for the baseline itself.
-        p_lower: Published p-value of its test of non-inferiority at 0.02; NaN if not published.
+        p_lower: Published p-value of the policy's test of non-inferiority at 0.02; NaN if not published.
         verdict: The published verdict under TOST; None for the baseline.
     """
 
@@ -116,7 +120,7 @@ class PublishedRun:
 
     @property
     def means(self) -> tuple[float, float, float]:
-        """Rounds, tokens and score; they are equal for policies that are the same run under two names."""
+        """Mean rounds, tokens and score; they are equal for two policies that are the same run under two names."""
         return self.rounds, self.tokens, self.score
 
 
@@ -128,8 +132,9 @@ class FigureSplit:
         name: `test` or `dev`.
         questions: Number of questions.
         commit: Commit of the author's repository at the run.
-        runs: Policies by name, including the cells of the ablation (`abl_...`).
-        conjecture: Published figures of the distances: monotone share, slope with interval, step, statistic, p.
+        runs: Results of policies by name, including the cells of the ablation (`abl_...`).
+        conjecture: Published figures on the distances: share of monotone trajectories, slope with interval, step,
+            statistic, p.
     """
 
     name: str
@@ -143,25 +148,28 @@ class FigureSplit:
         return 1 - self.runs[name].tokens / self.runs[BASELINE].tokens
 
     def different(self) -> list[PublishedRun]:
-        """Return the policies without the baseline; of several names of the same run, only the first."""
+        """Return the policies without the baseline; if a run has several names, only under the first name."""
         first: dict[tuple[float, float, float], PublishedRun] = {}
         for run in self.runs.values():
             first.setdefault(run.means, run)
         return [run for run in first.values() if run.name != BASELINE]
 
     def holm(self, p: Callable[[FigureDifference], float]) -> dict[str, float]:
-        """Return the p-value `p` of the score's difference for each distinct policy, adjusted by Holm over these policies."""
+        """Apply `p` to each distinct policy's difference of the score, and adjust these p-values by Holm."""
         runs = self.different()
         adjusted = holm([p(run.differences["score"]) for run in runs])
         return dict(zip((run.name for run in runs), adjusted.tolist(), strict=True))
 
     def copies(self, name: str) -> list[str]:
-        """Return the names of other policies with equal means, which are the same run."""
+        """Return the names of other policies with equal means, since these are the same run."""
         means = self.runs[name].means
         return [run.name for run in self.runs.values() if run.name != name and run.means == means]
 
     def dominating(self, name: str) -> list[str]:
-        """Return the fixed and random policies that dominate one: no lower score, no more tokens, and better in one of them."""
+        """Return the fixed and random policies that dominate a policy.
+
+        They have no lower score and no more tokens, and are better in one of the two.
+        """
         run = self.runs[name]
         rivals = [r for r in self.runs.values() if r.name.startswith(("fixed_k", "random_s")) and r.name != name]
         return [
@@ -171,10 +179,12 @@ class FigureSplit:
         ]
 
     def loop_tokens(self, rounds: float) -> float:
-        """Estimate the tokens of writer and critic for a number of rounds, linearly between the fixed budgets of 1, 3 and 6.
+        """Estimate the tokens of writer and critic for a number of rounds, by linear interpolation between budgets.
+
+        The fixed budgets are those of 1, 3 and 6 rounds.
 
         Raises:
-            DataError: Fewer than one round or more than six.
+            DataError: `rounds` is below 1 or above 6.
         """
         known = [(run.rounds, run.tokens) for run in map(self.runs.__getitem__, ("fixed_k1", "fixed_k3", "fixed_k6"))]
         for (left, low), (right, high) in pairwise(known):
@@ -183,7 +193,7 @@ class FigureSplit:
         raise DataError(f"rounds are 1 to 6, not {rounds!r}")
 
     def judge_tokens(self, name: str) -> float:
-        """Estimate the judge's tokens per round, if the policy pays the judge in each of its rounds."""
+        """Estimate the judge's tokens per round, assuming that the policy pays the judge in each of its rounds."""
         run = self.runs[name]
         return (run.tokens - self.loop_tokens(run.rounds)) / run.rounds
 

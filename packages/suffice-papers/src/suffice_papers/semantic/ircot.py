@@ -1,12 +1,13 @@
 r"""Recorded IRCoT runs: a zip with `prediction_chains.txt`, `prediction.json` and `ground_truth.json`.
 
-IRCoT (Trivedi et al., 2023) retrieves, writes one more sentence of its chain of thought, and goes on until a sentence
-says "answer is" or nothing new is written; then a reader answers once.  So **only the last round has an answer**: the
-answer of an earlier stop is not in the files, its metrics are NaN, and its answer is None.  Rounds after the loop's own
-stop were never run, so every trajectory is censored.
+In each round, IRCoT (Trivedi et al., 2023) retrieves and writes one more sentence of its chain of thought.  It stops
+when a sentence contains "answer is" or nothing new is written, and then a reader answers once.  So **only the last
+round has an answer**: at earlier rounds the answer is None and the metrics are NaN.  Rounds after the loop's own stop
+were never run, so every trajectory is censored.
 
-`prediction_chains.txt` contains, for each question, its id, its text, and for each round a JSON list of all titles so far,
-the thought so far, and ``Exit? No.`` unless it is the last; then passage ids, the thought and the answer again.
+`prediction_chains.txt` contains for each question its id and its text.  For each round follow a JSON list of all titles
+so far, the thought so far, and, except for the last round, ``Exit? No.``.  Then come passage ids, the thought and the
+answer again.
 """
 
 from __future__ import annotations
@@ -38,16 +39,16 @@ _GO_ON = "Exit? No."
 def read_ircot(path: str | Path) -> ImportedRun:
     """Import the zip file of one IRCoT or self-consistency IRCoT run.
 
-    Each round's passages are titles without texts, and `answer_in_evidence` is therefore undefined.
+    The passages of a round are titles without texts, so `answer_in_evidence` is undefined.
 
     Args:
         path: The zip file; system, model, data set and prompts are read from a name like
             ``ircot_qa_codex_hotpotqa_prompt_set_2.zip``.
 
     Raises:
-        SchemaError: The file is not such a zip.
-        DataError: A chain does not have the expected form, or a question lacks prediction or gold answer; the message
-            names file and line.
+        SchemaError: The file is not a zip with these files.
+        DataError: A chain does not have the expected form, or a question has no prediction or no gold answer; the
+            message names file and line.
     """
     path = existing(path, "the zip of an IRCoT run")
     chains, predictions, golds = _contents(path)

@@ -1,4 +1,4 @@
-"""The policies of the protocol on identical drafts: the cascade, its ablations, and every baseline."""
+"""The policies of the protocol, replayed on the same drafts: the cascade, its ablations, and all baselines."""
 
 from __future__ import annotations
 
@@ -49,14 +49,16 @@ class Replayed:
     Attributes:
         drafts: The drafts.
         tuned: The parameters of convergence.
-        runs: Runs by label: `fixed_k(1)` to the full width, the available cells, random stopping, the oracle.
+        runs: Runs by label: fixed budgets from `fixed_k(1)` to the full width, the cells whose signals were recorded,
+            random stopping, and the oracle.
         policies: The policies of the cells, by label.
-        silent: Recorded members that never fire on these drafts, with the reason.
-        missing: Members whose signal was not recorded.
-        rounds: Rounds of each question by label, shape ``(n_questions,)``; an expectation for random stopping.
-        gold: Members whose signal reads the gold answer; a policy with one of them is an oracle.
-        tokens: The counted tokens: `tokens`, or `output_tokens` if only those are known everywhere, which omits the cost
-            of prompts.
+        silent: Members of the cascade that were recorded but never fire on these drafts, with the reason.
+        missing: Members of the cascade whose signal was not recorded.
+        rounds: Number of rounds of each question, by label, shape ``(n_questions,)``; for random stopping, its
+            expectation.
+        gold: Members of the cascade whose signal reads the gold answer; a policy with such a member is an oracle.
+        tokens: The kind of tokens that are counted: `tokens`, or `output_tokens` if only output tokens are known
+            everywhere; the cost of prompts is then missing.
     """
 
     drafts: Drafts
@@ -76,16 +78,16 @@ class Replayed:
 
     @property
     def baseline(self) -> str:
-        """The label of the full width, with which everything is compared."""
+        """The label of the full width, with which every policy is compared."""
         return f"fixed_k({self.drafts.highest})"
 
     def named(self, label: str) -> str:
-        """Return a label, with the parameters of convergence if its policy has them."""
+        """Return a label; if the policy has parameters of convergence, the label with these parameters."""
         has_parameters = "convergence" in CELLS.get(label, ())
         return f"{label} (eps {self.tuned.eps:g}, {self.tuned.patience})" if has_parameters else label
 
     def marked(self, label: str) -> str:
-        """Return the label of `named`, with a mark if the policy reads the gold answer."""
+        """Return the result of `named`, with a mark added if the policy reads the gold answer."""
         reads_gold = set(CELLS.get(label, ())) & set(self.gold)
         return self.named(label) + (" (oracle: reads gold)" if reads_gold else "")
 
@@ -101,7 +103,7 @@ class Replayed:
         return self.runs[label].ledger.total(self.tokens)
 
     def equal_by_construction(self, label: str) -> list[str]:
-        """Return the other policies that must stop alike, because they differ only in members that never fire.
+        """Return the other policies with necessarily the same stops, because they differ only in members that never fire.
 
         Their costs may differ: a critic or a judge is paid even if it never stops the loop.
         """
@@ -110,7 +112,7 @@ class Replayed:
         return equal if members else [*equal, self.baseline]
 
     def same_stops(self, label: str) -> list[str]:
-        """Return the other cells that stop at the same rounds on these drafts by coincidence."""
+        """Return the other cells that stop at the same rounds on these drafts, but not by construction."""
         excluded = {label, *self.equal_by_construction(label)}
         others = [other for other in self.policies if other not in excluded]
         return [other for other in others if np.array_equal(self.rounds[other], self.rounds[label])]
@@ -120,7 +122,7 @@ class Replayed:
 
 
 def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
-    """Build the cascade of some members, in the order of the cascade."""
+    """Build the cascade that consists of the given members, in the usual order of the cascade."""
     cascade = semantic_full(tuned.eps, tuned.patience)
     assert isinstance(cascade, FirstOf)
     rules = dict(zip(MEMBERS, cascade.rules, strict=True))
@@ -129,7 +131,7 @@ def rule_of(members: Sequence[str], tuned: Tuned) -> Rule:
 
 
 def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[str, ...]]:
-    """Return the policies of cells whose members were all recorded, by label, and the unrecorded members."""
+    """Return, by label, the policies of cells whose members were all recorded; also return the unrecorded members."""
     recorded = drafts.prepared.rounds(MEMBERS.values()).columns
     missing = tuple(
         name for name, column in MEMBERS.items() if column not in recorded or np.isnan(recorded[column]).all()
@@ -144,10 +146,14 @@ def policies_of(drafts: Drafts, tuned: Tuned) -> tuple[dict[str, Policy], tuple[
 
 
 def replay_all(drafts: Drafts, tuned: Tuned) -> Replayed:
-    """Replay every policy, ablation and baseline on the same drafts, exactly and without a call.
+    """Replay every policy, ablation and baseline exactly, on the same drafts and without a call of a model.
 
-    The baselines are every fixed_k, each main policy's own stops permuted over the questions, a round drawn uniformly (both
-    as exact expectations; the published random policy is three draws of the latter), and the best-round oracle.
+    The baselines are:
+
+    - every fixed_k;
+    - the stops of each main policy, permuted over the questions (exact expectation);
+    - a round drawn uniformly (exact expectation; the published random policy consists of three such draws);
+    - the oracle of the best round.
     """
     prepared = drafts.prepared
     policies, missing = policies_of(drafts, tuned)
@@ -186,7 +192,7 @@ def _known_everywhere(runs: Mapping[str, Run], kind: str) -> bool:
 
 
 def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
-    """Return the expectation of a round drawn uniformly for each question."""
+    """Return the expected results of stopping each question at a uniformly drawn round."""
     fixed = [run for run in runs.values() if run.kind == "fixed"]
     weight = 1 / len(fixed)
     uniform = {drafts.metric: np.mean([run.values[drafts.metric] for run in fixed], axis=0)}
@@ -208,5 +214,5 @@ def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
 
 
 def _rounds(runs: Iterable[Run]) -> Floats:
-    """Return the rounds of each question, expected ones for random stops, shape ``(n_runs, n_questions)``."""
+    """Return each question's rounds, for random stops the expectation, shape ``(n_runs, n_questions)``."""
     return np.array([run.rounds for run in runs], dtype=np.float64)

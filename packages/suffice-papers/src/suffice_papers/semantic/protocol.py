@@ -1,4 +1,4 @@
-"""The judge-efficient protocol: drafts are recorded at full width and judged once, then every policy is replayed."""
+"""The protocol with few judge calls: full-width drafts are recorded and judged once, and every policy is replayed."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class SemanticProtocol(Evaluation):
 
     Attributes:
         compared: Every policy on the same drafts, and its differences to the full width.
-        chance: The main policies against their own stops, permuted over the questions.
-        result: The replay, for the verdicts on domination.
+        chance: The main policies, compared with their own stops permuted over the questions.
+        result: The replay from which the verdicts on domination are taken.
         convergence: The test of the conjecture that drafts converge.
         checked: The claims of the theory, checked on this recording.
         command: The command that was run; empty if the protocol was called in Python.
@@ -62,12 +62,12 @@ class SemanticProtocol(Evaluation):
 
     @property
     def replayed(self) -> Replayed:
-        """Every policy on the same drafts."""
+        """The replays of every policy on the same drafts."""
         return self.compared.replayed
 
     @property
     def drafts(self) -> Drafts:
-        """The questions."""
+        """The questions of the protocol."""
         return self.replayed.drafts
 
     @property
@@ -98,7 +98,7 @@ class SemanticProtocol(Evaluation):
         return "; ".join(parts) + f". {self._verdict(row)}{self._in_name(label)}"
 
     def _in_name(self, label: str) -> str:
-        """Return a sentence if a policy almost always stops at the same round, else an empty text."""
+        """Return a remark if a policy almost always stops at the same round, like a fixed budget; else ""."""
         rounds, counts = np.unique(self.replayed.rounds[label], return_counts=True)
         n, k = int(counts.max()), int(rounds[np.argmax(counts)])
         never_stops = self.compared.baseline in self.replayed.equal_by_construction(label)
@@ -135,7 +135,7 @@ class SemanticProtocol(Evaluation):
         return summary_table([("", self.compared, self.result)])
 
     def tables(self) -> list[Table]:
-        """Return all tables: Table 1 with the whole fixed_k frontier first, Table 2, tests, margins, distances, dev, Table 3."""
+        """Return all tables: Table 1 (every fixed_k first), Table 2, tests, margins, distances, dev, Table 3."""
         dev = self.tuned.table()
         return [
             policies_table(self.compared, self.result),
@@ -199,20 +199,20 @@ def semantic_protocol(
     ledger: str = "live",
     command: str = "",
 ) -> SemanticProtocol:
-    """Replay every policy of Semantic Early-Stopping on the identical drafts of one recording, and compare them.
+    """Replay every policy of Semantic Early-Stopping on the same drafts of one recording, and compare the policies.
 
     Args:
         recording: Test questions: a recording at full width, with `semantic_distance`.
-        tuned: The parameters of convergence: from `tune` on other questions, `published` or `given`.
+        tuned: The parameters of convergence, from `tune` on other questions, from `published` or from `given`.
         metric: The metric of quality, a column in [0, 1] or `agreement`; None for `information_score`.
         margins: Margins of quality, for non-inferiority and equivalence.
         resampling: Settings of the intervals; its level is also the one-sided confidence of the margins' bounds.
-        ledger: `live`, or `published` as the paper charges judges; see `suffice.evaluation.replay.replay`.
+        ledger: `live`, or `published` to charge judges as the paper does; see `suffice.evaluation.replay.replay`.
         command: The command that was run, for the provenance.
 
     Raises:
-        DataError: There is no margin, or the recording is refused by `read_drafts`.
-        ConfigMismatchError: Dev and test share questions, or were embedded differently.
+        DataError: There is no margin, or `read_drafts` refuses the recording.
+        ConfigMismatchError: Dev and test share questions, or their drafts were embedded differently.
     """
     if not margins:
         raise DataError("the protocol tests margins of quality: give at least one, as 0.02")

@@ -29,7 +29,7 @@ _LACKS = {
 
 
 def policies_table(compared: PolicyComparison, result: ReplayResult) -> Table:
-    """Return Table 1: every policy, the whole fixed_k frontier first."""
+    """Return Table 1: first every fixed_k, then all other policies."""
     replayed, resampling = compared.replayed, compared.resampling
     drafts, runs, tokens = replayed.drafts, replayed.runs, replayed.tokens_name
     margins = [margin for tests in compared.margins.values() for margin in tests]
@@ -122,7 +122,7 @@ def _passed(test: MarginTest) -> str:
 
 
 def chance_table(chance: Mapping[str, Chance], replayed: Replayed) -> Table:
-    """Tabulate each main policy against its own stops permuted over questions, which keep the rounds but ignore signals."""
+    """Compare each main policy with its own stops permuted over questions, which keep the rounds but ignore signals."""
     n = max((one.n_resamples for one in chance.values()), default=0)
     adjusted = dict(zip(chance, holm([one.p for one in chance.values()]).tolist(), strict=True))
     return Table.of(
@@ -153,7 +153,7 @@ def _switch(member: str, label: str) -> str:
 
 
 def ablations_table(replayed: Replayed) -> Table:
-    """Return Table 2: every set of members, with the cells that stop alike by construction or by coincidence."""
+    """Return Table 2: every set of members, with the cells that have the same stops by construction or coincidence."""
     drafts, runs, missing = replayed.drafts, replayed.runs, replayed.missing
     notes = [
         f"{why} on these questions: switching that member on or off changes no stop" for why in replayed.silent.values()
@@ -223,7 +223,7 @@ def tests_table(compared: PolicyComparison) -> Table:
 
 
 def _warnings(compared: PolicyComparison, lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Return each distinct warning about intervals and tests once, with the lines that it applies to."""
+    """Return the warnings about intervals and tests, each once, with the lines of the table to which it applies."""
     places: dict[str, list[str]] = {}
     for name, label in lines:
         warning = compared.differences[label][name].warning
@@ -278,7 +278,7 @@ def distances_table(convergence: Convergence, eps: float) -> Table:
 
 
 def conjecture_table(convergence: Convergence) -> Table:
-    """Tabulate the tests of the conjecture: over trajectories, and by the published method."""
+    """Tabulate the tests of the conjecture, over trajectories and by the published method."""
     pooled = convergence.pooled
     over = f"{convergence.n_usable} trajectories with two distances or more, of {convergence.n}"
     slope, unknown = (convergence.slope, convergence.low, convergence.high), (math.nan, math.nan)

@@ -1,14 +1,16 @@
 """Recorded Reflexion trials: JSON lines, each with the trials of one question in one log.
 
+Each line has this form:
+
 ``{"log": ..., "question": ..., "gold": ..., "trials": [{"trial": 1, "answer": ..., "logged_correct": false}, ...]}``
 
-Reflexion (Shinn et al., 2023) tries again until the gold answer says that it was right.  Trials after the first success
-are only copies in the logs, so they are cut, and such a trajectory ends by `rule`.  It is **censored by a stop that
-used the gold label**, which no rule of a deployed loop can do.
+Reflexion (Shinn et al., 2023) tries again until its answer matches the gold answer.  In the logs, trials after the
+first success are only copies, so they are cut, and the end of such a trajectory is `rule`.  It is **censored by a stop
+that used the gold label**, which a rule of a deployed loop cannot use.
 
-Some logs append an instruction ("You have attempted to answer following question before and failed. ...") to the question
-from the second trial on, once or twice.  It is removed, and lines that then have the same question of the same log are
-merged; otherwise the published logs would seem to contain 195 questions instead of 100.
+From the second trial on, some logs append an instruction to the question, once or twice ("You have attempted to answer
+following question before and failed. ...").  The instruction is removed, and lines of one log that then have the same
+question are merged.  Otherwise the published logs would seem to contain 195 questions instead of 100.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _APPENDED = "You have attempted to answer following question before and failed"
 
 
 def _has_trials(head: Head) -> bool:
-    """Recognise a record of Reflexion: a question of a log, with its trials."""
+    """Return whether a file contains records of Reflexion: questions of a log, with their trials."""
     trials = head.record.get("trials") if head.has("log", "question", "gold") else None
     first = trials[0] if isinstance(trials, list) and trials else None
     return isinstance(first, dict) and {"trial", "logged_correct"} <= first.keys()
@@ -36,15 +38,17 @@ def _has_trials(head: Head) -> bool:
 
 @recognised_by(_has_trials)
 def read_reflexion(path: str | Path, *, incomplete: Literal["drop", "keep"] = "drop") -> ImportedRun:
-    """Read Reflexion's trials; round r is trial r, and the rows of one question, from several logs, form a cluster.
+    """Read Reflexion's trials.
+
+    Round r is trial r.  Trajectories of one question in several logs form a cluster.
 
     Args:
         path: The JSON lines file.
-        incomplete: Some agents' logs lack trials, mostly the first.  `"drop"` leaves such trajectories out with a note
-            of their number; `"keep"` gives the lacking trials no answer and undefined metrics.
+        incomplete: Treatment of logs that lack trials, mostly the first.  `"drop"` leaves their trajectories out, and
+            notes the number; `"keep"` adds the missing trials without an answer and with undefined metrics.
 
     Raises:
-        DataError: A line is not such a record, or two lines contain the same trial; the message names file and line.
+        DataError: A line does not have this form, or two lines contain the same trial; the message names file and line.
     """
     if incomplete not in ("drop", "keep"):
         raise DataError(f"incomplete is {incomplete!r}; allowed are 'drop' and 'keep'.")
@@ -77,7 +81,7 @@ _Trials = dict[int, dict[str, Any]]
 
 
 def _merged_trials(path: Path) -> dict[tuple[str, str], tuple[str, _Trials]]:
-    """Return gold answer and trials by log and question, without the instruction appended to some questions."""
+    """Return the gold answer and the trials by log and question; the appended instruction is removed from questions."""
     merged: dict[tuple[str, str], tuple[str, _Trials]] = {}
     for where, record in json_lines(path):
         _check_record(record, where)

@@ -1,18 +1,18 @@
 """Recorded drafts of self-refine's sentiment reversal: JSON lines, gzipped or not, one line for each draft.
 
-``{"record_id", "attempt", "review", "target_sentiment", "transferred_review", "transferred_review_sentiment",
-"feedback", "log_probability"}``: a model rewrites a review until it sounds, for example, "Very positive"; the same
-model judges the sentiment of each draft and what is still wrong.  Round r is attempt r - 1; the review is the only
-context.
+The keys are ``{"record_id", "attempt", "review", "target_sentiment", "transferred_review",
+"transferred_review_sentiment", "feedback", "log_probability"}``.  A model rewrites a review until it sounds, for
+example, "Very positive".  The same model judges the sentiment of each draft and criticises it.  Round r is attempt r -
+1; the review is the only context.
 
-**Verdict.** The model's verdict is prose ("The review sounds glowing. The sentiment is Very positive").
-`target_sentiment` is 1 where it names the target anywhere, which gives the published shares; where "sounds very
-positive" and "The sentiment is Positive" disagree, and in a denial, it is too favourable.  `target_sentiment_stated`
-is the stricter reading: 1 only where the target follows "sentiment is".
+**Verdict.** The model's verdict is prose ("The review sounds glowing. The sentiment is Very positive"). The metric
+`target_sentiment` is 1 if the verdict contains the target anywhere, which gives the published shares.  It is too
+favourable for a denial, and for a verdict that contradicts itself, such as "sounds very positive. The sentiment is
+Positive".  The metric `target_sentiment_stated` is stricter: 1 only if the target follows "sentiment is".
 
-**End.** The published loop runs a fixed number of attempts and has no stopping rule.  Some attempts are missing for unknown
-reasons, and drafts after a gap follow a history that was not recorded.  So a trajectory is cut before its first gap, and
-one that is shorter than the longest ends by `failed`: every replay leaves it out.
+**End.** The published loop runs a fixed number of attempts and has no stopping rule.  Some attempts are missing for
+unknown reasons, and drafts after a gap follow a history that was not recorded.  So a trajectory is cut before its first
+gap.  Trajectories shorter than the longest end by `failed`, so that every replay leaves them out.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def read_self_refine(path: str | Path, embedder: Embedder | None = None) -> Impo
 
     Args:
         path: The JSON lines file, `.jsonl` or `.jsonl.gz`.
-        embedder: Embeds the drafts for `semantic_distance`; None for no distances.
+        embedder: Embeds the drafts for `semantic_distance`; None to leave out distances.
 
     Raises:
-        DataError: A line is not such a record, an attempt occurs twice, or no record has its first attempt.
+        DataError: A line does not have this form, an attempt occurs twice, or no record has its first attempt.
         ModelError: The embedder failed.
     """
     path = existing(path, "a JSON lines file of self-refine's sentiment reversal")
@@ -88,7 +88,7 @@ def sentiment_reached(verdict: str, target: str) -> float:
 
 
 def sentiment_stated(verdict: str, target: str) -> float:
-    """Return 1.0 if the target follows the verdict's last "sentiment is", else 0.0, even without that phrase.
+    """Return 1.0 if the target follows the verdict's last "sentiment is", else 0.0; 0.0 also without that phrase.
 
     >>> sentiment_stated("The review sounds very positive. The sentiment is Positive", "Very positive")
     0.0
@@ -98,7 +98,7 @@ def sentiment_stated(verdict: str, target: str) -> float:
 
 
 def words_and_marks(text: str) -> int:
-    """Count the words and punctuation marks of a text, as an estimate of its tokens, which the files lack.
+    """Count the words and punctuation marks of a text, to estimate its tokens, since the files do not contain them.
 
     >>> words_and_marks("Try again, please!")
     5
@@ -190,7 +190,10 @@ def _metrics(draft: _Record) -> dict[str, float]:
 
 
 def _draft_costs(draft: _Record) -> dict[str, Cost]:
-    """Charge one call each of writer, critic and judge; input tokens are unknown, because the files lack the prompts."""
+    """Return the costs of a draft: one call each of writer, critic and judge.
+
+    Input tokens are unknown, because the files do not contain the prompts.
+    """
     output = {
         "writer": draft["transferred_review"],
         "critic": draft["feedback"],

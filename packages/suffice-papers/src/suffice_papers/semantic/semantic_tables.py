@@ -1,4 +1,4 @@
-"""The published tables of Semantic Early-Stopping, recomputed as far as its published figures allow."""
+"""The published tables of Semantic Early-Stopping, recomputed from the published figures as far as possible."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _SAVED = Column("saved", "+.1f", scale=100)
 
 
 def paper_semantic(command: str = "suffice paper semantic") -> Paper:
-    """Recompute the per-policy figures of Semantic Early-Stopping (arXiv 2606.27009) from its published ones.
+    """Recompute the figures of each policy in Semantic Early-Stopping (arXiv 2606.27009) from other published figures.
 
-    No model is run: savings and differences follow from the published means, spreads from differences and Cohen's d_z,
-    tests and verdicts from the spreads.
+    No model is run.  Savings and differences follow from the published means, spreads follow from differences and
+    Cohen's d_z, and tests and verdicts follow from the spreads.
 
     Args:
         command: The command that was run, for the provenance.
@@ -140,7 +140,7 @@ def _name(published: PublishedSemantic, split: FigureSplit, run: PublishedRun) -
 
 
 def _suite(split: FigureSplit) -> list[PublishedRun]:
-    """Return the policies without the cells of the ablation."""
+    """Return the policies of a split that are not cells of the ablation."""
     return [run for run in split.runs.values() if run.name not in _ABLATION]
 
 
@@ -288,7 +288,7 @@ def _tokens_table(published: PublishedSemantic) -> Table:
 
 
 def _judge_notes(split: FigureSplit) -> tuple[str, str]:
-    """Return notes on the token column: the rounds in which the judge was asked, and the cost of judging all rounds."""
+    """Return notes on the column of tokens: the rounds with calls of the judge, and the cost of judging all rounds."""
     wide, narrow = split.runs["abl_isgain_only"], split.runs["shp"]
     rounds = (wide.rounds - narrow.rounds) * split.questions
     extra = (wide.tokens - narrow.tokens) * split.questions

@@ -1,4 +1,4 @@
-"""Table 3: the claims of the theory, checked on a recording; `make prove` proves them for every recording."""
+"""Table 3: the claims of the theory, checked on one recording; `make prove` proves them for all recordings."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Checked:
 
     Attributes:
         claim: The claim in words.
-        seen: The check and its outcome in words.
-        holds: True if it held throughout.
-        proved: The statement that `make prove` proves for every recording; empty if there is none.
+        seen: The check that was made, and its outcome, in words.
+        holds: True if the claim held throughout.
+        proved: The statement that `make prove` proves for all recordings; empty if there is none.
     """
 
     claim: str
@@ -44,7 +44,10 @@ class Checked:
 
 
 def check_theory(drafts: Drafts, replayed: Replayed) -> tuple[Checked, ...]:
-    """Check the claims that a recording can test: termination, ranges, no stop on NaN, live equals replayed."""
+    """Check the claims that a recording can test.
+
+    These are termination, ranges of values, no stop on NaN, and equality of live and replayed stops.
+    """
     stopped = {label: drafts.prepared.stops(policy) for label, policy in replayed.policies.items()}
     return (
         _termination(drafts, replayed),
@@ -93,7 +96,7 @@ def _distance(drafts: Drafts) -> Checked:
 
 
 def _undefined(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> Checked:
-    """Check that convergence fired at no round whose distance is undefined."""
+    """Check that the rule of convergence fired at no round whose distance is undefined."""
     wrong = 0
     if "judge_free" in replayed.policies:
         outcome = stopped["judge_free"]

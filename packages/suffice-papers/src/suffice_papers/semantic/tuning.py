@@ -32,7 +32,7 @@ class Point:
 
     Attributes:
         eps: Threshold of the distance, in [0, 2].
-        patience: Number of rounds in a row.
+        patience: Number of consecutive rounds below the threshold.
         rounds: Mean rounds.
         quality: Mean quality, in [0, 1].
     """
@@ -49,15 +49,15 @@ class Tuned:
 
     Attributes:
         eps: Threshold of the distance.
-        patience: Number of rounds in a row.
+        patience: Number of consecutive rounds below the threshold.
         how: `selected on dev`, `published for bge-small-en-v1.5` or `given`.
-        criterion: The criterion of the selection, in words; empty without one.
-        grid: The tried values, in words; empty without a selection.
-        metric: The metric of quality of the selection; empty without one.
+        criterion: The criterion of the selection, in words; empty if nothing was selected.
+        grid: The tried values, in words; empty if nothing was selected.
+        metric: The metric of quality of the selection; empty if nothing was selected.
         curve: Every point of the grid.
-        full: Mean quality of the full width on dev; NaN without dev.
+        full: Mean quality of the full width on dev; NaN without a dev recording.
         n: Number of dev questions.
-        data_hash: Data hash of the dev recording; empty without one.
+        data_hash: Data hash of the dev recording; empty without a dev recording.
         seen: The dev questions.
         embedder: Identity of the dev recording's embedder; None if it was not recorded.
         notes: Sentences about dev questions that were left out.
@@ -99,7 +99,7 @@ class Tuned:
         return f"{choice}, {self.n} questions (data {self.data_hash}), {self.criterion}; {self.grid}."
 
     def table(self) -> Table | None:
-        """Return the table of the points that no other dominates on dev, and the selected one; None without dev."""
+        """Return a table of the selected point and of points that no other point dominates on dev; None without dev."""
         if not self.curve:
             return None
         front = pareto_front(np.array([p.quality for p in self.curve]), np.array([p.rounds for p in self.curve]))
@@ -142,7 +142,7 @@ def published(recording: Recording) -> Tuned:
     """Return the published threshold and patience, 0.06 and 2, for drafts embedded with bge-small-en-v1.5.
 
     Raises:
-        ConfigMismatchError: The recording names another embedder, or none.
+        ConfigMismatchError: The recording has another embedder, or does not name its embedder.
     """
     embedder = embedder_of(recording)
     if embedder is None or _BGE not in str(embedder.get("id")):
@@ -157,9 +157,10 @@ def published(recording: Recording) -> Tuned:
 def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Sequence[int] = PATIENCES) -> Tuned:
     """Select threshold and patience of convergence on dev questions.
 
-    The grid: quantiles of the dev distances, times the patiences that the recorded rounds allow.  The criterion: the
-    fewest mean rounds among the points whose mean quality is at most `tolerance` below that of the full width; if none
-    is, the best quality; ties go to the better quality, then to the smaller threshold, then to the shorter patience.
+    The grid combines quantiles of the dev distances with the patiences that the recorded rounds allow.  A point
+    qualifies if its mean quality is at most `tolerance` below that of the full width.  The qualified point with the
+    fewest mean rounds is selected; without a qualified point, the point with the best quality.  Among ties, the better
+    quality wins, then the smaller threshold, then the shorter patience.
 
     Args:
         dev: Dev questions.
@@ -200,7 +201,7 @@ def tune(dev: Recording, metric: str, *, tolerance: float = 0.02, patiences: Seq
 
 
 def distance_thresholds(distance: np.typing.NDArray[np.float64]) -> list[float]:
-    """Return the thresholds to try: quantiles of the defined distances, rounded up to three digits, above 0."""
+    """Return the thresholds to try: the positive quantiles of the defined distances, rounded up to three digits."""
     defined = distance[~np.isnan(distance)]
     levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
     grid = sorted({_three_digits_up(float(value)) for value in np.quantile(defined, levels) if value > 0})
@@ -213,7 +214,7 @@ def _three_digits_up(value: float) -> float:
 
 
 def select(curve: Sequence[Point], full: float, tolerance: float) -> Point:
-    """Return the point of a curve that meets the criterion of `tune` best."""
+    """Return the point of a curve that the criterion of `tune` selects."""
     near = [point for point in curve if point.quality >= full - tolerance - ROUNDING]
     if near:
         return min(near, key=lambda p: (p.rounds, -p.quality, p.eps, p.patience))

@@ -1,4 +1,4 @@
-"""TASR's ablations: forms of calibrators (section 3.3), thresholds tuned in folds (5.3), other signals (5.4), and seconds."""
+"""TASR's ablations: forms of calibrators (section 3.3), thresholds tuned in folds (5.3), other signals (5.4), seconds."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ _STEPS = (0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 def calibrated(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
-    """Return the cells with a calibrated policy, and notes on the others.
+    """Return the cells with a calibrated policy, and notes on all other cells.
 
     Raises:
-        DataError: There is none.
+        DataError: No cell has a calibrated policy.
     """
     usable = [cell for cell in cells if cell.policy is not None and cell.policy.calibrators]
     others = [cell for cell in cells if all(cell is not item for item in usable)]
@@ -68,7 +68,9 @@ def calibrated(cells: Sequence[CellRuns]) -> tuple[list[CellRuns], list[str]]:
 
 
 def refitted(cell: CellRuns, keep: Mask | None = None, **form: Any) -> Policy | None:
-    """Return the policy with calibrators of another form, or fitted on some of the tune questions; None if that is impossible.
+    """Fit a cell's calibrators again, in another form or on some of the tune questions; return the policy with them.
+
+    Return None if they cannot be fitted.
 
     Args:
         cell: A cell with a calibrated policy.
@@ -90,7 +92,7 @@ def refitted(cell: CellRuns, keep: Mask | None = None, **form: Any) -> Policy | 
 
 
 def calibration_error(prepared: PreparedRecording, policy: Policy, right: Floats) -> tuple[float, float]:
-    """Return Brier score and expected calibration error of `p_correct` over all rounds at which it is defined."""
+    """Return the Brier score and the expected calibration error of `p_correct`, over all rounds where it is defined."""
     view = prepared.view(policy)
     probabilities, labels = view["p_correct"], prepared.in_view(right, view)
     known = view.seen & np.isfinite(probabilities) & np.isfinite(labels)
@@ -101,12 +103,12 @@ def calibration_error(prepared: PreparedRecording, policy: Policy, right: Floats
 
 
 def _means(resampling: Resampling, cells: Sequence[CellRuns], values: Mapping[int, Floats]) -> FigureValue:
-    """Return the mean over cells of a value of each question; `values` is keyed by the `id()` of the cell."""
+    """Return the mean over cells of a quantity; `values` has its value for each question, by `id(cell)`."""
     return cell_means(resampling, cells, lambda cell: {"value": values[id(cell)]})[0]["value"]
 
 
 def calibrators_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the ablation of section 3.3: Brier score and F1 of the rule by form of calibrator, over cells of all prompts.
+    """Return the ablation of section 3.3: Brier score and F1 of TASR for each form of calibrator, over all cells.
 
     Raises:
         DataError: No cell is calibrated.
@@ -162,7 +164,7 @@ def calibrators_table(cells: Sequence[CellRuns], published: Published, resamplin
 
 
 def folds_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the check of section 5.3: the margin's threshold tuned in five folds of the tune questions, and on all of them.
+    """Return the check of section 5.3, which tunes the margin's threshold in five folds and on all tune questions.
 
     Raises:
         DataError: No cell is calibrated.
@@ -223,7 +225,11 @@ def folds_table(cells: Sequence[CellRuns], published: Published, resampling: Res
 
 
 def _fold_results(cell: CellRuns, resampling: Resampling) -> list[tuple[float, Floats, float] | None]:
-    """Return for each fold F1 on the other four, F1 of its questions, and the threshold; None where calibration is impossible."""
+    """Tune the threshold for each fold on the other four folds.
+
+    Return for each fold the mean F1 on the other folds, the F1 of each of its own questions, and the threshold; or None
+    if TASR cannot be calibrated on the other folds.
+    """
     n = len(cell.tune.question_ids)
     folds = np.random.default_rng(resampling.seed).permutation(np.arange(n) % _FOLDS)
     results: list[tuple[float, Floats, float] | None] = []
@@ -241,12 +247,15 @@ def _fold_results(cell: CellRuns, resampling: Resampling) -> list[tuple[float, F
 
 
 def _nearest(policy: Policy) -> tuple[Any, ...]:
-    """Return calibrators that use the nearest fitted round, since a fold may have rounds that the other folds lack."""
+    """Return the policy's calibrators, set to use the nearest fitted round for a round that they were not fitted on.
+
+    A fold may have such rounds.
+    """
     return tuple(replace(item, unseen_round="nearest") for item in policy.calibrators)
 
 
 def _tuned(prepared: PreparedRecording, policy: Policy) -> tuple[float, Policy]:
-    """Return the best threshold of the margin within the budget of calls, and the policy with it."""
+    """Return the best threshold of the margin within the budget of calls, and the policy with that threshold."""
     split = without_floor(policy.rule)
     assert split is not None
     points = sweep_threshold(prepared, policy, split[1], metric="f1").points
@@ -255,7 +264,7 @@ def _tuned(prepared: PreparedRecording, policy: Policy) -> tuple[float, Policy]:
 
 
 def _best(tried: Sequence[tuple[float, float, float]]) -> float:
-    """Return the threshold of best quality within the budget of calls; if none meets it, that with the fewest calls."""
+    """Return the threshold with the best quality within the budget of calls; without one, that with the fewest calls."""
     allowed = [item for item in tried if item[1] <= _MOST_CALLS + ROUNDING]
     return max(allowed, key=lambda item: item[0])[2] if allowed else min(tried, key=lambda item: item[1])[2]
 
@@ -264,10 +273,10 @@ def _best(tried: Sequence[tuple[float, float, float]]) -> float:
 
 
 def negatives_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the negative results of section 5.4: the changes of TASR on eval questions if it used other signals.
+    """Return the negative results of section 5.4: how F1 and calls of TASR change on eval questions with other signals.
 
     Raises:
-        DataError: No cell has one of the signals.
+        DataError: No cell has any of the signals.
     """
     del published
     used, notes = with_runs(cells)
@@ -313,7 +322,7 @@ Build = Callable[[CellRuns], Policy | None]
 
 
 def _variant_run(cell: CellRuns, build: Build) -> Run | None:
-    """Return the run of a variant on the eval questions; None if the recordings lack its signal."""
+    """Return the run of a variant of TASR on the eval questions; None if the recordings lack its signal."""
     try:
         policy = build(cell)
         return None if policy is None else run_policy(PreparedRecording.of(cell.eval, ["f1"]), policy)[0]
@@ -326,7 +335,7 @@ def _has(cell: CellRuns, name: str) -> bool:
 
 
 def _or(name: str) -> Build:
-    """Return a function that builds a policy which stops if TASR or a threshold on another signal fires."""
+    """Return a function that builds a policy that stops if TASR fires, or if another signal is above its threshold."""
 
     def build(cell: CellRuns) -> Policy | None:
         if cell.policy is None or not _has(cell, name):
@@ -337,7 +346,7 @@ def _or(name: str) -> Build:
 
 
 def _alone(tune: Recording, name: str) -> Rule:
-    """Return the rule with a threshold on one signal alone, chosen on tune questions as in section 5.3."""
+    """Return the rule that reads only one signal, with a threshold chosen on tune questions as in section 5.3."""
     prepared = PreparedRecording.of(tune, ["f1"])
     tried = []
     for value in even_thresholds(tune.column(name)[tune.seen]):
@@ -347,7 +356,7 @@ def _alone(tune: Recording, name: str) -> Rule:
 
 
 def _instead(name: str) -> Build:
-    """Return a function that builds TASR with a continuous stability of the text instead of equal answers."""
+    """Return a function that builds TASR with a continuous stability of the text in place of equal answers."""
 
     def build(cell: CellRuns) -> Policy | None:
         if cell.policy is None or not _has(cell, name):
@@ -361,7 +370,7 @@ def _instead(name: str) -> Build:
 
 
 def _aggregate(name: str) -> Build:
-    """Return a function that builds TASR calibrated on another margin instead of that of the first token."""
+    """Return a function that builds TASR with another margin in place of that of the first token."""
 
     def build(cell: CellRuns) -> Policy | None:
         if not _has(cell, name):
@@ -386,7 +395,7 @@ _VARIANTS: Mapping[str, tuple[Build, str]] = {
 
 
 def seconds_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the recorded seconds per question of TASR and of fixed budgets, in cells where all were measured.
+    """Return the recorded seconds per question of TASR and of fixed budgets, in cells where all rounds were timed.
 
     Raises:
         DataError: No cell has the seconds of all rounds.

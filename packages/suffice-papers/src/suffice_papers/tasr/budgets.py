@@ -1,8 +1,9 @@
-"""TASR's predictions with fixed budgets: one JSON file for each k, all of the same questions.
+"""TASR's predictions with fixed budgets: one JSON file for each k, all on the same questions.
 
-``fixed_k3_dev_eval.json`` is ``{"predictions": {id: answer}, "confidences": {id: 1 to 5}}``: one call with the best k
-passages.  So it is round k of the loop, whose evidence is the same; the rounds between two budgets were never asked, and
-have neither an answer nor metrics.  A file ``{id: answer}``, such as ``closed_book_dev_eval.json``, is round 0.
+A file such as ``fixed_k3_dev_eval.json`` contains ``{"predictions": {id: answer}, "confidences": {id: 1 to 5}}``, from
+one call with the best k passages.  It is read as round k of the loop, which has the same evidence.  Rounds between two
+budgets were never run, and have neither an answer nor metrics.  A file ``{id: answer}``, such as
+``closed_book_dev_eval.json``, is round 0.
 """
 
 from __future__ import annotations
@@ -35,8 +36,9 @@ def read_budgets(path: Path) -> ImportedRun:
     """Read a folder of predictions, one file for each budget, as one run whose rounds are the budgets.
 
     Raises:
-        SchemaError: A file is not such JSON.
-        DataError: A file name has no budget, two files have the same, there are fewer than two files, or their questions differ.
+        SchemaError: A file does not have this form.
+        DataError: A file name contains no budget, two files have the same budget, there are fewer than two files, or
+            their questions differ.
     """
     files: dict[int, tuple[Path, dict[str, str | None], dict[str, float]]] = {}
     for file in data_files(path):
@@ -103,7 +105,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _same_questions(files: list[tuple[Path, dict[str, str | None]]]) -> list[str]:
-    """Return the ids of all files, in the order of the first; raise if they differ."""
+    """Return the ids of the questions, in the order of the first file; raise if files have different questions."""
     first, answers = files[0]
     for file, others in files[1:]:
         only = [*(answers.keys() - others.keys()), *(others.keys() - answers.keys())]
@@ -116,7 +118,7 @@ def _same_questions(files: list[tuple[Path, dict[str, str | None]]]) -> list[str
 
 
 def _round(k: int, name: str, found: tuple[Path, dict[str, str | None], dict[str, float]] | None) -> Round:
-    """Return a round with its answer and confidence; without them if nothing was asked with this budget."""
+    """Return a round with its answer and confidence; without both if there is no file with this budget."""
     answer, confidence = (None, None) if found is None else (found[1][name], found[2].get(name))
     signals = {"verbal_confidence": math.nan if confidence is None else float(confidence)}
     return Round(index=k, answer=answer, text=answer or "", signals=signals, costs={"generator": one_call()})

@@ -53,12 +53,12 @@ class TasrCell:
         retriever: The retriever of the passages.
         corpus: The source of the passages.
         setting: A key of `SETTINGS`.
-        tune: Recording for fitting calibrators; for a transferred calibration, that of another cell.  None = no rule is
-            calibrated, and only fixed budgets are compared.
-        eval: Recording for the tables, without questions of `tune`.
-        prompt: Id of the prompt.  The tables use `answer_first`, or the first cell's prompt if no cell has it; figure 5 uses
-            all prompts.
-        published: The cell of the paper that this one reproduces; "" if there is none.
+        tune: Recording for fitting calibrators; for a transferred calibration, the tune recording of another cell.  If
+            None, no rule is calibrated, and only fixed budgets are compared.
+        eval: Recording for the tables; it has no question of `tune`.
+        prompt: Id of the prompt.  The tables use cells with `answer_first`; if there are none, cells with the first
+            cell's prompt.  Figure 5 uses all prompts.
+        published: The paper's cell that this cell reproduces; "" if there is none.
     """
 
     name: str
@@ -92,7 +92,7 @@ class TasrCell:
 
 
 def main_prompt(cells: Sequence[CellRuns]) -> str:
-    """Return the prompt of the tables: that of the paper, or that of the first cell if no cell has it."""
+    """Return the prompt of the tables: the paper's prompt, or if no cell has it, the first cell's prompt."""
     prompts = [item.cell.prompt for item in cells]
     return _PAPER_PROMPT if _PAPER_PROMPT in prompts or not prompts else prompts[0]
 
@@ -155,11 +155,12 @@ class CellRuns:
 
     Attributes:
         cell: The cell.
-        tune: Recorded tune questions with the cell's prompt, without failed ones; those of `eval` if the cell has none.
-        eval: Recorded eval questions with the cell's prompt, without failed ones.
-        prompts: Tune and eval with all prompts in their files.
-        policy: TASR with its calibrator fitted on `tune`; None if that is impossible.
-        result: The replay of that policy; None if that is impossible.
+        tune: Recorded tune questions with the cell's prompt, without failed questions; the same as `eval` if the cell
+            has no tune recording.
+        eval: Recorded eval questions with the cell's prompt, without failed questions.
+        prompts: Tune and eval recordings with all prompts in their files.
+        policy: TASR with its calibrator fitted on `tune`; None if it cannot be fitted.
+        result: The replay of the policy; None if the policy cannot be replayed.
         runs: TASR, its random twin, fixed budgets, closed book and oracles by label; empty if `result` is None.
         problem: The reason why `result` is None; empty otherwise.
         notes: Deviations from the paper's procedure in this cell.
@@ -192,7 +193,7 @@ def load_cell(cell: TasrCell, *, resampling: Resampling = Resampling()) -> CellR
     If the recordings lack columns for the rule or its score, the cell has no runs, and `problem` says why.
 
     Raises:
-        DataError: A recording cannot be read, has other prompts, or both contain the same question.
+        DataError: A recording cannot be read or lacks the cell's prompt, or a question is in both recordings.
     """
     if cell.tune is None:
         return _without_rule(cell)
@@ -234,7 +235,7 @@ def load_cell(cell: TasrCell, *, resampling: Resampling = Resampling()) -> CellR
 
 
 def _without_rule(cell: TasrCell) -> CellRuns:
-    """Return a cell in which only fixed budgets can be compared."""
+    """Return a cell without a rule, in which only fixed budgets can be compared."""
     evaluation = _with_prompt(_read_ordered(cell.eval), cell)
     problem = "the cell has no tune recording, on which the rule is calibrated: only fixed budgets are compared"
     return CellRuns(cell=cell, tune=evaluation, eval=evaluation, prompts=(evaluation, evaluation), problem=problem)
@@ -269,7 +270,7 @@ def _read_ordered(path: Path) -> Recording:
 
 
 def with_evidence(recording: Recording) -> Recording:
-    """Return the rounds with passages, for which the paper's signals are defined; round 0 is the model alone."""
+    """Return the rounds with passages, where the paper's signals are defined; round 0 has no passages."""
     if recording.index[0] > 0:
         return recording
     return Recording(recording.table.filter(pc.field("round") > 0), recording.metadata)
@@ -295,7 +296,7 @@ def _within_budget(recording: Recording) -> Recording:
 
 
 def _tasr(tune: Recording, evaluation: Recording) -> tuple[Policy, list[str]]:
-    """Return TASR fitted on tune, or TASR on the recorded `p_correct` if no margins were recorded."""
+    """Return TASR calibrated on tune, and notes; without recorded margins, TASR reads the recorded `p_correct`."""
     if all(defined(recording, "answer_margin") for recording in (tune, evaluation)):
         return calibrate(tune, rule="tasr", max_rounds=int(evaluation.index[-1]), compare=False)[0], []
     return policy_for(evaluation, "tasr"), ["no answer_margin was recorded: p_correct is read as it was recorded"]

@@ -1,4 +1,4 @@
-"""Table 3 of TASR: the separation of right and wrong rounds by each signal, on tune questions and on others."""
+"""Table 3 of TASR: how well each signal separates right from wrong rounds, on tune questions and on eval questions."""
 
 from __future__ import annotations
 

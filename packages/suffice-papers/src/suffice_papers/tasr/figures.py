@@ -54,7 +54,7 @@ def tasr_charts(cells: Sequence[CellRuns], tables: Sequence[Table], published: P
 
 
 def _figure_lines(table: Table, figures: str = "here") -> Iterator[_TableLine]:
-    """Yield the rows of a table whose figures are from one source, each as a mapping by column."""
+    """Yield the rows of a table with figures from one source (`here` or published), each as a mapping by column."""
     names = [column.name for column in table.columns]
     for row in table.rows:
         line = dict(zip(names, row, strict=True))
@@ -77,7 +77,7 @@ def _interval_ends(value: FigureValue | None, names: tuple[str, str], scale: flo
 
 
 def _margin_histogram(item: CellRuns) -> PaperFigure | None:
-    """Draw the distribution of the margin in right and in wrong rounds of the tune questions; None if it is unknown."""
+    """Draw the distribution of the margin in right and in wrong rounds of the tune questions; None without margins."""
     tune = with_evidence(item.tune)
     if not (defined(tune, "answer_margin") and defined(tune, "em")):
         return None
@@ -189,7 +189,7 @@ def _buckets(table: Table) -> list[PaperFigure]:
 
 
 def _frontiers(table: Table) -> list[PaperFigure]:
-    """Draw for each setting F1 against calls of every policy, as means over its cells, with published points."""
+    """Draw, for each setting, F1 against calls of every policy (means over cells), with the published points."""
     figures = []
     for setting in SETTINGS.values():
         points = [_frontier_point(line) for line in _figure_lines(table) if line["setting"] == setting]
@@ -317,7 +317,7 @@ def _model_charts(table: Table) -> list[PaperFigure]:
 
 
 def _confidences(table: Table, published: Published) -> PaperFigure:
-    """Draw the shares of stated confidences by prompt, beside a uniform choice."""
+    """Draw the shares of stated confidences by prompt, beside the shares of a uniform choice."""
     marks = [name for column in table.columns if (name := column.name).startswith("% ")]
     listed = [*_figure_lines(table)]
     names = [f"{line['prompt']}, {counted(line['cells'], 'cell')}, {line['rounds']:,.0f} rounds" for line in listed]

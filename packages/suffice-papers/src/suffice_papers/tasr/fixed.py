@@ -1,4 +1,7 @@
-"""Fixed budgets of cells without a tune recording, such as TASR's published predictions: no rule can be calibrated there."""
+"""Fixed budgets in cells without a tune recording, where no rule can be calibrated.
+
+Such cells are made from TASR's published predictions.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def fixed_runs(recording: Recording) -> dict[str, Run]:
 
 
 def fixed_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return F1, calls and the difference to three rounds of each budget of cells without a rule."""
+    """Return a table of each budget's F1, calls and difference to a budget of three, for cells without a rule."""
     columns = {
         "f1": Column("F1", ".2f", scale=100, interval=True),
         "calls": Column("calls", ".2f", interval=True),

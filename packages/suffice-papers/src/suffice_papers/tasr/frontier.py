@@ -1,4 +1,4 @@
-"""Tables 1, 2, 4 and 5 and figures 3 and 4 of TASR: F1 against calls, for each cell and over all."""
+"""Tables 1, 2, 4 and 5 and figures 3 and 4 of TASR: F1 against calls, for each cell and over all cells."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _OVER_CHANCE_COLUMN = Column("ΔF1 vs random stop", "+.2f", scale=100, interval=
 
 
 def with_runs(cells: Sequence[CellRuns], setting: str = "") -> tuple[list[CellRuns], list[str]]:
-    """Return the cells of a setting ("" = all) on which TASR could be replayed, and notes on the others.
+    """Return the cells of a setting ("" for all cells) on which TASR could be replayed, and notes on the other cells.
 
     Raises:
-        DataError: There are no such cells; the message contains the reason.
+        DataError: TASR could not be replayed on any of these cells; the message contains the reason.
     """
     main = main_prompt(cells)
     candidates = [c for c in cells if c.cell.prompt == main and setting in ("", c.cell.setting)]
@@ -73,7 +73,7 @@ def _lacking(used: Sequence[CellRuns]) -> list[str]:
 
 
 def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[str, dict[str, FigureValue]], list[str]]:
-    """Return F1, calls and difference of every run, as means over cells, by label."""
+    """Return, for each run by label, the means over cells of F1, calls and difference; also return notes."""
     labels = _common_labels(used)
 
     def quantities(cell: CellRuns) -> dict[str, Floats]:
@@ -90,7 +90,7 @@ def _frontier(used: Sequence[CellRuns], resampling: Resampling) -> tuple[dict[st
 
 
 def _dominated(rows: Mapping[str, Mapping[str, FigureValue]], label: str) -> str:
-    """Return the cheapest fixed or random policy that dominates a row in F1 and calls."""
+    """Return "dominated by ..." with the cheapest fixed or random policy that dominates a row; "" without one."""
     f1, calls = (value_of(rows[label][key]) for key in ("f1", "calls"))
     rivals = [
         (value_of(row["calls"]), name)
@@ -105,7 +105,7 @@ def _dominated(rows: Mapping[str, Mapping[str, FigureValue]], label: str) -> str
 
 
 def _complete(used: Sequence[CellRuns], published: Published, setting: str) -> tuple[bool, list[str]]:
-    """Check that the cells are those of the paper's average; return the outcome, and a note if they are not."""
+    """Return whether the cells are those that the paper averages over, and a note if they are not."""
     ours = {item.cell.published for item in used if item.cell.published}
     theirs = published.cells_of(setting)
     if ours == theirs and len(used) == len(theirs):
@@ -247,7 +247,10 @@ def _budgets(cell: CellRuns) -> dict[str, Floats]:
 
 
 def _with_points(published: Published) -> Published:
-    """Derive the published points of figure 4 from the paper's tables; for Table 2, F1 at k=3 is that of TASR minus its gain."""
+    """Derive the published points of figure 4 from the paper's tables.
+
+    Table 2 does not state F1 at k=3, which is the F1 of TASR minus its gain.
+    """
     rows: dict[str, Mapping[str, Any]] = {}
     for key in ("table2", "table4"):
         for name, row in published.tables[key]["rows"].items():

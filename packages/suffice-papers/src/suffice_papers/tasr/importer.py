@@ -1,9 +1,9 @@
 """TASR's recorded rounds: parquet files with one row for each question and round, or a folder of predictions by budget.
 
-The parquet files contain metrics but no gold answers or passages, and one call of the model per round.  Two flaws of the
-published pipeline are corrected here.  A missing margin had the calibrated value 0.5, which passes the published
-threshold of 0.25; it becomes undefined.  Files without `answer_token_margin` fall back on `first_token_margin`, with a
-note, because the first token of a reply is its answer only under certain prompts.
+The parquet files contain metrics but no gold answers or passages, and one call of the model per round.  Two flaws of
+the published pipeline are corrected here.  First, a missing margin had the calibrated value 0.5, which passes the
+published threshold of 0.25; here the value becomes undefined.  Second, files without `answer_token_margin` fall back on
+`first_token_margin`.  A note states this, because the first token of a reply is its answer only under certain prompts.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def _is_tasr(head: Head) -> bool:
 def read_tasr(path: str | Path, *, first_round: int | None = None) -> ImportedRun:
     """Read a parquet file of TASR's rounds, or a folder with one JSON file of predictions for each budget.
 
-    If the column `prompt_id` contains several prompts, the file has one run of each question per prompt: these runs get
-    the ids ``qid@prompt``, and are paired by the question as their cluster.
+    If the column `prompt_id` contains several prompts, each question has one trajectory for each prompt.  These
+    trajectories get the ids ``qid@prompt``, and the question is their common cluster.
 
     Args:
         path: The file or folder; see `suffice_papers.tasr.budgets` for predictions.
-        first_round: For a parquet file, the number to give to the file's lowest round, 0 (closed book) or 1 (one passage); None to keep the
-            file's numbers, as in the published files.
+        first_round: For a parquet file, the number that the lowest round gets: 0 (closed book) or 1 (one passage); None
+            to keep the numbers in the file, which is right for the published files.
 
     Raises:
         SchemaError: The file is not parquet, or lacks `qid`, `round` or `current_answer`.
@@ -126,7 +126,7 @@ def _by_prompt(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
-    """Charge one call of unknown cost per round, and move columns that are constant per question to its labels."""
+    """Charge one call of unknown cost per round, and turn columns that are constant within a question into labels."""
     first = next(iter(trajectory.extras), {})
     labels = {name: first[name] for name in _PER_QUESTION if first.get(name) is not None}
     return replace(
@@ -141,7 +141,7 @@ def _finished(trajectory: ImportedTrajectory) -> ImportedTrajectory:
 
 
 def _without_first_overlap(item: Round) -> Mapping[str, float]:
-    """Return a round's signals: `overlap_idf` is undefined before the second passage, where the files have 0."""
+    """Return a round's signals; before the second passage `overlap_idf` is undefined, although the files contain 0."""
     first = "overlap_idf" in item.signals and item.index < SIGNALS["overlap"].first_round
     return {**item.signals, "overlap_idf": math.nan} if first else item.signals
 

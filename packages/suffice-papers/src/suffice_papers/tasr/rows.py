@@ -1,4 +1,4 @@
-"""Shared parts of the tables: means over cells with intervals, and lines that add published figures."""
+"""Shared parts of the tables: means over cells with intervals, and lines with published figures."""
 
 from __future__ import annotations
 
@@ -30,9 +30,8 @@ def macro_means(
 
     Args:
         resampling: Settings of the intervals.
-        parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of
-            each row.  A quantity that one of the cells lacks is left out; one that was not
-            measured for every question is NaN.
+        parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of each row.
+            A quantity is left out if a cell lacks it, and its mean is NaN if it was not measured for every question.
     """
     keys = [key for key in parts[0][1] if all(key in values for _, values, _ in parts)]
     known = [key for key in keys if all(np.isfinite(values[key]).all() for _, values, _ in parts)]
@@ -55,12 +54,12 @@ def macro_means(
 def cell_means(
     resampling: Resampling, cells: Sequence[CellRuns], quantities: Callable[[CellRuns], Mapping[str, Floats]]
 ) -> tuple[dict[str, FigureValue], str]:
-    """Return the mean over cells of quantities of their eval questions; see `macro_means`."""
+    """Return the means over cells of quantities that are measured on eval questions; see `macro_means`."""
     return macro_means(resampling, [(c.cell.name, quantities(c), c.eval.clusters.tolist()) for c in cells])
 
 
 def separation(resampling: Resampling, values: Floats, right: Mask, questions: Sequence[Any]) -> dict[str, FigureValue]:
-    """Return the mean of right and of wrong rounds and their difference, with intervals over questions."""
+    """Return the means in right rounds and in wrong rounds, and their difference, with intervals over questions."""
     draws = draws_by_place(resampling, len(values), questions)
     tail = 50 * (1 - resampling.level)
     here, resampled = {}, {}
@@ -90,7 +89,7 @@ def value_of(figure: FigureValue) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """A table of the paper: its columns, with the published figures below the recomputed ones.
+    """The layout of a table of the paper: its columns, and published figures below recomputed figures.
 
     Attributes:
         key: Key of the published table, such as `table2`.
@@ -107,7 +106,7 @@ class Layout:
     published: Published
 
     def table(self, rows: Iterable[tuple[Any, ...]], notes: Iterable[str]) -> Table:
-        """Return the table; flags of the published table and of its rows follow the notes."""
+        """Return the table; after its notes follow the flags of the published table and of its rows."""
         lines = tuple(rows)
         row_flags = {
             flag.id: flag.reason for flag in self.published.flags if any(f"[{flag.id}]" in row[-1] for row in lines)
@@ -138,14 +137,14 @@ class Layout:
         remark: str = "",
         earlier: Sequence[str] = (),
     ) -> list[tuple[Any, ...]]:
-        """Return the line of recomputed figures, followed by published figures and differences if there are any.
+        """Return the line of recomputed figures and, if published figures exist, their line and a line of differences.
 
         Args:
             heads: Text before the figures.
             here: The recomputed figures by key; missing keys are undefined.
-            row: The published row; None or an unknown row = no counterpart.
-            remark: A remark in the line of recomputed figures.
-            earlier: Further published rows to show without comparing.
+            row: The published row; None, or a row that does not exist, if nothing comparable was published.
+            remark: A remark for the line of recomputed figures.
+            earlier: Further published rows, which are shown but not compared.
         """
         published = self.published.row(self.key, row)
         ours = (*heads, "here", *(_with_bounds(here.get(key)) for key in self.columns))
@@ -173,7 +172,7 @@ class Layout:
 
 
 def _with_bounds(figure: FigureValue | None) -> FigureValue | None:
-    """Return a figure, without its interval if that is undefined or empty, as for the calls of a fixed budget."""
+    """Return a figure; an undefined interval, or one of width 0 as for the calls of a fixed budget, is removed."""
     return figure if _bounded(figure) or not isinstance(figure, tuple) else figure[0]
 
 

@@ -1,4 +1,4 @@
-"""Section 5.3 of TASR: an exhaustive search for rules that beat the published one or dominate it."""
+"""Section 5.3 of TASR: an exhaustive search for rules that beat or dominate the published rule."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _FALLBACK = "available"
 
 
 def search_table(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return the search of section 5.3 in each cell: thresholds and rule are chosen on tune, figures are of eval.
+    """Search in each cell as in section 5.3; thresholds and rules are chosen on tune, and figures are from eval.
 
-    The published spaces are searched if their signals were recorded, and otherwise the same form on the recorded signals.
+    The published spaces of rules are searched if their signals were recorded.  Otherwise spaces of the same form are
+    searched with the recorded signals.
 
     Raises:
         DataError: No cell has the necessary recordings.
@@ -66,7 +67,7 @@ def search_table(cells: Sequence[CellRuns], published: Published, resampling: Re
 
 
 def _searched(item: CellRuns, resampling: Resampling, notes: list[str]) -> list[tuple[str, SearchResult]]:
-    """Search each space that the recordings allow, and note why the others are left out."""
+    """Search each space of rules that the recordings allow; add notes on why other spaces are left out."""
     results: list[tuple[str, SearchResult]] = []
     for space in (*_SPACES, _FALLBACK):
         if space == _FALLBACK and any(name == _SPACES[-1] for name, _ in results):

@@ -81,7 +81,7 @@ def _margins(group: Sequence[CellRuns], resampling: Resampling) -> dict[str, Fig
 
 
 def _published_model(group: Sequence[CellRuns], published: Published, setting: str) -> tuple[str | None, list[str]]:
-    """Return the published row of a model, if the group contains all of its cells of that setting."""
+    """Return a model's published row if the group contains all of its cells in the setting, else None; and notes."""
     ours = {item.cell.published for item in group} - {""}
     if not ours:
         return None, []
@@ -93,12 +93,12 @@ def _published_model(group: Sequence[CellRuns], published: Published, setting: s
 
 
 def first_by_tune(cells: Sequence[CellRuns]) -> list[CellRuns]:
-    """Return the first cell of each tune recording, since cells with a transferred calibration share a recording."""
+    """Return only the first cell of each tune recording, since cells with a transferred calibration share a recording."""
     return list({item.cell.tune: item for item in reversed(cells)}.values())[::-1]
 
 
 def margin_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return figure 2, left: the margins of right and of wrong rounds on the tune questions.
+    """Return the data of figure 2, left: the margins of right and of wrong rounds on the tune questions.
 
     Raises:
         DataError: No cell has the necessary recordings.
@@ -156,7 +156,7 @@ def _separations(recording: Recording, resampling: Resampling) -> tuple[dict[str
 
 
 def reliability_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return figure 2, right: the share of right rounds in five equally large buckets of the margin.
+    """Return the data of figure 2, right: the share of right rounds in five equally large buckets of the margin.
 
     Raises:
         DataError: No cell has the necessary recordings.
@@ -191,7 +191,7 @@ def reliability_figure(cells: Sequence[CellRuns], published: Published, resampli
 
 
 def confidence_figure(cells: Sequence[CellRuns], published: Published, resampling: Resampling) -> Table:
-    """Return figure 5: the shares of stated confidences from 1 to 5, by prompt.
+    """Return the data of figure 5: the shares of stated confidences from 1 to 5, by prompt.
 
     Raises:
         DataError: No cell has stated confidences.

@@ -1,4 +1,4 @@
-"""The tables and figures of TASR from recordings, compared with the published ones."""
+"""The tables and figures of TASR from recordings, compared with the published figures."""
 
 from __future__ import annotations
 
@@ -57,17 +57,18 @@ def paper_tasr(
 ) -> Paper:
     """Compute Tables 1 to 6 and the data of figures 2 to 5 of TASR from recordings, beside the published figures.
 
-    Parts without the necessary recordings are left out with the reason.
+    A part is left out, with the reason, if recordings for it are missing.
 
     Args:
         cells: At least one cell, for example from `read_cells`.
-        resampling: Settings of the intervals; questions are drawn in the order of their ids, not of the recording, and
-            for one cell the intervals are those of `suffice.evaluation.replay.replay` on a recording in that order.
+        resampling: Settings of the intervals.  Questions are drawn in the order of their ids, whatever the order of the
+            recording.  For one cell the intervals equal those of `suffice.evaluation.replay.replay` on a recording in
+            the order of ids.
         command: The command that was run, for the provenance.
         on_progress: Called with the current part, the number of parts done and their total.
 
     Raises:
-        DataError: `cells` is empty, a recording cannot be read, or both recordings of a cell contain a question.
+        DataError: `cells` is empty, a recording cannot be read, or a question is in both recordings of a cell.
     """
     if not cells:
         raise DataError("cells is empty: give at least one")

@@ -1,4 +1,4 @@
-"""Ways to stop a chain of thought on one recording: right answers, tokens, and random mixtures of two fixed budgets."""
+"""Ways to stop chains of thought, measured on one recording: right answers, tokens, and mixtures of two budgets."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ _COMPUTED = Price(uncached=1e6, cached=0.0, output=1e6)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One way to stop.
+    """The results of one way to stop.
 
     Attributes:
-        label: Its name.
+        label: Name of the way to stop.
         right: 1 for each right answer, else 0, shape ``(n_questions,)``.
-        tokens: Mean tokens that the model computes, by price of a trial answer (`ASKING`).
+        tokens: Mean tokens that the model computes, for each price of a trial answer in `ASKING`.
         trials: Mean number of trial answers.
-        against: Difference in right answers to chains without a stop.
-        at_random: For a rule, the share of right answers if its stops were assigned to questions at random.
-        dominated: The fixed budget, mixture or random twin with no fewer right answers and no more tokens; None if there is none.
-        coins: For a rule, the random mixture of two fixed budgets (a coin decides for each question) with the most right
-            answers for no more tokens, by price of a trial answer; None if every budget costs more.
-        above: For a rule, the difference in right answers to that mixture, by price of a trial answer.
+        against: Difference in the share of right answers to chains without a stop.
+        at_random: For a rule, the expected share of right answers if its stops are assigned to questions at random.
+        dominated: A fixed budget, mixture or random twin with no fewer right answers and no more tokens; None if there
+            is none.
+        coins: For a rule, and for each price of a trial answer, the mixture of two fixed budgets with the most right
+            answers for no more tokens.  In a mixture, a coin decides for each question between the budgets.  None if
+            every budget costs more.
+        above: For a rule, the difference in the share of right answers to the mixture in `coins`, for each price.
     """
 
     label: str
@@ -109,7 +111,7 @@ class Lines:
         return [self._line(self._fixed[place]) for place in upper_hull(quality, cost)]
 
     def tokens_of_coin(self, accuracy: float) -> float | None:
-        """Return the fewest tokens of a mixture of fixed budgets with this accuracy; None if none reaches it."""
+        """Return the fewest tokens of a mixture of fixed budgets with this accuracy; None if no mixture reaches it."""
         right = [line.accuracy for line in self.budgets]
         if accuracy > right[-1]:
             return None
@@ -124,9 +126,10 @@ class Lines:
         ]
 
     def pays_up_to(self, line: Line) -> float:
-        """Return the price of a trial answer up to which a rule beats the best mixture of budgets that costs no more.
+        """Return the highest price of a trial answer at which a rule beats every mixture of budgets that costs no more.
 
-        The unit is the recorded price.  0 if the rule is no better even with free trials; at most `MOST_PRICE`.
+        The price is a multiple of the recorded price, at most `MOST_PRICE`.  It is 0 if the rule is not better even
+        with free trial answers.
         """
         run = next(run for run in self.compared.runs if run.label == line.label)
         low, high = 0.0, MOST_PRICE
@@ -140,7 +143,7 @@ class Lines:
         return low
 
     def _in_tokens(self, label: str) -> str:
-        """Return a label with numbers of checkpoints replaced by numbers of tokens."""
+        """Return a label in which numbers of checkpoints are replaced by numbers of tokens."""
         text = re.sub(r"fixed_k\((\d+)\)", lambda found: f"{int(found[1]) * self.every:,} tokens", label)
         return text.replace("a mixture of ", "").replace(" and ", " or ") if text != label else label
 
@@ -183,7 +186,7 @@ def _chain(run: Run) -> Floats:
 
 
 def _trials(run: Run) -> Floats:
-    """Return the tokens that a model computes for trial answers if prefixes are cached, same shape."""
+    """Return the tokens that a model computes for trial answers if prefixes are cached, shape ``(n_questions,)``."""
     return _computed(run, TRIAL)
 
 
@@ -205,7 +208,10 @@ def _cached(run: Run) -> float:
 
 
 def _reread(run: Run) -> float:
-    """Return the mean tokens if each trial reads its chain again; a fixed budget is cut by the server without reading again."""
+    """Return the mean tokens if each trial answer reads its chain again.
+
+    With a fixed budget nothing is read again, because the server ends the chain.
+    """
     again = 0.0 if run.kind == "fixed" else _mean(run.ledger.costs[TRIAL]["cached_tokens"])
     return _cached(run) + again
 

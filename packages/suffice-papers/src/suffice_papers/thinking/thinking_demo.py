@@ -80,10 +80,10 @@ def demo_thinking(output: Output, markdown: options.Markdown = None) -> None:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ThinkingFigures:
-    """Rules on test chains, certified by tests in an order that tune chains determine.
+    """Rules on test chains, certified by tests in an order that is chosen on tune chains.
 
     Attributes:
-        tune: The chains by which the rules are ordered for their tests.
+        tune: The chains on which the order of the tests is chosen.
         test: The chains on which all figures are measured.
         rules: The rules by name.
         claim: The claim of the certificates.
@@ -105,9 +105,9 @@ class ThinkingFigures:
 
     @cached_property
     def certified(self) -> dict[str, float]:
-        """The p-values of the rules whose loss is bounded with confidence, by name, in the order of their tests.
+        """The p-values of the certified rules, whose loss is bounded with confidence; by name, in the order of the tests.
 
-        Rules are tested in the order of their p-values on the tune chains until one fails.
+        Rules are tested in the order of their p-values on the tune chains until a rule fails.
         """
         policies = [policy_for(self.test, rule, name=name) for name, rule in self.rules.items()]
         result = certify(self.test, policies, self.claim, tune=self.tune, cheapest="tokens")
@@ -116,7 +116,7 @@ class ThinkingFigures:
 
     @cached_property
     def chosen(self) -> Line:
-        """The certified rule that computes the fewest tokens; without a certified rule, the rule with the fewest."""
+        """The certified rule that computes the fewest tokens; if no rule is certified, the rule with the fewest of all."""
         certified = [line for line in self.lines.rules if line.label in self.certified]
         return min(certified or self.lines.rules, key=lambda line: line.tokens["cached"])
 
@@ -124,7 +124,7 @@ class ThinkingFigures:
     def boundary(self) -> dict[str, float]:
         """The share of simulated sets that certify a rule although its true loss equals epsilon, by loss and rule.
 
-        Sets are drawn from the test chains with replacement, so the test chains are the population with known losses.
+        Sets are drawn with replacement from the test chains, which thus are a population with known losses.
         """
         rng = np.random.default_rng(_SEED)
         drawn = rng.integers(len(self.lines.whole.right), size=(_POPULATIONS, _BOUNDARY_SIZE))
@@ -190,7 +190,7 @@ class ThinkingFigures:
 
     @property
     def boundary_text(self) -> str:
-        """The boundary simulation in words."""
+        """A text on the result of the simulation in `boundary`."""
         worst = max(self.boundary, key=lambda name: self.boundary[name])
         return (
             f"where a rule loses exactly what a certificate excludes, at most {_percent(self.boundary[worst])} % of {_POPULATIONS:,} sets of "
@@ -198,11 +198,11 @@ class ThinkingFigures:
         )
 
     def tables(self) -> list[Table]:
-        """Return the tables of ways to stop, of the price of trial answers, and of chains that go on during their trials."""
+        """Return three tables: ways to stop, the price of trial answers, and chains that go on during their trials."""
         return [self.ways(), self.asking(), overlap_table()]
 
     def ways(self) -> Table:
-        """Return the table of the chosen rule, chains without a stop, other rules, and undominated fixed budgets."""
+        """Return a table of the chosen rule, chains without a stop, other rules, and the undominated fixed budgets."""
         lines = [self.chosen, self.lines.whole, *(line for line in self.lines.rules if line is not self.chosen)]
         rows = [self._row(line) for line in (*lines, *self.lines.budgets)]
         return Table(
@@ -272,7 +272,7 @@ class ThinkingFigures:
         )
 
     def plot(self) -> Chart:
-        """Return the picture: right answers against tokens; only points that lie apart have labels."""
+        """Return a chart of right answers against tokens; only some points, which lie apart, have labels."""
         named = {self.chosen.label, NEVER, "deer(0.95)", "dynasor(2)", "dynasor(3)", "at Wait"}
         points = [
             {
@@ -304,7 +304,10 @@ class ThinkingFigures:
 
 
 def overlap_table() -> Table:
-    """Return the stored figures of chains that wait for their trials and of chains that go on during them (training/thinker)."""
+    """Return the stored figures of chains that wait for their trial answers, and of chains that go on meanwhile.
+
+    The figures come from training/thinker.
+    """
     measured = json.loads(resources.files(__package__).joinpath("overlap.json").read_text("utf-8"))
     names = ("slots", "way", "seconds", "computed", "stopped", "beyond_output", "beyond_read")
     return Table(

@@ -90,7 +90,7 @@ def _corpus_screen(corpus: CorpusConversion) -> Screen:
 
 
 def split_sizes(text: str) -> dict[str, int]:
-    """Parse `--splits` to the number of questions of each split.
+    """Parse the value of `--splits`, and return the number of questions of each split.
 
     >>> split_sizes("tune=100,eval=300")
     {'tune': 100, 'eval': 300}

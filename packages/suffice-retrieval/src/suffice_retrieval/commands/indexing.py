@@ -1,4 +1,4 @@
-"""`suffice index`: index a corpus in a folder, which is searched on disk."""
+"""`suffice index`: index a corpus into a folder; searches then read the folder from disk."""
 
 from __future__ import annotations
 

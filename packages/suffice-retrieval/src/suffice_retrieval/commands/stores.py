@@ -23,7 +23,7 @@ _AT_ENDPOINT = "endpoint:"
 
 
 def is_engine(corpus: str | None) -> bool:
-    """Return whether `--corpus` is a store or a function, and not the files of a corpus.
+    """Return whether the value of `--corpus` is a store or a function, as opposed to the files of a corpus.
 
     >>> is_engine("qdrant://localhost/wiki"), is_engine("mine.py:search"), is_engine("documents"), is_engine(None)
     (True, True, False, False)
@@ -43,13 +43,13 @@ def shown_corpus(corpus: str) -> str:
 def open_engine(
     corpus: str, dense: str | None, dense_settings: dict[str, Any], options: Collection[str]
 ) -> Retriever | AsyncRetriever:
-    """Return the store or function of `--corpus`; a store is opened and checked.
+    """Return the store or function given as `--corpus`, as a retriever; a store is opened and checked.
 
     Args:
         corpus: The value of `--corpus`.
         dense: The value of `--dense`, the embedder of questions for a store.
         dense_settings: Arguments of `DenseRetriever` for a model of sentence-transformers.
-        options: Further options that were given.
+        options: Names of further options on the command line, for which an error is raised if they do not apply.
 
     Raises:
         DataError: The address or the function cannot be used, or an option does not apply to it.
@@ -83,7 +83,7 @@ def _embedder(dense: str, settings: dict[str, Any], options: Collection[str]) ->
 
 
 def _function(corpus: str) -> Retriever | AsyncRetriever:
-    """Import a name from a module, and return it as a retriever; a function is wrapped."""
+    """Import a retriever or a function from a module; return it as a retriever."""
     match = _FUNCTION.fullmatch(corpus)
     assert match is not None
     module, name = match["module"], match["name"]

@@ -1,8 +1,9 @@
 """Search vectors approximately by FAISS: lists around centroids propose passages, which are scored exactly.
 
-In small indexes the lists contain the vectors themselves.  In large ones they contain product-quantised codes, a byte for eight
-numbers; the proposed passages are scored again with the exact vectors, which stay on disk.  A search visits the smallest
-number of lists that reaches the demanded recall, measured against exact search with passages not used for training.
+In small indexes the lists contain the vectors themselves.  In large indexes they contain product-quantised codes, with
+a byte for eight numbers, and the proposed passages are scored again with the exact vectors, which stay on disk.  A
+search visits the smallest number of lists that reaches the required recall.  The recall is measured against exact
+search, with passages that were not used for training as queries.
 """
 
 from __future__ import annotations
@@ -49,14 +50,15 @@ class ApproximateSettings:
     """Settings by which an approximate index is built and searched; a recording stores them.
 
     Attributes:
-        form: Its name in FAISS: ``IVF1024,Flat`` has 1,024 lists of vectors, ``IVF1024,PQ48`` lists of codes of 48 bytes.
+        form: The name of the index type in FAISS: ``IVF1024,Flat`` has 1,024 lists of vectors; ``IVF1024,PQ48`` has
+            1,024 lists of codes of 48 bytes.
         probes: Number of lists that a search visits.
-        rescored: A search for k passages compares this many times k vectors exactly.
+        rescored: Factor of rescoring: a search for k passages scores `rescored` times k vectors exactly.
         seed: Seed of training.
         recall: Share of the ten best passages that the index finds, from 0 to 1.
         recall_queries: Number of passages that were used as queries to measure the recall.
         demanded: The required recall, for which `probes` was chosen.
-        digest: First digits of the file's hash.
+        digest: First digits of the hash of the FAISS file.
     """
 
     form: str
@@ -107,7 +109,8 @@ class ApproximateSearch:
         Args:
             path: The file.
             vectors: All vectors; they are read in blocks.
-            recall: The share of the ten best passages to find; if it cannot be reached, the index has the highest possible share.
+            recall: The share of the ten best passages to find; if it cannot be reached, the index has the highest share
+                that can.
             seed: Seed of training and of the passages by which the recall is measured.
 
         Raises:
@@ -150,7 +153,7 @@ class ApproximateSearch:
         return _tuned(cls(path, vectors, settings), vectors, asked) if held_out else settings
 
     def search(self, queries: _Floats32, k: int) -> tuple[_Ints, _Floats32]:
-        """Return positions and exact scores of the (probably) best vectors; see `StoredVectors.search`.
+        """Return the positions and exact scores of the vectors that are probably best; see `StoredVectors.search`.
 
         Raises:
             SchemaError: The file is damaged.
@@ -168,7 +171,7 @@ class ApproximateSearch:
         return places, scores
 
     def _proposals(self, queries: _Floats32, k: int, probes: int) -> list[_Ints]:
-        """Return the positions that the lists propose for each query, ascending."""
+        """Return for each query the positions that its lists propose, in ascending order."""
         visits = _faiss().SearchParametersIVF(nprobe=min(probes, self._index.nlist))
         size = min(max(1, k * self.settings.rescored), len(self._vectors))
         _, labels = self._index.search(queries, size, params=visits)
@@ -178,7 +181,7 @@ class ApproximateSearch:
 
 
 def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> ApproximateSettings:
-    """Return the settings of the cheapest search with the required recall, measured with passages as queries."""
+    """Return the settings of the cheapest search with the required recall; the passages `asked` are the queries."""
     queries, size = vectors.rows(asked), min(RECALL_K + 1, len(vectors))
     # Any passage with the same score as the last of the best counts as found.
     least = _others(asked, *vectors.search(queries, size))[:, -1] - _EQUAL
@@ -200,7 +203,7 @@ def _tuned(search: ApproximateSearch, vectors: StoredVectors, asked: _Ints) -> A
 
 
 def _others(asked: _Ints, places: _Ints, scores: _Floats32) -> _Floats32:
-    """Return the best scores for each passage used as a query, without its own, shape ``(len(asked), k - 1)``."""
+    """Return the best scores for each passage used as a query, without the passage itself, ``(len(asked), k - 1)``."""
     own = places == asked[:, None]
     own[~own.any(axis=1), -1] = True
     others: _Floats32 = scores[~own].reshape(len(asked), -1)
@@ -208,7 +211,7 @@ def _others(asked: _Ints, places: _Ints, scores: _Floats32) -> _Floats32:
 
 
 def _code_size(dimension: int) -> int:
-    """Return the bytes of a code: the largest divisor of the dimension with at least eight numbers per byte, or 1."""
+    """Return the bytes of a code: the largest divisor of the dimension with at least eight numbers per byte; else 1."""
     return next((n for n in range(dimension // _NUMBERS_PER_BYTE, 0, -1) if dimension % n == 0), 1)
 
 

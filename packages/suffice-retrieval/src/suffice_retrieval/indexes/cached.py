@@ -39,12 +39,12 @@ class RankingCache(Protocol):
 class CachedRetriever(RanksByCosts):
     """A retriever whose rankings are cached by its fingerprint, the question, its pool and k.
 
-    A cached ranking has the costs of the original one, like a cached reply of a model; `hits` counts cached rankings,
-    and `misses` new ones.  Several threads and processes may use one cache.
+    A cached ranking has the costs of the original ranking, like a cached reply of a model.  `hits` counts cached
+    rankings, and `misses` counts new rankings.  Several threads and processes may use one cache.
 
-    Only a retriever with a true attribute `is_pinned` can be cached: its fingerprint identifies its passages and models, so that
-    a changed index never gets old rankings.  Corpora that this package indexes are pinned, and so are retrievers of other
-    libraries whose settings contain a `version`.
+    Only a retriever whose attribute `is_pinned` is true can be cached.  The fingerprint of such a retriever identifies
+    its passages and models, so that a changed index never gets old rankings.  Corpora that this package indexes are
+    pinned, and so are retrievers of other libraries whose settings contain a `version`.
 
     >>> class Once(dict):
     ...     def get(self, request): return super().get(str(request))
@@ -58,7 +58,7 @@ class CachedRetriever(RanksByCosts):
     (1, 1)
 
     Args:
-        retriever: Ranks if the cache has no ranking.
+        retriever: Ranks passages if the cache does not contain the ranking.
         cache: Stores the rankings.
 
     Raises:
@@ -107,7 +107,7 @@ class CachedRetriever(RanksByCosts):
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> RankedPassages:
-        """Return the passages of `rank` with the costs of the original ranking."""
+        """Return the passages of `rank`, with costs; a cached ranking has the costs of the original ranking."""
         own = None if pool is None or self.has_corpus else passages_hash(pool)
         request = {"retriever": self._fingerprint, "question": question, "pool": own, "k": k}
         stored = self.cache.get(request)

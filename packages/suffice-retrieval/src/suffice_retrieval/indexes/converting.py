@@ -1,4 +1,4 @@
-"""Convert published corpora to files for `--corpus`: one passage a line, in the order of the source."""
+"""Convert published corpora to files for `--corpus`, with one passage per line, in the order of the source."""
 
 from __future__ import annotations
 
@@ -50,15 +50,16 @@ class CorpusConversion(Result):
 def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
     """Write a corpus as JSON lines of ``id``, ``title`` and ``text``, which `suffice record --corpus` searches.
 
-    It reads the forms of BEIR (``_id, title, text``), of DPR's passages (``id, text, title``) and of Pyserini (``id,
-    contents``, whose first line is the title), row by row, so that a corpus of any size is converted in little memory.
+    The source may have the form of BEIR (``_id, title, text``), of DPR's passages (``id, text, title``), or of Pyserini
+    (``id, contents``, where the first line of the contents is the title).  It is read row by row, so that a corpus of
+    any size is converted in little memory.
 
     Args:
         source: The source of the rows, see `open_source`.
         out: A file that ends in ``.jsonl``.
 
     Raises:
-        DataError: A row is not a passage, there are none, or the file cannot be written.
+        DataError: A row is not a passage, there are no passages, or the file cannot be written.
     """
     path = check_file(out)
     if path.suffix != ".jsonl":
@@ -81,7 +82,7 @@ def convert_corpus(source: QuestionSource, out: str | Path) -> CorpusConversion:
 
 
 def _corpus_passage(row: Mapping[str, Any], number: int, where: str) -> dict[str, str]:
-    """Convert a row to a passage; if it has no id, its number becomes the id."""
+    """Convert a row to a passage; without an id, the number of the row becomes the id."""
     name = next((name for name in PASSAGE_TEXTS if name in row), "text")
     text = row.get(name) or ""
     title = row.get("title") or ""

@@ -33,15 +33,16 @@ _CORPUS_LOG = logging.getLogger(__name__)
 
 
 def read_corpus(path: str | Path, *, errors: Decoding = "skip") -> Iterator[Passage]:
-    """Yield the passages of a corpus in a fixed order, one in memory at a time.
+    """Yield the passages of a corpus in a fixed order, with one passage in memory at a time.
 
     Args:
         path: A file or folder, a data set (``hf:NAME``) or an index; `suffice_retrieval.indexes.corpus_forms` lists the forms.
-        errors: Treatment of text that is not UTF-8.  `"replace"` puts U+FFFD in place of the bytes; `"strict"` raises; `"skip"`
-            leaves such files out of a folder of documents and logs their names, but raises for other forms.
+        errors: Treatment of text that is not UTF-8.  `"replace"` puts U+FFFD in place of invalid bytes.  `"strict"`
+            raises. `"skip"` leaves files with such text out of a folder of documents, and logs their names; for other
+            forms of corpora it raises.
 
     Raises:
-        DataError: Nothing to read, bytes that are not UTF-8, a line that is not a passage, or an id that repeats; the message
+        DataError: There is nothing to read, bytes are not UTF-8, a line is not a passage, or an id repeats; the message
             names the file and line.
     """
     return corpus_of(path, errors).passages()
@@ -67,10 +68,10 @@ def open_corpus(
     errors: Decoding = "skip",
     on_progress: Callable[[int, int | None], None] | None = None,
 ) -> CorpusBM25:
-    """Open a corpus's BM25 index: the saved one if it is up to date, else a new one, which is saved.
+    """Open the saved BM25 index of a corpus if it is up to date; otherwise build and save a new index.
 
     Args:
-        path: A corpus, see `read_corpus`, or the folder of an index, which needs no corpus.
+        path: A corpus (see `read_corpus`), or the folder of an index, in which case no corpus is needed.
         index_dir: Folder of the index; None for ``<path>.suffice-index`` beside the corpus.
         errors: See `read_corpus`.
         on_progress: Called with the number of passages indexed so far, and the total if it is known.
@@ -102,17 +103,17 @@ class CorpusIndex(Result):
     """An index of a corpus.
 
     Attributes:
-        path: Its folder.
+        path: Folder of the index.
         corpus: The corpus that was indexed.
-        form: The form in which it was read, such as `DPR tsv`.
-        is_new: True if it was built now; False if it was up to date.
+        form: The form in which the corpus was read, such as `DPR tsv`.
+        is_new: True if the index was built now; False if an existing index was up to date.
         n_passages: Number of passages.
         n_tokens: Number of words of all passages, without stop words.
-        n_terms: Number of distinct words; None if tantivy built it, which does not count them.
-        library: The library that built it and searches it, with its release series, such as `bm25s 0.3`.
+        n_terms: Number of distinct words; None for an index of tantivy, which does not count them.
+        library: The library that built and searches the index, with its release series, such as `bm25s 0.3`.
         k1: Saturation of the term frequency.
         b: Share of length normalisation.
-        n_bytes: Its size on disk.
+        n_bytes: Size of the index on disk, in bytes.
         seconds: Time taken, in seconds.
     """
 
@@ -130,7 +131,7 @@ class CorpusIndex(Result):
     seconds: float
 
     def table(self) -> Table:
-        """Return its size as a table."""
+        """Return the size of the index as a table."""
         columns = (
             ("passages", ",d"),
             ("words", ",d"),
@@ -156,7 +157,8 @@ def index_corpus(
 
     Args:
         path: See `read_corpus`.
-        directory: The folder; an index in it is kept if corpus, engine and parameters are the same, else replaced.
+        directory: The folder; an existing index in it is kept if corpus, engine and parameters are the same, else
+            replaced.
         engine: See `CorpusBM25.build`.
         k1: See `CorpusBM25.build`.
         b: See `CorpusBM25.build`.
@@ -196,7 +198,10 @@ def _indexed(
     method: _Method | None,
     on_progress: Callable[[int, int | None], None] | None,
 ) -> tuple[CorpusBM25, Corpus, bool]:
-    """Return a folder's index, the corpus, and whether it is new; with `method` None, any saved index is accepted."""
+    """Return the index in a folder, the corpus, and whether the index is new.
+
+    With `method` None, a saved index with any engine and parameters is accepted.
+    """
     check_apart(path, directory)
     corpus = corpus_of(path, errors)
     source = corpus.source()
@@ -215,7 +220,10 @@ def _indexed(
 
 
 def _saved(path: str | Path, directory: Path, source: str, method: _Method | None) -> CorpusBM25 | None:
-    """Return a folder's index if its corpus and method (unless None) match, else None."""
+    """Return the index in a folder if its corpus and its method match, else None.
+
+    With `method` None, every method matches.
+    """
     try:
         index = CorpusBM25.load(directory, source=source)
     except SchemaError as reason:
@@ -226,10 +234,10 @@ def _saved(path: str | Path, directory: Path, source: str, method: _Method | Non
 
 
 def check_apart(path: str | Path, directory: Path) -> None:
-    """Raise if an index would replace the folder of its own corpus, or lie inside it.
+    """Raise if the folder of an index is the folder of its corpus, or lies inside that folder.
 
     Raises:
-        DataError: The folder of the index is the corpus, or lies inside it.
+        DataError: The folder of the index is that of the corpus, or lies inside it.
     """
     if str(path).startswith(HUB):
         return
@@ -243,14 +251,14 @@ def check_apart(path: str | Path, directory: Path) -> None:
 
 
 def note_index_beside(path: str | Path, directory: Path) -> None:
-    """Log that the new index of a corpus is a folder beside it."""
+    """Log that the new index of a corpus is in a folder beside the corpus."""
     _CORPUS_LOG.warning(
         "the index of %s is kept in %s; `suffice index %s -o FOLDER` keeps one elsewhere", path, directory, path
     )
 
 
 def index_beside(path: str | Path, ending: str) -> Path:
-    """Return the default folder for the index of a corpus, beside it."""
+    """Return the default folder for the index of a corpus, which is beside the corpus."""
     if str(path).startswith(HUB):
         raise DataError(
             f"{path} has no place on this disk for an index beside it: `suffice index {path} -o FOLDER` writes one"

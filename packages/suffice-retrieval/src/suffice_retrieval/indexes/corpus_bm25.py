@@ -1,4 +1,4 @@
-"""BM25 over a corpus: an index of bm25s or tantivy, stored with its passages and opened without reading it all."""
+"""BM25 over a corpus: an index of bm25s or tantivy, stored with its passages; opening it does not read it all."""
 
 from __future__ import annotations
 
@@ -88,7 +88,9 @@ class CorpusBM25:
         return _method(self.engine, self.k1, self.b) | own
 
     def rank(self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None) -> list[Passage]:  # noqa: ARG002 - a corpus retriever ignores pools
-        """Return passages of the corpus, best first; see `Retriever.rank`.  Passages that share no token with the question score 0.
+        """Return passages of the corpus, best first; see `Retriever.rank`.
+
+        A passage without any token of the question scores 0.
 
         Raises:
             DataError: `k` is below 1.
@@ -136,21 +138,22 @@ class CorpusBM25:
     ) -> CorpusBM25:
         """Write the index of a corpus of any size to a folder, and return it as `load` does.
 
-        Passages are read once and stored, then indexed from the store.  An index already in the folder stays valid until the
-        new one is complete, so that an interruption changes nothing.
+        Passages are read once and stored in the folder, and then indexed from there.  An old index in the folder stays
+        valid until the new index is complete, so that an interruption changes nothing.
 
         Args:
-            directory: The folder, which is created; its old index is replaced.
+            directory: The folder, created if missing; an old index in it is replaced.
             passages: The corpus, in the order that breaks ties.
             engine: The library that builds and searches; None chooses by the number of passages, see `choose_engine`.
-            k1: Saturation of the term frequency, at least 0; None for the engine's own.
-            b: Share of length normalisation, in [0, 1]; None for the engine's own.
+            k1: Saturation of the term frequency, at least 0; None for the engine's default.
+            b: Share of length normalisation, in [0, 1]; None for the engine's default.
             source: Description of the origin of the corpus, which `load` can check.
-            on_progress: Called with the number of passages stored so far and None; then with the number indexed and the total.
+            on_progress: First called with the number of passages stored so far and None, then with the number of
+                passages indexed so far and the total.
 
         Raises:
-            DataError: The folder contains other files, or cannot be written; the corpus cannot be read; or the engine does
-                not have the parameters.
+            DataError: The folder contains other files or cannot be written, the corpus cannot be read, or the engine
+                does not have the parameters.
             MissingExtraError: The library is not installed (extra `corpus`).
         """
         check_parameters(K1 if k1 is None else k1, B if b is None else b)
@@ -187,11 +190,11 @@ class CorpusBM25:
 
         Args:
             directory: The folder.
-            source: Required description of the origin; None for any.
+            source: Description of the origin that the index must have; None for any.
 
         Raises:
-            SchemaError: The folder contains no index of this kind, version and source, it was built by another release of
-                its library, or it is damaged.
+            SchemaError: The folder contains no index of this kind, version and source, or the index was built by
+                another release of its library, or is damaged.
             MissingExtraError: The library that built it is not installed (extra `corpus`).
         """
         stored = open_stored(Path(directory), _BM25_KIND, _BM25_VERSION)
@@ -260,13 +263,13 @@ class _Counted:
 
 
 def _method(engine: EngineName, k1: float, b: float) -> dict[str, Any]:
-    """Return the settings that identify a ranking, without the passages; bm25s has the same ones as `PoolBM25`."""
+    """Return the settings that determine a ranking of given passages; for bm25s they equal those of `PoolBM25`."""
     fingerprint = bm25_fingerprint(CorpusBM25.name, k1, b)
     return fingerprint if engine == "bm25s" else fingerprint | {"variant": engine}
 
 
 def _engine_of(library: str) -> EngineName:
-    """Return the engine named in a text with library and release, such as `bm25s 0.3`.
+    """Return the engine from a text with its library and release, such as `bm25s 0.3`.
 
     Raises:
         ValueError: The library is unknown.

@@ -1,19 +1,20 @@
-"""Read corpora in their published forms, recognised by their content.
+"""Read corpora in their published forms, which are recognised by the content.
 
-- JSON lines of ``id``, ``title`` and ``text`` (only the text is required); BEIR's ``_id``, ``title`` and ``text``; Pyserini's
-  ``id`` and ``contents``, whose first line is the title.  The id may also be called ``docid``, ``doc_id``, ``pid`` or
-  ``passage_id``.  Each line is one passage, which is not split.
-- Tables with tabs between the fields: DPR's ``id``, ``text`` and ``title``, with that heading and quotes as in CSV; or id and
-  text, as MS MARCO has them.
+- JSON lines, each with one passage, which is not split.  The fields are ``id``, ``title`` and ``text``; only the text
+  is required.  BEIR's ``_id``, ``title`` and ``text`` are read, too, and so are Pyserini's ``id`` and ``contents``,
+  where the first line of the contents is the title.  The id may also be called ``docid``, ``doc_id``, ``pid`` or
+  ``passage_id``.
+- Tables with tabs between the fields: those of DPR have a heading ``id``, ``text``, ``title`` and quotes as in CSV;
+  those of MS MARCO have id and text, without a heading.
 - Folders with a ``corpus.jsonl``, or with files of one of these forms; every file may be gzipped.
-- Data sets of the library `datasets`: a folder that it saved, or ``hf:NAME[:CONFIG[:SPLIT]][@REVISION]`` from the hub, in a
-  stream; their rows have the fields above.
+- Data sets of the library `datasets`: a folder that the library saved, or ``hf:NAME[:CONFIG[:SPLIT]][@REVISION]``,
+  which is streamed from the hub.  Their rows have the fields above.
 - Folders of text and Markdown documents, see `suffice_retrieval.indexes.documents`.
-- Folders of an index, for the passages in it.
+- Folders of an index, whose passages are read.
 
-The library `datasets` is used only for its hub and for folders that it saved.  Other files are read by this module: 100,000
-passages as JSON lines take 0.9 s of processor time and 46 MB, against 3.0 s, 317 MB and a cached copy of 52 MB with `datasets`
-5.2, whose error messages do not name a line.
+The library `datasets` is used only for its hub and for folders that it saved.  Other files are read by this module.  It
+reads 100,000 passages as JSON lines in 0.9 s of processor time and 46 MB.  With `datasets` 5.2 this takes 3.0 s, 317 MB
+and a cached copy of 52 MB, and error messages do not name a line.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class _RowForm:
     Attributes:
         name: The form's name.
         id: The field with the id of a passage.
-        text: The field with its text.
+        text: The field with the text of a passage.
         needs_id: True if each row must have an id.
     """
 
@@ -77,11 +78,12 @@ class Corpus:
     """A corpus whose form is known.
 
     Attributes:
-        name: Its path or name, for messages.
+        name: The path or name of the corpus, for messages.
         form: The name of its form, for messages.
-        placed: Yields its passages, each with its place (such as file and line) for messages; may be called several times.
-        source: Returns a hash of its content, and of the settings for reading it.
-        has_own_ids: True if the ids come from the corpus, so that they may repeat.
+        placed: Function that yields the passages, each with its place (such as file and line) for messages; it may be
+            called several times.
+        source: Function that returns a hash of the corpus's content and of the settings for reading it.
+        has_own_ids: True if the ids come from the corpus itself, so that an id may repeat.
     """
 
     name: str
@@ -94,7 +96,8 @@ class Corpus:
         """Yield its passages.
 
         Raises:
-            DataError: There is no passage, or an id repeats, which is detected only at the end; see `read_corpus`.
+            DataError: There is no passage, or an id repeats; repeats are detected only after the last passage.  See
+                `read_corpus`.
         """
         hashes = array("q")  # hashes of ids, since millions of texts would take gigabytes
         for _, passage in self.placed():
@@ -122,11 +125,11 @@ class Corpus:
 
 
 def corpus_of(path: str | Path, errors: Decoding = "skip") -> Corpus:
-    """Open the corpus at a path, or with a name on the hub, and recognise its form; the module lists the forms.
+    """Open a corpus by its path or its name on the hub, and recognise its form; the module's docstring lists the forms.
 
     Raises:
         NotFoundError: There is no such file or folder.
-        DataError: Its form is not known, or there are several.
+        DataError: The form is not known, or files of several forms are mixed.
         MissingExtraError: The corpus needs the library `datasets`, which is not installed.
     """
     if str(path).startswith(HUB):
@@ -193,7 +196,7 @@ def _hash_of(files: list[Path], root: Path | None, errors: Decoding) -> str:
 
 
 def _of_files(files: list[Path], root: Path | None, errors: Decoding) -> Corpus:
-    """Return a corpus of files of one form, which is recognised by the first line."""
+    """Return a corpus of files that all have one form, which is recognised by the first line."""
     handling = "strict" if errors == "skip" else errors
     nothing = files[0], b""
     file, first = next(((file, line) for file in files for line in unpacked(file) if line.strip()), nothing)
@@ -259,7 +262,7 @@ def _row_passage(row: Mapping[str, Any], number: int, where: str, form: _RowForm
 
 
 def title_and_text(contents: str) -> tuple[str, str]:
-    r"""Return the title and text of Pyserini's contents, whose first line is the title if there are several.
+    r"""Return the title and the text in Pyserini's ``contents``; if there are several lines, the first is the title.
 
     >>> title_and_text('"Oslo"\nA city.'), title_and_text("A city.")
     (('Oslo', 'A city.'), ('', 'A city.'))
@@ -288,7 +291,7 @@ def _read_dpr(file: Path, errors: str) -> _Placed:
 
 
 def _unquoted(field: str, where: str) -> str:
-    """Remove the CSV quotes of a field, if it has any."""
+    """Remove CSV quotes from a field, if there are any."""
     if not field.startswith('"'):
         return field
     inner = field[1:-1].replace('""', "")
@@ -360,7 +363,7 @@ def _datasets(name: str) -> Any:
 
 
 def _of_rows(name: str, rows: Any, source: Callable[[], str]) -> Corpus:
-    """Return a corpus of rows that can be read several times."""
+    """Return a corpus of rows; the rows must allow several iterations."""
     head = next(iter(rows), None)
     if head is None:
         raise DataError(f"{name}: no passages")

@@ -1,6 +1,6 @@
-"""Rank passages of a pool or a corpus by the similarity of their embedding and the question's.
+"""Rank passages of a pool or a corpus by the similarity between their embeddings and that of the question.
 
-It works with any sentence-transformers model (extra `dense`) and any object with an `encode` method.
+The retriever works with any sentence-transformers model (extra `dense`) and any object with an `encode` method.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Model:
 
 
 class DenseRetriever:
-    """Ranks passages by the similarity of their embeddings and the question's; 0 for a zero vector.
+    """Ranks passages by the similarity between their embeddings and that of the question; 0 for a zero vector.
 
     >>> class Letters:
     ...     def encode(self, texts):
@@ -109,17 +109,19 @@ class DenseRetriever:
     [('aab', 3.0), ('b', 1.0), ('ccc', 0.0)]
 
     Args:
-        model: Id or folder of a sentence-transformers model, loaded on first use; with `encoder`, its name.
-        passages: A corpus to search, kept in memory; None to rank the pool of each question. `open_dense` searches one on
-            disk.
+        model: Id or folder of a sentence-transformers model, which is loaded on first use.  If `encoder` is given, a
+            name for it.
+        passages: A corpus to search, kept in memory; None to rank the pool of each question. For a corpus on disk, use
+            `open_dense`.
         encoder: Encoder to use instead of loading `model`.
-        revision: Revision of the model; with `encoder`, any name of its version.
-        question_model: Id or folder of another model for questions, as DPR has; None for the same model.
-        question_revision: Its revision.
+        revision: Revision of the model.  If `encoder` is given, any name for its version.
+        question_model: Id or folder of a separate model for questions, as in DPR; None to use `model` for questions,
+            too.
+        question_revision: Revision of `question_model`.
         question_encoder: Encoder of questions to use instead of loading `question_model`.
         similarity: `cosine`, or `dot` for the inner product.
-        question_prefix: Text before a question, for models trained with one ("query: ").
-        passage_prefix: Text before a passage.
+        question_prefix: Text before each question, for models that were trained with such a prefix ("query: ").
+        passage_prefix: Text before each passage.
         device: A torch device; None for the default.
         dtype: Number type of the weights: `auto`, `float32`, `bfloat16` or `float16`.
         batch_size: Number of texts in one pass.
@@ -172,24 +174,24 @@ class DenseRetriever:
 
     @property
     def has_corpus(self) -> bool:
-        """True if it searches its own corpus and ignores the passages of questions."""
+        """True if the retriever searches its own corpus and ignores the passages of questions."""
         return self.passages is not None
 
     @property
     def is_pinned(self) -> bool:
-        """True if its models are identified by content or revision; loads them."""
+        """True if the models are identified by content or revision; reading this loads the models."""
         models = (self._passage_model.identity(), self._question_model.identity())
         return all(model.get("content") or model["revision"] for model in models)
 
     @property
     def score_kind(self) -> ScoreKind:
-        """The kind of its scores."""
+        """The kind of the scores."""
         return "cosine" if self.similarity == "cosine" else "inner_product"
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return models, pooling, similarity, prefixes and, with a corpus, its size and hash; loads the models.
+        """Return models, pooling, similarity, prefixes, and the size and hash of the corpus if there is one.
 
-        A model in a folder is identified by the hash of its weights, not by its path.
+        A model in a folder is identified by the hash of its weights, not by its path.  The models are loaded.
         """
         values = {"name": self.name, **self.embedder(), "question_prefix": self.question_prefix}
         if self._question_model is not self._passage_model:
@@ -232,7 +234,7 @@ class DenseRetriever:
 
     @property
     def vectors(self) -> StoredVectors:
-        """The vectors of its corpus.
+        """The vectors of the corpus.
 
         Raises:
             DataError: There is no corpus.
@@ -247,7 +249,7 @@ class DenseRetriever:
         return None if self.lists is None else self.lists.settings
 
     def save(self, directory: str | Path) -> Path:
-        """Write corpus and vectors to a folder, which is created; an old index in it is replaced.
+        """Write the corpus and its vectors to a folder, which is created if missing; an old index in it is replaced.
 
         Args:
             directory: The folder.
@@ -272,16 +274,16 @@ class DenseRetriever:
         exact: bool = False,
         **options: Any,
     ) -> DenseRetriever:
-        """Open an index written by `save`, `open_dense` or `index_dense` with the same model, without executing anything in it.
+        """Open an index that was written with the same model by `save`, `open_dense` or `index_dense`.
 
-        Passages and vectors stay on disk, and are read when needed.
+        Passages and vectors stay on disk, and are read when needed.  Nothing in the folder is executed.
 
         Args:
             directory: The folder.
             model: The model to load, see the class; it is never taken from the index.
-            source: Required description of the corpus; None for any.
-            exact: Whether to compare every vector even if the index has an approximate search.
-            **options: Parameters of the class; must be the same as those of the index.
+            source: Description of the corpus that the index must have; None for any.
+            exact: True to compare every vector even if the index has an approximate search.
+            **options: Parameters of the class, which must be the same as those of the index.
 
         Raises:
             SchemaError: The folder contains no index of this kind, version and model, or it is damaged.
@@ -305,7 +307,7 @@ class DenseRetriever:
         self._restore(stored, exact=exact)
 
     def embedder(self) -> dict[str, Any]:
-        """Return all settings on which the vectors of passages depend; loads their model."""
+        """Return all settings on which the vectors of passages depend; this loads the model of passages."""
         return {
             **self._passage_model.identity(),
             "similarity": self.similarity,
@@ -314,11 +316,17 @@ class DenseRetriever:
         }
 
     def encode_passages(self, passages: Sequence[Passage]) -> _Vectors:
-        """Encode passages for an index, shape ``(n, dimension)``; for cosine, vectors have length one, and zeros stay zero."""
+        """Encode passages for an index, shape ``(n, dimension)``.
+
+        For cosine similarity, vectors are scaled to length one, except that zero vectors stay zero.
+        """
         return self._encode(passages)
 
     def encode_question(self, question: str) -> _Vectors:
-        """Encode a question, to compare it with passages, shape ``(dimension,)``; for cosine, the vector has length one."""
+        """Encode a question for comparison with passages, shape ``(dimension,)``.
+
+        For cosine similarity, the vector is scaled to length one.
+        """
         vector: _Vectors = self._scaled(self._question_model.vectors([self.question_prefix + question]))[0]
         return vector
 

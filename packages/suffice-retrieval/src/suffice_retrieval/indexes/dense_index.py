@@ -1,7 +1,8 @@
 """Index a corpus as vectors on disk, encoded block by block by one or several processes.
 
-The vectors are in files of a million each.  With n processes, each encodes every n-th file, and notes its progress beside
-the file.  The first process writes the passages while the others wait; the last one to finish writes the manifest.
+The vectors are in files of a million each.  With n processes, each process encodes every n-th file, and notes its
+progress beside the file.  The first process writes the passages while the others wait.  The process that finishes last
+writes the manifest.
 """
 
 from __future__ import annotations
@@ -70,12 +71,12 @@ class DenseIndex(Result):
         corpus: The corpus that was indexed.
         model: The model that encoded the passages.
         is_complete: True if all vectors are stored; False while other processes encode theirs.
-        n_passages: Number of passages; like the next two, 0 until the index is complete.
-        dimension: Numbers in a vector.
-        dtype: Type of these numbers on disk.
+        n_passages: Number of passages; like `dimension` and `n_files`, 0 until the index is complete.
+        dimension: Number of components of a vector.
+        dtype: Type of the components on disk.
         n_files: Number of files of vectors.
-        approximate: The approximate search, if there is one.
-        n_bytes: Its size on disk.
+        approximate: Settings of the approximate search; None without one.
+        n_bytes: Size of the index on disk, in bytes.
         seconds: Time taken, in seconds.
     """
 
@@ -92,7 +93,7 @@ class DenseIndex(Result):
     seconds: float
 
     def table(self) -> Table:
-        """Return its size, and the recall of an approximate search, as a table."""
+        """Return the size of the index, and the recall of its approximate search if it has one, as a table."""
         columns = [
             Column("passages", ",d"),
             Column("numbers", "d"),
@@ -122,12 +123,12 @@ def open_dense(
     on_progress: _Progress | None = None,
     **options: Any,
 ) -> DenseRetriever:
-    """Open a corpus's dense index: the saved one if corpus and encoder are the same, else a new one, which is saved.
+    """Open the saved dense index of a corpus if corpus and encoder are the same; otherwise build and save a new index.
 
     The index is built block by block; after an interruption, the same call resumes.  Passages and vectors stay on disk.
 
     Args:
-        path: A corpus, see `read_corpus`, or the folder of a dense index, which needs no corpus.
+        path: A corpus (see `read_corpus`), or the folder of a dense index, in which case no corpus is needed.
         model: Id or folder of a sentence-transformers model.
         index_dir: Folder of the index; None for ``<path>.<hash of the encoder>.suffice-index`` beside the corpus.
         errors: See `read_corpus`.
@@ -139,7 +140,7 @@ def open_dense(
             folder cannot be written, this is logged and the index stays in memory.
         MissingExtraError: sentence-transformers is not installed.
         ModelError: The model cannot be loaded, or returns no usable vectors.
-        SchemaError: `path` is a dense index of another model, or it is damaged or unfinished.
+        SchemaError: `path` is a dense index that belongs to another model, is damaged or is unfinished.
     """
     if index_dir is None and is_dense_index(Path(path)):
         return DenseRetriever.load(path, model, **options)
@@ -187,16 +188,17 @@ def index_dense(
 ) -> DenseIndex:
     """Write the dense index of a corpus of any size to a folder, which `open_dense` then opens without the corpus.
 
-    After an interruption, the same call resumes from an earlier run's files for this corpus and encoder.
+    After an interruption, the same call resumes from the files of the earlier run, if corpus and encoder are the same.
 
     Args:
         path: See `read_corpus`.
         directory: The folder.
         model: See `DenseRetriever`.
-        shard: Number of this process, from 1, and the number of processes; each encodes its share, and the last to end
-            completes the index.
+        shard: Number of this process, from 1, and the number of processes.  Each process encodes its share, and the
+            process that ends last completes the index.
         stored: Type of the vectors on disk, `float32` or `float16`.
-        recall: Build an approximate search that finds this share of the ten best passages; None = only exact search.
+        recall: Share of the ten best passages that an approximate search must find; None to build no approximate
+            search.
         seed: Seed of the approximate search.
         errors: See `read_corpus`.
         on_progress: Called with the number of passages that this process has encoded, and the size of its share.
@@ -265,13 +267,13 @@ def write_vectors(
         retriever: Encodes the passages.
         directory: The folder, which is created.
         passages: The corpus, read once, and only by the first process.
-        source: A hash of the corpus; if an unfinished index has another hash, it is started anew.
+        source: A hash of the corpus; an unfinished index with another hash is started anew.
         shard: See `index_dense`.
         stored: See `index_dense`.
         on_progress: See `index_dense`.
 
     Returns:
-        Whether the index is complete.
+        True if the index is complete.
     """
     number, n = shard
     if not 1 <= number <= n:
@@ -342,7 +344,7 @@ def _note(path: Path) -> Path:
 def _encoded(
     retriever: DenseRetriever, path: Path, listed: Sequence[Passage], share: range, dtype: str
 ) -> Iterator[int]:
-    """Encode the passages of one file, resuming an earlier run; yield the number of encoded passages."""
+    """Encode the passages of one file of vectors, or resume an earlier run; yield the number of encoded passages."""
     if path.is_file() and not _note(path).is_file():
         yield len(share)
         return
@@ -391,7 +393,10 @@ def _stored_as(dtype: str, vectors: npt.NDArray[np.float32]) -> npt.NDArray[np.f
 
 
 def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: str | None = None) -> bool:
-    """Let the retriever search a folder's index if it is complete and has these settings; return whether it does."""
+    """Let the retriever search the index in a folder, if the index is complete and has these settings.
+
+    Return whether the retriever now searches it.
+    """
     try:
         retriever.attach(directory, source=source)
     except SchemaError as reason:
@@ -402,7 +407,7 @@ def _is_made_of(retriever: DenseRetriever, directory: Path, source: str, dtype: 
 
 
 def _add_approximate(retriever: DenseRetriever, directory: Path, recall: float, seed: int) -> None:
-    """Add an approximate search to a complete index, unless it already has the same one."""
+    """Add an approximate search to a complete index, unless the index already has one with the same settings."""
     known = retriever.approximate
     if known is not None and (known.demanded, known.seed) == (recall, seed):
         return
@@ -424,7 +429,7 @@ def _add_approximate(retriever: DenseRetriever, directory: Path, recall: float, 
 
 
 def _encoder_hash(retriever: DenseRetriever) -> str:
-    """Return 8 hexadecimal digits that identify an encoder, since one corpus may have indexes of several encoders."""
+    """Return 8 hexadecimal digits that identify an encoder, since a corpus may have indexes of several encoders."""
     made_by = retriever.embedder()
     named = ("model", "revision") if "content" in made_by else ()
     text = json.dumps({key: value for key, value in made_by.items() if key not in named}, sort_keys=True)

@@ -1,9 +1,9 @@
 """Read a folder of documents as a corpus: text and Markdown files, cut into passages.
 
-A folder is read recursively: `.txt` and `.md` files in the order of their paths, without hidden ones.  Other files are
-counted by type in the log, and files that are not UTF-8 are named there.  Each file is split at paragraph borders into
-passages of about 120 words, with one file in memory at a time.  Every passage gets a unique title: the file name, the
-Markdown heading above it, and a part number if the heading has several passages.
+A folder is read recursively: all `.txt` and `.md` files that are not hidden, in the order of their paths.  The log
+contains the number of other files by type, and the names of files that are not UTF-8.  Each file is split at paragraph
+borders into passages of about 120 words, with one file in memory at a time.  Every passage gets a unique title: the
+file name, the Markdown heading above it, and a part number if the heading has several passages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def documents(folder: Path) -> list[Path]:
 
 
 def is_left_out(folder: Path) -> bool:
-    """Return whether a folder of a corpus, or a folder above it, is hidden or an index.
+    """Return whether a folder in a corpus is left out: it, or a folder above it, is hidden or an index.
 
     >>> is_left_out(Path(".git/hooks")), is_left_out(Path("a/wiki.suffice-index")), is_left_out(Path("a/b"))
     (True, True, False)
@@ -53,7 +53,7 @@ def corpus_files(folder: Path) -> Iterator[Path]:
 
 
 def log_skipped(path: Path) -> None:
-    """Log the number of skipped files by type."""
+    """Log the number of files that are not read, by type."""
     kinds: Counter[str] = Counter()
     for file in corpus_files(path):
         if not file.is_file():

@@ -1,13 +1,14 @@
-"""Search a corpus by BM25 with a library: bm25s, with scores in arrays, or tantivy, with an index that stays on disk.
+"""Search a corpus by BM25 with one of two libraries: bm25s, with arrays of scores, or tantivy, with an index on disk.
 
-Both receive the words of `suffice.loops.retrieval.bm25`, as `PoolBM25` does, and both return ties in the order of the corpus.
-Without this, bm25s would choose among ties at random, and tantivy by the segment in which a passage happens to be.
+Both get their words from `suffice.loops.retrieval.bm25`, as `PoolBM25` does.  Both return ties in the order of the
+corpus: this module ensures that, since bm25s would choose among ties at random, and tantivy by the segment that
+contains a passage.
 
-bm25s has the formula of `PoolBM25` with any `k1` and `b`.  It stores a score for each word of each passage, builds in
-memory (3.5 GB for a million passages) and adds up all scores for a question, so that its time grows with the corpus.
-tantivy builds in bounded memory and skips passages that cannot be among the best.  Its `k1` and `b` are constants, its
-scores are larger by the factor k1 + 1, and lengths above 40 words are rounded to one byte.  The measurements behind
-the limit for choosing between them are in `docs/results/index-sizes.md`.
+bm25s has the formula of `PoolBM25` with any `k1` and `b`.  It stores a score for each word of each passage, and builds
+the index in memory (3.5 GB for a million passages).  For a question it adds up all scores, so that its time grows with
+the corpus. tantivy builds in bounded memory and skips passages that cannot be among the best.  Its `k1` and `b` are
+constants, its scores are larger by the factor k1 + 1, and it rounds lengths above 40 words to fit into a byte.  The
+number of passages above which tantivy is the default follows from measurements in `docs/results/index-sizes.md`.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ Ranking = tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]
 
 
 class Engine(Protocol):
-    """An index that is open for searching."""
+    """Protocol of an index that is open for searching."""
 
     def search(self, tokens: Sequence[str], k: int) -> Ranking:
-        """Return the `k` best passages; a passage with none of the tokens scores 0.
+        """Return the `k` best passages; a passage without any of the tokens scores 0.
 
         Args:
-            tokens: The words of a question; repeated words count each time.
+            tokens: The words of a question; a repeated word counts each time that it occurs.
             k: Number of passages, between 1 and the size of the corpus.
 
         Raises:
@@ -64,7 +65,9 @@ class Engine(Protocol):
 
 
 def library_of(engine: EngineName) -> str:
-    """Return an engine with its release series, such as `bm25s 0.3`, which must be the same for building and searching.
+    """Return an engine's library with its release series, such as `bm25s 0.3`.
+
+    An index must be searched by the release series that built it.
 
     Raises:
         MissingExtraError: The library is not installed.
@@ -85,13 +88,13 @@ def choose_engine(
 
     Args:
         n: Number of passages.
-        engine: The requested engine; None = bm25s for up to `IN_MEMORY` passages, or if a parameter is given that tantivy
-            lacks, else tantivy.
-        k1: The requested `k1`, or None for the engine's own.
-        b: The requested `b`, or None for the engine's own.
+        engine: The requested engine.  With None, it is bm25s for up to `IN_MEMORY` passages, or if a parameter is given
+            that tantivy does not have; otherwise tantivy.
+        k1: The requested `k1`; None for the engine's default.
+        b: The requested `b`; None for the engine's default.
 
     Raises:
-        DataError: There is no such engine, or tantivy was asked for with parameters that it does not have.
+        DataError: There is no such engine, or tantivy was requested with parameters that it does not have.
     """
     if engine is not None and engine not in get_args(EngineName):
         raise DataError(f"engine is {engine!r}; allowed: {', '.join(get_args(EngineName))}")
@@ -157,7 +160,7 @@ class Bm25sEngine:
             folder: Its folder.
             n_passages: Passages of the corpus.
             n_terms: Distinct words of the corpus.
-            mapped: True to leave the arrays on disk; if a mapped file is truncated later, the process crashes.
+            mapped: True to leave the arrays on disk; the process crashes if such a file is truncated later.
 
         Raises:
             SchemaError: The files are damaged, or belong to another corpus.
@@ -191,7 +194,7 @@ class Bm25sEngine:
 
 
 class TantivyEngine:
-    """An index of tantivy, whose files are mapped.
+    """An index of tantivy, whose files are mapped into memory.
 
     Args:
         index: The `tantivy.Index`.
@@ -205,7 +208,7 @@ class TantivyEngine:
 
     @staticmethod
     def build(texts: Iterable[Sequence[str]], folder: Path) -> None:
-        """Index the words of passages, in the order of the corpus, in a folder, which is created.
+        """Index the words of passages, in the order of the corpus; write the index to a folder, which is created.
 
         Raises:
             MissingExtraError: tantivy is not installed.
@@ -282,7 +285,9 @@ class TantivyEngine:
 
 
 def best_k(scores: npt.NDArray[np.float32], k: int) -> Ranking:
-    """Return the positions of the `k` best scores in the order of a stable descending sort; the rest is not sorted.
+    """Return the positions of the `k` best scores, best first; ties keep the order of the corpus.
+
+    The result is that of a stable descending sort, but only the `k` best are sorted.
 
     Args:
         scores: A score for each passage, shape ``(n,)``.

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 PASSAGE_WORDS = 120
-"""Paragraphs are collected up to this number of words; longer ones are cut at the last sentence end before it."""
+"""Paragraphs are collected up to this number of words; a longer paragraph is cut at the last sentence end before that."""
 
 _NON_BLANK = re.compile(r"\S+")
 _HEADING = re.compile(r" {0,3}#{1,6}(?=[ \t]|$)")
@@ -24,7 +24,8 @@ def split_text(lines: Iterable[str], name: str, *, markdown: bool = False) -> It
     Args:
         lines: The lines of one document, with or without line ends.
         name: The document's name, unique in its corpus.
-        markdown: Whether lines that start with ``#`` are headings, which end a passage and go into the title.
+        markdown: True if lines that start with ``#`` are headings; a heading ends a passage, and is part of the next
+            titles.
     """
     counts: dict[str, int] = {}
     for heading, text in _passages_of_lines(lines, markdown=markdown):
@@ -34,7 +35,7 @@ def split_text(lines: Iterable[str], name: str, *, markdown: bool = False) -> It
 
 
 def _passages_of_lines(lines: Iterable[str], *, markdown: bool) -> Iterator[tuple[str, str]]:
-    """Yield `(heading, text)`, collecting paragraphs up to the size of a passage."""
+    """Yield `(heading, text)` of each passage, which collects paragraphs up to the size of a passage."""
     pieces: list[str] = []
     count, length, current = 0, 0, ""
     for heading, paragraph in _paragraphs(lines, markdown=markdown):

@@ -1,15 +1,15 @@
-"""Write and open index folders so that an incomplete index is always detected.
+"""Write and open the folders of indexes so that an incomplete index is always detected.
 
-`suffice-index.json` contains kind, version and a digest of every other file, and is written last.  Every file reaches the
-disk before it gets its name.  An index of words is built in a temporary folder within its own, so that an earlier index
-stays valid meanwhile.  An index of vectors takes hours and may resume after an interruption: it is built in place, with its
-plan and progress in `unfinished.json`.
+`suffice-index.json` contains kind, version and a digest of every other file, and is written last.  Every file is
+flushed to disk before it gets its final name.  An index of words is built in a temporary subfolder, so that an earlier
+index stays valid meanwhile.  An index of vectors takes hours and may resume after an interruption, so it is built in
+place, with its plan and progress in `unfinished.json`.
 
-Digests are compared whenever an index is opened.  The digest of a file below 16 MiB covers every byte; that of a larger file
-covers its size and 256 evenly spaced pieces of 64 KiB, so that an index of many gigabytes opens at once on every machine.
-A truncated file, a file of another index and damage longer than 1/256 of the file are detected; a single changed byte of
-a large file may not be, so a search must check that the positions it reads are within bounds.  `validate_index` reads every
-byte (`suffice data validate`).
+Digests are compared whenever an index is opened.  The digest of a file below 16 MiB covers every byte.  The digest of a
+larger file covers its size and 256 evenly spaced pieces of 64 KiB, so that an index of many gigabytes opens at once on
+every machine.  Opening thus detects a truncated file, a file of another index, and damage longer than 1/256 of the
+file. It may not detect a single changed byte of a large file, so a search must check that the positions it reads are
+within bounds.  `validate_index` (`suffice data validate`) reads every byte.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _INDEX_FILES = frozenset(
 )
 
 _NUMBERED = re.compile(r"\.?vectors-\d{5}\.(?:npy|json)(?:\.[\w-]+\.tmp)?")
-"""Files of vectors, and progress notes of unfinished ones, if there are several."""
+"""Names of files of vectors, if there are several, and of the progress notes of unfinished files."""
 
 _ENGINE_FILE = re.compile(r"(?:bm25s|tantivy)(?:/[\w.-]+)?")
 """The folder of a library within an index, and the files in it."""
@@ -84,7 +84,7 @@ def _is_sampled(path: Path) -> bool:
 
 
 def _digest(path: Path) -> str:
-    """Return the digest of a file of an index; see the module."""
+    """Return the digest of a file of an index, as the module's docstring describes it."""
     size = path.stat().st_size
     if not _is_sampled(path):
         return sha256_of(path).hex()
@@ -97,7 +97,7 @@ def _digest(path: Path) -> str:
 
 
 def is_unchanged(path: Path, digest: str) -> bool:
-    """Return whether a file exists and matches a digest, which for a large file covers only pieces of it."""
+    """Return whether a file exists and matches a digest; the digest of a large file covers only pieces of the file."""
     # Indexes of earlier releases have digests of whole files of any size.
     return path.is_file() and digest == (_digest(path) if digest.startswith(SAMPLED) else sha256_of(path).hex())
 
@@ -111,10 +111,10 @@ def mapped_bytes(path: Path) -> bytes | mmap.mmap:
 
 
 class PassageFile(Sequence[Passage]):
-    """A sequence of passages that stay in their file; each is read when it is accessed.
+    """A sequence of passages that stay in a file; each passage is read when it is accessed.
 
     Args:
-        path: The JSON lines of an index.
+        path: The file of an index with passages as JSON lines.
         offsets: The start of each line, and the end of the file, in bytes, shape ``(n + 1,)``.
     """
 
@@ -159,7 +159,7 @@ class Stored:
         kind: The kind of index.
         version: The version of its file format.
         meta: JSON-ready values that describe the index.
-        used: Names of its files.
+        used: Names of the files of the index.
         progress: The progress of an unfinished index, JSON-ready; empty at its beginning.
     """
 
@@ -187,7 +187,7 @@ class Stored:
         return self.directory / name
 
     def read_array(self, name: str, *, mapped: bool = False) -> npt.NDArray[Any]:
-        """Return an array written by `write_array`; a mapped one stays on disk."""
+        """Return an array written by `write_array`; with `mapped`, it stays on disk."""
         values: npt.NDArray[Any] = np.load(self.path(name), mmap_mode="r" if mapped else None, allow_pickle=False)
         return values
 
@@ -196,11 +196,11 @@ class Stored:
         return self.path(name).stat().st_size >= _WHOLE
 
     def passage_file(self) -> PassageFile:
-        """Return the passages written by `stream_passages`, which stay on disk."""
+        """Return the passages that `stream_passages` wrote; they stay on disk."""
         return PassageFile(self.path(_PASSAGES), self.read_array(_OFFSETS, mapped=True))
 
     def advance(self, **progress: Any) -> None:
-        """Commit the progress of an unfinished index, with its files so far."""
+        """Store the progress of an unfinished index, and the digests of its files so far."""
         self.progress |= progress
         state = {"plan": self.plan, "progress": self.progress, "used": self.used}
         write_file(self.directory / _UNFINISHED, json.dumps(state, allow_nan=False))
@@ -213,7 +213,7 @@ class Stored:
             yield file
 
     def adopt(self, folder: str) -> None:
-        """Add the files that a library wrote into a folder to the index."""
+        """Add to the index the files that a library wrote into a folder."""
         for file in sorted((self.directory / folder).iterdir()):
             if file.suffix == ".lock":  # left by a writer that has ended
                 file.unlink()
@@ -228,7 +228,7 @@ class Stored:
             np.save(file, array, allow_pickle=False)
 
     def stream_passages(self, passages: Iterable[Passage]) -> str:
-        """Write passages so that `passage_file` can read single ones; return their hash, see `passages_hash`."""
+        """Write passages so that `passage_file` can read single passages; return their hash, see `passages_hash`."""
         digest, ends = hashlib.sha256(), array("q", [0])
         with self.writing(_PASSAGES) as file:
             for passage in passages:
@@ -241,7 +241,7 @@ class Stored:
 
 @contextmanager
 def write_stored(directory: Path, kind: str, version: int) -> Iterator[Stored]:
-    """Yield an index to which the caller writes files and `meta`; it then replaces the folder's old one.
+    """Yield an index to which the caller writes files and `meta`; afterwards it replaces the old index in the folder.
 
     Args:
         directory: The folder, which is created.
@@ -281,7 +281,7 @@ def building(directory: Path, what: str) -> Iterator[None]:
 
 
 def _clear_leftovers(directory: Path) -> None:
-    """Create a folder, or remove leftovers of killed processes from it; raise if it contains other files."""
+    """Create a folder, or remove the leftovers of killed processes from it; raise if it contains other files."""
     directory.mkdir(parents=True, exist_ok=True)
     for name in (*_INDEX_FILES, _SPILL):
         remove_leftovers(directory / name)
@@ -313,14 +313,14 @@ def _writable(directory: Path) -> Iterator[None]:
 
 
 def begin_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any] | None = None) -> Stored:
-    """Return an index to be written in place, resumed if an earlier run had the same plan.
+    """Return an index to be written in place; it resumes an earlier run with the same plan.
 
     Args:
         directory: The folder, which is created.
         kind: The kind of index.
         version: The version of its file format.
-        plan: The JSON-ready settings and source of an index that can be resumed: files and `progress` of an earlier run with the
-            same plan are kept.  None = build it anew.
+        plan: The JSON-ready settings and source of an index that can be resumed: the files and the `progress` of an
+            earlier run with the same plan are kept.  None to build the index anew.
 
     Raises:
         DataError: The folder contains other files, or cannot be written.
@@ -416,7 +416,7 @@ def open_passages(directory: Path) -> tuple[PassageFile, str]:
 
 
 def is_index(path: Path) -> bool:
-    """Return whether a folder contains an index, complete or not."""
+    """Return whether a folder contains an index, which may be incomplete."""
     named = any((path / name).is_file() for name in (MANIFEST, _UNFINISHED, _OFFSETS, "words.bin"))
     return named or any(path.glob(f".{_SPILL}.*.tmp"))
 

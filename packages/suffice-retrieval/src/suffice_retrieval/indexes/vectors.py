@@ -1,4 +1,4 @@
-"""Compare the vectors of questions with those of passages, which are in memory or in files, block by block."""
+"""Compare vectors of questions, block by block, with vectors of passages that are in memory or in files."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class StoredVectors:
     ([[3, 1]], [[3.0, 2.0]])
 
     Args:
-        parts: Consecutive parts of the vectors, each of shape ``(n, dimension)``, in 32 or 16 bits; mapped ones stay on disk.
-        most: Bound of the scores, which are clipped to ``[-most, most]``.
+        parts: Consecutive parts of the vectors, each of shape ``(n, dimension)``, in 32 or 16 bits; mapped arrays stay
+            on disk.
+        most: Largest absolute score; scores are clipped to ``[-most, most]``.
     """
 
     def __init__(self, parts: Sequence[npt.NDArray[np.floating]], *, most: float = np.inf) -> None:
@@ -35,7 +36,7 @@ class StoredVectors:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type in which they are stored."""
+        """The number type in which the vectors are stored."""
         return self.parts[0].dtype if self.parts else np.dtype(np.float32)
 
     def __len__(self) -> int:
@@ -58,7 +59,7 @@ class StoredVectors:
         return rows
 
     def scores(self, queries: _Floats32, rows: _Floats32) -> _Floats32:
-        """Return the inner products, shape ``(len(queries), len(rows))``."""
+        """Return the clipped inner products of queries and rows, shape ``(len(queries), len(rows))``."""
         products: _Floats32 = queries @ rows.T
         return np.clip(products, -self._most, self._most, out=products)
 
@@ -82,7 +83,7 @@ class StoredVectors:
 
 
 def _better(places: _Ints, scores: _Floats32, start: int, more: _Floats32, k: int) -> tuple[_Ints, _Floats32]:
-    """Merge the best vectors so far with a later block; return the k best, best first."""
+    """Merge the best vectors so far with those of a later block; return the `k` best, best first."""
     if len(scores) == k:
         candidates = np.flatnonzero(more > scores[-1])  # on a tie, the earlier one stays
     elif len(more) > k:

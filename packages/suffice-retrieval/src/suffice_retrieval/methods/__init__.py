@@ -1,4 +1,4 @@
-"""Methods that decide themselves when to retrieve, and with which query: Self-Ask, IRCoT, FLARE and DRAGIN."""
+"""Methods that decide when to retrieve, and write the queries: Self-Ask, IRCoT, FLARE and DRAGIN."""
 
 from suffice_retrieval.methods.chains import CHAIN_METHODS, ChainMethod, Dragin, Flare, IRCoT, SelfAsk, parse_method
 from suffice_retrieval.methods.prompts import CHAIN_OF_THOUGHT, SELF_ASK, ChainPrompt, read_chain_prompt

@@ -1,7 +1,7 @@
-"""Methods that retrieve evidence while they write a chain of reasoning, each step as in its paper.
+"""Methods that retrieve evidence while they write a chain of reasoning, with steps as in their papers.
 
-A step is a generator: it yields requests (for generated text, passages, or a second reading of a reply), receives the
-replies, and returns the extended chain.  `QueryLoop` makes the calls.
+A step is a generator.  It yields requests (for generated text, for passages, or for a second reading of a reply),
+receives the replies, and returns the extended chain.  `QueryLoop` makes the calls.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Reread:
     """A request to read a reply a second time for DRAGIN, see `suffice_gates.models.attention.dragin_query`.
 
     Attributes:
-        messages: The messages to which the model replied.
+        messages: The messages that the model replied to.
         reply: The text of the reply.
         texts: The parts of the messages whose words a query may use.
         theta: Threshold of RIND.
@@ -97,8 +97,8 @@ class Step:
 
     Attributes:
         chain: The text written so far.
-        passages: The evidence for it.
-        ended: True if the method itself has ended.
+        passages: The evidence of this round.
+        ended: True if the method has ended its chain.
         queries: Number of queries to the retriever.
         signals: Signals that the method measured.
     """
@@ -116,7 +116,9 @@ StepSteps = Generator[Action, Any, Step]
 
 @dataclass(frozen=True, kw_only=True)
 class ChainMethod(ABC):
-    """Base class of methods that retrieve evidence; subclasses are frozen dataclasses whose fields are the settings.
+    """Base class of methods that retrieve evidence.
+
+    Subclasses are frozen dataclasses whose fields are the settings.
 
     Attributes:
         k: Number of passages for each query.
@@ -148,7 +150,7 @@ class ChainMethod(ABC):
         return f"{self.name}({', '.join(f'{key}={value!r}' for key, value in (self.settings() | own).items())})"
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings without the prompt, in the form of `parse_method`."""
+        """Return the settings without the prompt, by the names that `parse_method` reads."""
         return {name: value for name, value in asdict(self).items() if name != "prompt"}
 
     @abstractmethod
@@ -165,10 +167,10 @@ class ChainMethod(ABC):
 class SelfAsk(ChainMethod):
     """Self-Ask with retrieval: each follow-up question is a query (Press et al., 2023, section 3).
 
-    A round retrieves for one follow-up question (which an extra call writes in the first round).  From the passages it
-    writes the intermediate answer, then another follow-up question or the final answer.  The chain ends when the model
-    asks no follow-up question.  Text after a follow-up question is dropped, since the model has not seen the evidence
-    yet.
+    A round retrieves passages for one follow-up question.  From the passages the model writes the intermediate answer,
+    and then the next follow-up question or the final answer.  The first follow-up question takes an extra call.  The
+    chain ends when the model writes no further follow-up question.  Text after a follow-up question is dropped, since
+    the model has not yet seen the evidence for it.
     """
 
     name: ClassVar[str] = "self_ask"
@@ -195,8 +197,8 @@ class SelfAsk(ChainMethod):
 class IRCoT(ChainMethod):
     """Interleaved retrieval and chain of thought (Trivedi et al., 2023, section 3).
 
-    The first query is the question; each later query is the last sentence of the chain.  Passages are collected, up to
-    `most` of them, and the model writes one more sentence from all of them.  The chain ends with a sentence that says
+    The first query is the question; each later query is the last sentence of the chain.  Up to `most` passages are
+    collected, and from all of them the model writes one more sentence.  The chain ends with a sentence that contains
     "answer is".  Answers come from a separate reader, which sees question and passages but not the chain.
 
     Attributes:
@@ -227,16 +229,17 @@ class IRCoT(ChainMethod):
 class Flare(ChainMethod):
     """FLARE-direct: retrieve if the next sentence would be uncertain (Jiang et al., 2023, section 3.2).
 
-    The first sentence is written from passages for the question.  Each further one is first written without passages.
-    If all its tokens have probabilities of at least theta, it stays.  Otherwise the query is the sentence without its
-    tokens of probability below beta (`ask=False`), or the model asks a question for each run of such tokens, and the
-    passages for these are interleaved (`ask=True`).  Then the sentence is written again from the passages.  If all tokens are below
-    beta, there is no query, and it is written from the earlier passages.
+    The first sentence is written from passages for the question.  Each later sentence is first written without
+    passages, and stays if all its tokens have probabilities of at least theta.  Otherwise passages are retrieved and
+    the sentence is written again from them.  With `ask=False`, the query is the sentence without its tokens of
+    probability below beta.  With `ask=True`, the model writes a question for each run of such tokens, and the passages
+    for these questions are interleaved. If all tokens are below beta, there is no query, and the sentence is written
+    from the earlier passages.
 
     Attributes:
-        theta: Retrieve if a token has a lower probability.
-        beta: Mask tokens of lower probability, or ask a question for them.
-        ask: True to generate questions instead of masking.
+        theta: Retrieve if a token of the sentence has a probability below theta.
+        beta: Tokens with a probability below beta are masked, or questions are asked for them.
+        ask: True to generate questions instead of masking tokens.
     """
 
     name: ClassVar[str] = "flare"
@@ -289,9 +292,10 @@ class Flare(ChainMethod):
 class Dragin(ChainMethod):
     """DRAGIN: retrieve for the first sentence with a word that is uncertain and matters (Su et al., 2024, section 3).
 
-    The model continues the chain without passages.  The first sentence with a word whose RIND is above theta is dropped; the
-    query consists of the `n` words of question, chain and sentence that these words attend to most, in their order; and the
-    model writes one new sentence from the retrieved passages.  Without such a word the whole reply stays.
+    The model continues the chain without passages.  If a sentence contains words whose RIND is above theta, the first
+    such sentence and the text after it are dropped.  The query consists of the `n` words of question, chain and
+    sentence to which the words with high RIND attend most, in the order of the text.  The model then writes one new
+    sentence from the retrieved passages.  Without such a sentence the whole reply stays.
 
     Attributes:
         theta: Threshold of RIND.  The authors use 0.9 to 1.4, by model and data; see docs/how-to/rivals.md.
@@ -310,7 +314,7 @@ class Dragin(ChainMethod):
             raise DataError(f"dragin: n must be at least 1 and theta at least 0, got {self.n!r} and {self.theta!r}")
 
     def step(self, state: ChainState) -> StepSteps:
-        """Continue without passages; if a sentence needs evidence, drop it and the rest, retrieve, and write a new one."""
+        """Continue without passages; at a sentence that needs evidence, cut the text, retrieve, and write a new one."""
         messages = self.prompt.continuing(state.question, (), state.chain)
         reply: Reply = yield Ask(messages)
         reading: Reply = yield Reread(messages, reply, (state.question, state.chain), self.theta, self.n)
@@ -336,14 +340,16 @@ CHAIN_METHODS: Mapping[str, type[ChainMethod]] = {kind.name: kind for kind in (S
 
 
 def parse_method(text: str) -> ChainMethod:
-    """Parse a method from its name and, in parentheses, its settings; ``prompt='FILE'`` is read by `read_chain_prompt`.
+    """Parse a method from its name and, in parentheses, its settings.
+
+    A file in ``prompt='FILE'`` is read by `read_chain_prompt`.
 
     >>> parse_method("flare(theta=0.6)").theta, str(parse_method("ircot"))
     (0.6, 'ircot(k=6, most=15)')
 
     Raises:
         NotFoundError: There is no such method.
-        DataError: The text is of another form, a setting is unknown or out of range, or the prompt cannot be read.
+        DataError: The text does not have this form, a setting is unknown or out of range, or the prompt cannot be read.
     """
     name, parenthesis, rest = text.strip().partition("(")
     kind = CHAIN_METHODS.get(name.strip().replace("-", "_").lower())
@@ -385,7 +391,7 @@ def answer_of_chain(chain: str) -> str | None:
 
 
 def interleaved(rankings: Sequence[Sequence[Passage]]) -> list[Passage]:
-    """Merge several rankings by taking passages from each in turn, best first."""
+    """Merge several rankings by taking one passage from each ranking in turn, best first."""
     return [passage for level in zip_longest(*rankings) for passage in level if passage is not None]
 
 
@@ -413,7 +419,7 @@ def _extended(chain: str, text: str, by: str = " ") -> str:
 
 
 def _up_to_follow_up(text: str) -> str:
-    """Cut a text after the line of its first follow-up question."""
+    """Cut a text after the line with its first follow-up question."""
     said = _without_thinking(text)
     match = _FOLLOW_UP.search(said)
     return said if match is None else said[: match.end()]
@@ -427,7 +433,6 @@ def _pending(chain: str) -> str | None:
 
 
 def _tokens_of(reply: Reply, sentence: str) -> tuple[Any, ...]:
-    """Return the tokens of a sentence of a reply."""
     if not sentence:
         return ()
     start = reply.text.find(sentence)

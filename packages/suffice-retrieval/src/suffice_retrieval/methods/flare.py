@@ -1,4 +1,4 @@
-"""Decide whether a text in progress needs evidence, and build the query: FLARE."""
+"""FLARE: decide whether a text in progress needs evidence, and build the query."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def _probability(token: Token) -> float:
 
 
 def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
-    """Return the start of the first sentence with a token of probability below theta, at which FLARE retrieves.
+    """Return the index of the first token of the first sentence for which FLARE retrieves.
 
-    Generation starts again from there, with the retrieved passages; None = keep the whole reply.  Source: FLARE (Jiang et al.,
-    2023, section 3.2, equation 3).
+    That sentence contains a token of probability below theta.  Generation starts again at the sentence, with the
+    retrieved passages.  None means that the whole reply is kept.  Source: FLARE (Jiang et al., 2023, section 3.2,
+    equation 3).
 
     >>> sure, unsure = Token(" It", math.log(0.9)), Token(" snowed", math.log(0.2))
     >>> flare_trigger([sure, Token(".", -0.01), sure, unsure], 0.5)
@@ -50,7 +51,7 @@ def flare_trigger(tokens: Sequence[Token], theta: float) -> int | None:
 
 
 def masked_text(tokens: Sequence[Token], beta: float) -> str:
-    """Return a sentence without its tokens of probability below beta: FLARE's implicit query; empty if no token is left.
+    """Return FLARE's implicit query: a sentence without its tokens of probability below beta; "" if no token is left.
 
     At most the last 64 tokens are used, as in the authors' configuration.  Source: FLARE (Jiang et al., 2023, section 3.2, equation 4).
 
@@ -70,7 +71,7 @@ def masked_text(tokens: Sequence[Token], beta: float) -> str:
 
 
 def uncertain_spans(tokens: Sequence[Token], beta: float) -> list[str]:
-    """Return the texts of the runs of tokens with probabilities below beta: FLARE asks a question for each.
+    """Return the text of each run of tokens with probabilities below beta; FLARE asks a question for each run.
 
     Source: FLARE (Jiang et al., 2023, section 3.2, explicit queries).
 

@@ -19,14 +19,15 @@ _EXAMPLES_FILE = "examples-file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainPrompt(EvidencePrompt):
-    """The prompt with which a model continues a chain of reasoning; other fields as in `Prompt`.
+    """The prompt with which a model continues a chain of reasoning; see `Prompt` for fields that are not listed here.
 
     Attributes:
-        chain: Template of the text written so far, after the passages; `{chain}` is replaced.
-        asking: Template of FLARE's request for a question, after the chain; `{span}` is replaced.
+        chain: Template for the text written so far, which follows the passages; `{chain}` is replaced by the text.
+        asking: Template for FLARE's request for a question, which follows the chain; `{span}` is replaced by the
+            uncertain text.
         examples: Solved questions at the start of the user message, few-shot; empty for none.
         source: Origin of the examples, for the recording.
-        passages_first: Whether the passages precede the question, as in many prompts for text completion.
+        passages_first: True if the passages come before the question, as in many prompts for text completion.
         continues: True to send the chain as the start of the reply, for endpoints and models that continue the last message.
     """
 
@@ -85,9 +86,10 @@ class ChainPrompt(EvidencePrompt):
 def read_chain_prompt(path: str | Path, default: ChainPrompt) -> ChainPrompt:
     """Read a prompt with the examples of a paper from a TOML file.
 
-    Its keys are the fields of `ChainPrompt`; missing ones are taken from `default`.  `examples-file` names a text
-    file of examples beside it, used unchanged except for lines that begin with ``# METADATA``, as in the prompts of IRCoT.
-    Examples need a `source`.
+    The keys of the file are the fields of `ChainPrompt`; missing keys are taken from `default`.  The key
+    `examples-file` names a text file with examples in the same folder.  The examples are used unchanged, except that
+    lines that begin with ``# METADATA`` are removed, since the prompts of IRCoT have such lines.  Examples need a
+    `source`.
 
     Args:
         path: The file.
@@ -128,7 +130,7 @@ def read_chain_prompt(path: str | Path, default: ChainPrompt) -> ChainPrompt:
 
 
 def _separated(examples: str) -> str:
-    """Remove metadata lines from examples, and end them with as many blank lines as separate them from each other."""
+    """Remove metadata lines from examples, and add at the end the blank lines that separate two examples."""
     text = _METADATA.sub("", examples).strip()
     return text + ("\n\n\n" if "\n\n\n" in text else "\n\n")
 

@@ -1,4 +1,4 @@
-"""The loop of methods that retrieve evidence: query, retrieve, write the next step of a chain, answer."""
+"""The loop of methods that retrieve evidence: a round queries, retrieves, continues a chain of thought and answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Completer(Protocol):
         ...
 
     def complete(self, messages: Sequence[Message]) -> Completion:
-        """Return the reply to messages, unparsed.
+        """Return the unparsed reply to messages.
 
         Raises:
             ModelError: The model failed; `retryable` is true if trying again may help.
@@ -72,12 +72,12 @@ class QueryLoop(LiveLoop):
     The methods are Self-Ask, IRCoT, FLARE and DRAGIN.
 
     Round r >= 1 is one step of the method: its query, the passages for it, and the text written from them.  The text of
-    a round is the chain so far.  Every round has an answer: the chain's once it states one, and before that a reader's,
-    which costs a call.  So any policy may stop the loop, even before the method would.  When the method itself ends,
-    there are no further rounds, and the signal `chain_ended` is 1.  Round 0, if the policy has one, is the reader
-    alone, without passages.
+    a round is the chain so far.  Every round has an answer, so that any policy may stop the loop, even before the
+    method would end.  The answer is that of the chain once it states one; before that, a reader answers, which costs a
+    call. When the method ends its chain, there are no further rounds, and the signal `chain_ended` is 1.  If the policy
+    has a round 0, the reader answers in it without passages.
 
-    `run` and `stream` take the question's own passages; without any, they search the retriever's corpus.
+    `run` and `stream` take the question's own passages; without passages, the retriever's corpus is searched.
 
     Costs: `generator` (chain and answers), `query` (calls that only write a query, or read a reply again), `retrieval`.
 
@@ -85,9 +85,9 @@ class QueryLoop(LiveLoop):
         method: Decides when to retrieve, and with which query.
         model: Writes the chain.
         retriever: Ranks the question's pool or a corpus for each query.
-        reader: Answers while the chain has no answer; None = `model`.
-        every_round: True to answer every round; False to answer only the last one, as in the papers, which costs less and leaves
-            the decision to the method.
+        reader: The model that answers while the chain has no answer; None for `model`.
+        every_round: True to answer in every round; False to answer only in the last round, as in the papers, which
+            costs less and lets only the method decide when to stop.
         policy: Decides when to stop and which answer to return.
         enrichers: Components that measure signals by extra calls if the policy reads them.
     """
@@ -138,7 +138,7 @@ class QueryLoop(LiveLoop):
         return {"score_kind": score_kind_of(self.retriever)}
 
     def configuration(self) -> Mapping[str, Any]:
-        """Return the fingerprints of models and retriever, the method with its prompt, and the identity of passages."""
+        """Return the fingerprints of models and retriever, the method with its prompt, and the passages' identity."""
         reader = {} if self.reader is None else {"reader": dict(self.reader.fingerprint())}
         return {
             "model": self._fingerprint(self.model),
@@ -149,12 +149,12 @@ class QueryLoop(LiveLoop):
         }
 
     def verify(self) -> None:
-        """Check models and policy against each other, and against the needs of the method.
+        """Check that models, method and policy fit together.
 
         Raises:
-            DataError: Only the last round is answered, and the policy has a rule that may stop before it.
-            ModelError: The model cannot continue a chain or give attentions that the method needs, or the policy reads a signal
-                that only another method measures.
+            DataError: Only the last round is answered, but the policy has a rule that may stop earlier.
+            ModelError: The model cannot continue a chain, or does not return attentions that the method needs; or the
+                policy reads a signal that only another method measures.
             LogprobsUnavailableError: The method or the policy needs log-probabilities that the model does not provide.
         """
         if not self.every_round and not isinstance(self.policy.rule, Never):
@@ -290,11 +290,11 @@ class _RoundCalls:
                 received = reply
 
     def is_cut_in(self, answer: str) -> bool:
-        """Return whether the text was cut off within the chain's answer, which may then be incomplete."""
+        """Return whether the text was cut off within the chain's answer, so that the answer may be incomplete."""
         return is_cut(self.written.finish_reason) and self.written.text.rstrip().endswith(answer)
 
     def tokens_of(self, answer: str) -> tuple[Token, ...] | None:
-        """Return the tokens of the chain's own answer; None if the model gives none."""
+        """Return the tokens of the chain's own answer; None if the model returns no tokens."""
         text, tokens = self.written.text, self.written.answer_tokens
         start = text.rfind(answer)
         return tokens_of_span(text, tokens, start, start + len(answer)) if tokens and start >= 0 else None
@@ -332,7 +332,7 @@ class _RoundCalls:
         self.costs = added_costs(self.costs, reply.costs)
 
     def _call(self, action: Action) -> Call:
-        """Return the call for an action; calls of one kind are numbered, since a journal needs unique part names."""
+        """Return the call for an action; calls of one kind are numbered, since a journal needs unique names."""
         kind = action.part if isinstance(action, Ask) else RETRIEVAL if isinstance(action, Lookup) else "reading"
         self.parts[kind] = self.parts.get(kind, 0) + 1
         part = kind if self.parts[kind] == 1 else f"{kind}:{self.parts[kind]}"
@@ -370,7 +370,7 @@ class _RoundCalls:
 
 
 def _unparsed(part: str, completion: Completion) -> Reply:
-    """Convert a completion to a component's reply; its tokens become answer tokens, because a journal stores those."""
+    """Convert a completion to a component's reply; tokens become answer tokens, since a journal stores those."""
     return Reply(
         text=completion.text,
         answer_tokens=completion.tokens,
@@ -381,7 +381,6 @@ def _unparsed(part: str, completion: Completion) -> Reply:
 
 
 def _passages_in(reply: Reply) -> tuple[Passage, ...]:
-    """Return the passages of a search."""
     return tuple(
         Passage(passage_id=name, title=title, text=text, score=score)
         for name, title, text, score in json.loads(reply.text)

@@ -1,4 +1,4 @@
-"""Published question sets: read from files or the hub, and converted to questions to record."""
+"""Published question sets: they are read from files or the hub, and converted to questions for recording."""
 
 from suffice_retrieval.question_sets.converting import Conversion, convert_questions
 from suffice_retrieval.question_sets.sources import open_source

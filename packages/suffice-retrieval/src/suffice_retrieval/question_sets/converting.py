@@ -1,4 +1,4 @@
-"""Convert published question sets to files for `suffice record`; sample and split by the hash of the questions' texts."""
+"""Convert published question sets to files for `suffice record`; samples and splits are drawn by hashes of texts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _UNANSWERABLE = "the paragraphs do not answer it (answerable is false)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """Rows that were left out of the output for one reason."""
+    """The rows that were left out of the output for one reason."""
 
     reason: str
     n: int
@@ -65,13 +65,15 @@ class Conversion(Result):
         path: The file with the questions.
         card: A file next to it that describes the origin of the questions.
         form: The name of the question set's form.
-        title: The set that has this form; empty for questions that `load_questions` reads without conversion.
+        title: The name of the question set with this form; empty for questions that `load_questions` reads without
+            conversion.
         licence: The set's licence; empty if unknown.
         n_rows: Number of rows of the source.
         n_questions: Number of questions written.
-        splits: Number of questions by split ("" without one) and type ("" without one).
-        unread: Rows that were left out, by reason; every such row has one.
-        data_hash: Hash of the questions, gold answers and passages: the `dataset` of a recording of all of them.
+        splits: Number of questions by split and type; "" for questions without a split or without a type.
+        unread: Rows that were left out, by reason; every such row has exactly one reason.
+        data_hash: Hash of the questions, gold answers and passages; a recording of all questions contains it as
+            `dataset`.
         notes: Caveats for the reader.
     """
 
@@ -122,10 +124,10 @@ def convert_questions(
 ) -> Conversion:
     """Write a published question set as JSON lines, with a card next to it that describes its origin.
 
-    `load_questions` and `suffice record` read the file.  A sample is drawn by the hash of the questions' texts, so that
-    it does not depend on the source's order, and questions of one text stay together in one split.  If questions have
-    types, each split keeps the types' shares.  The lines of a sample are in the order of the draw, so that its first
-    lines are a smaller sample.
+    `load_questions` and `suffice record` read the file.  A sample is drawn by the hash of the questions' texts.  So it
+    does not depend on the order of the source, and questions with the same text are in one split.  If questions have
+    types, each split keeps the shares of the types.  The lines of a sample are in the order of the draw, so that its
+    first lines are a smaller sample.
 
     Args:
         source: A file, a folder, the id of a set on the hub, or a result of `open_source`.
@@ -134,15 +136,16 @@ def convert_questions(
         sample: Number of texts to draw; None for all.
         splits: Number of texts of each split by name, in the order in which they are drawn.
         seed: Seed of the draw.
-        draw: `hashed`, as above; or, to repeat another program's draw from the rows in source order: `shuffled` takes the first
-            rows after ``random.Random(seed).shuffle``, and `sampled` takes ``random.Random(seed).sample``.
+        draw: `hashed` draws as described above.  The others repeat another program's draw from the rows in the order of
+            the source: `shuffled` takes the first rows after ``random.Random(seed).shuffle``; `sampled` takes
+            ``random.Random(seed).sample``.
         split: The split of the source to read.
         config: The configuration of the source.
         revision: The commit of a set on the hub.
-        passages: Whether to write the passages; without them the titles of the supporting ones are kept.
+        passages: True to write the passages; False to write only the titles of supporting passages.
 
     Raises:
-        DataError: A file or all rows cannot be read, or there are fewer questions than requested.
+        DataError: A file cannot be read, no row can be read, or there are fewer questions than requested.
         SchemaError: The form is not recognised.
         UnsettledError: The form, the split or the configuration is ambiguous.
         MissingExtraError: The id of a set is given, and the library `datasets` is not installed.
@@ -224,7 +227,7 @@ def _card(conversion: Conversion, source: QuestionSource, draw: Mapping[str, Any
 
 
 def _draw_sizes(sample: int | None, splits: Mapping[str, int] | None) -> dict[str, int]:
-    """Return the number of texts to draw for each split; "" names a sample without splits."""
+    """Return the number of texts to draw for each split; a sample without splits has the name ""."""
     sizes = dict(splits or {})
     if any(n < 1 or not name.strip() for name, n in sizes.items()) or (sample is not None and sample < 1):
         raise DataError("a sample and each split need a size of at least 1, and a split a name")
@@ -236,7 +239,10 @@ def _draw_sizes(sample: int | None, splits: Mapping[str, int] | None) -> dict[st
 
 
 class _SourceReading:
-    """Reads a source's rows as questions, twice, so that memory holds only the drawn ones; counts unreadable rows."""
+    """Reads the rows of a source as questions, and counts unreadable rows.
+
+    The source is read twice, so that only drawn questions are in memory.
+    """
 
     def __init__(self, source: QuestionSource, form: str) -> None:
         self._source, self._form = source, form
@@ -246,7 +252,7 @@ class _SourceReading:
         self.n_rows = 0
 
     def units(self) -> _Units:
-        """Return the rows and the type of each text, and count unreadable rows."""
+        """Return, for each text, the rows that contain it and its type; count unreadable rows."""
         units: dict[str, tuple[list[int], str]] = {}
         ids: set[str] = set()
         for i, (where, row) in enumerate(self._source.rows(self._form)):
@@ -271,7 +277,7 @@ class _SourceReading:
         return units
 
     def questions(self, wanted: set[int] | None) -> Iterator[tuple[int, Question]]:
-        """Yield the questions of the wanted rows, or of all readable ones."""
+        """Yield the questions in the wanted rows; with None, in all readable rows."""
         for i, (where, row) in enumerate(self._source.rows(self._form)):
             if (wanted is None or i in wanted) and i not in self._left_out:
                 yield i, self._question(row, where, Counter())
@@ -322,10 +328,11 @@ def _drawn_rows(
 
 
 def _draw(units: _Units, owners: Sequence[str], seed: int) -> tuple[list[list[int]], dict[int, str]]:
-    """Draw one text for each entry of `owners`, its split; return the rows in draw order, and the split of each row.
+    """Draw one text for each entry of `owners`, which are names of splits.
 
-    The texts of each type are sorted by hash, and the k-th of n gets the place (k + 1/2) / n.  Sorted by place, any range of
-    texts keeps the shares of the types.
+    The n texts of each type are sorted by hash, and the k-th text gets the place (k + 1/2) / n.  Then all texts are
+    sorted by place, so that any range of texts keeps the shares of the types.  Return the rows in the order of the
+    draw, and the split of each row.
     """
     keys = [*units]
     hashes = dict(zip(keys, hash_places(keys, salt=f"{seed}:").tolist(), strict=True))
@@ -351,7 +358,7 @@ def _in_drawn_order(
 
 
 class _LineWriter:
-    """Writes the lines of the output, and counts their contents for the result and its notes."""
+    """Writes the lines of the output, and counts questions for the summary and its notes."""
 
     def __init__(self, names: Mapping[int, str], *, with_passages: bool) -> None:
         self._names, self._with_passages = names, with_passages
@@ -360,7 +367,7 @@ class _LineWriter:
         self.notes: list[str] = []
 
     def write(self, file: IO[bytes], questions: Iterable[tuple[int, Question]]) -> Iterator[Question]:
-        """Write each question, and yield it as `load_questions` will read it."""
+        """Write each question; yield the question as `load_questions` will read it."""
         for i, item in questions:
             split = self._names.get(i) or item.split
             line = _line(item, split, with_passages=self._with_passages)
@@ -382,7 +389,7 @@ class _LineWriter:
             self.notes.append("the questions have no types, so the sample is not stratified")
 
     def note_python_draw(self, names: Mapping[int, str], units: _Units, *, left_out: int) -> None:
-        """Add notes if a draw by Python's generator may differ from another program's, or if splits share a text."""
+        """Add notes if a draw by Python's generator may differ from another program's, or if splits share texts."""
         if left_out:
             rows = counted(left_out, "row was", "rows were")
             self.notes.append(f"{rows} left out before the draw: another program may have drawn from them, too")
@@ -425,7 +432,10 @@ def _line(item: Question, split: str | None, *, with_passages: bool) -> dict[str
 
 @contextmanager
 def _packed_lines(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a file to write lines to, which replaces `path` once complete; equal lines give equal bytes, even compressed."""
+    """Yield a file to write lines to, which replaces `path` once it is complete.
+
+    Equal lines give equal bytes, also in compressed files.
+    """
     with replacing(path) as temporary, temporary.open("wb") as raw:
         if path.name.endswith(".gz"):
             with gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as packed:

@@ -56,7 +56,7 @@ class QuestionSource:
         revision: The revision on the hub; None for files.
         files: The files with their SHA-256; empty for the hub.
         dataset: The data set on the hub; None for files.
-        only: Read only the rows that name this split in a field; None = read all rows.
+        only: Read only the rows with the name of this split in a field; None to read all rows.
     """
 
     name: str
@@ -68,7 +68,7 @@ class QuestionSource:
     only: str | None = None
 
     def rows(self, form: str) -> PlacedRows:
-        """Yield the rows in the order of the files; the rows of one claim of FEVER are joined."""
+        """Yield the rows in the order of the files; rows with the same claim of FEVER are joined."""
         rows = (pair for pair in self._all() if self.only is None or pair[1].get("split") == self.only)
         return _claims(rows) if form == "fever" else rows
 
@@ -99,13 +99,14 @@ def open_source(
 
     Args:
         source: A file, a folder of files, or the id of a set on the hub such as ``hotpotqa/hotpot_qa``.
-        split: The split that is read, if there are several.
-        config: The configuration, if there are several: a subfolder, or its name on the hub; ``all`` takes every subfolder.
+        split: The split to read; needed if there are several.
+        config: The configuration; needed if there are several.  It is a subfolder, or a name on the hub; ``all`` takes
+            every subfolder.
         revision: The commit of a set on the hub, so that the rows stay the same.
 
     Raises:
         NotFoundError: There is no such file.
-        UnsettledError: There are several splits or configurations.
+        UnsettledError: There are several splits or configurations, and none was chosen.
         MissingExtraError: The id of a set is given, and the library `datasets` is not installed.
         DataError: The hub has no such set, or cannot be reached.
     """
@@ -152,7 +153,10 @@ def _check_shards(files: Sequence[Path]) -> None:
 
 
 def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], str | None, str | None]:
-    """Return the files of a split, its name, and, if no file is named after a split, the split by which to filter rows."""
+    """Return the files of a split, the split's name, and the split by which rows must be filtered.
+
+    Rows are filtered only if a split is requested and no file is named after a split; the last value is otherwise None.
+    """
     by_split: dict[str, list[Path]] = {}
     for file in data_files(path):
         by_split.setdefault(_split_of(file.relative_to(root)), []).append(file)
@@ -186,7 +190,10 @@ def _split_of(path: Path) -> str:
 
 
 def _document_rows(path: Path, value: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the questions of a JSON document: a list, one question, or an object with a list of questions or questions by id."""
+    """Yield the questions of a JSON document.
+
+    The document is a list of questions, one question, or an object with a list of questions or with questions by id.
+    """
     if isinstance(value, dict):
         lists = [items for items in value.values() if isinstance(items, list) and items and isinstance(items[0], dict)]
         if len(lists) == 1 and not ("question" in value or forms_of(value)):
@@ -236,7 +243,7 @@ def _hub(name: str, split: str | None, config: str | None, revision: str | None)
 
 
 def _only_name(names: Sequence[str], name: str | None, what: str, where: str) -> str:
-    """Return the given name, or the only existing one."""
+    """Return the given name if it exists; without a given name, return the only existing name."""
     if name is None and len(names) != 1:
         raise _several(what, where, what.removesuffix("s").replace("uration", ""), dict.fromkeys(names, 0))
     return name or names[0]
@@ -255,7 +262,7 @@ def _claims(rows: Iterable[tuple[str, dict[str, Any]]]) -> PlacedRows:
 
 
 def is_passage(row: Mapping[str, Any]) -> bool:
-    """Return whether a row is a passage of a corpus: it has a text, an id or a title, and no question."""
+    """Return whether a row is a passage of a corpus: it has a text, it has an id or a title, and it has no question."""
     has_text = any(isinstance(row.get(name), str) for name in PASSAGE_TEXTS)
     named = any(name in row for name in (*PASSAGE_IDS, "title"))
     return has_text and named and not {"question", "query", "claim", "answer", "answers"} & row.keys()
@@ -269,7 +276,7 @@ def check_form(form: str) -> None:
 
 
 def _check_alike(source: QuestionSource, form: str) -> None:
-    """Raise if a file begins with rows of another form, since answers would be read from the wrong fields."""
+    """Raise if the first rows of a file have another form, since answers would be read from the wrong fields."""
     for file in source.files:
         others = [forms_of(dict(row)) for _, row in islice(file_rows(file, _document_rows), _HEAD)]
         if form in QUESTION_FORMS and any(others) and not any(form in names for names in others):

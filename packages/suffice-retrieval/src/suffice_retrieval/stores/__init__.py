@@ -1,4 +1,4 @@
-"""Retrievers for users' search engines and databases, each through its own client."""
+"""Retrievers for users' own search engines and databases, each with the client library of its engine."""
 
 from __future__ import annotations
 

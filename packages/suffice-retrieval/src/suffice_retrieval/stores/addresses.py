@@ -1,4 +1,4 @@
-"""Open stores by their addresses, as given on the command line: `postgres://host/database?table=passages`."""
+"""Open stores by the addresses that the command line accepts, such as `postgres://host/database?table=passages`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOUNDS = ("gt", "gte", "lt", "lte")
 
 
 def _scheme(text: str) -> re.Match[str] | None:
-    """Return the scheme of an address and the protocol after it; None if no store has the scheme."""
+    """Return the match of an address's scheme and of the protocol after it; None if no store has the scheme."""
     match = _SCHEME.match(text)
     return match if match is not None and match[1].lower() in store_names() else None
 
@@ -33,7 +33,7 @@ def is_store_address(text: str) -> bool:
 
 
 def store_variables(address: str) -> tuple[str, ...]:
-    """Return the environment variables with a store's credentials and host; empty for other texts.
+    """Return the names of environment variables with a store's credentials and host; none for other texts.
 
     >>> store_variables("qdrant://localhost/wiki"), store_variables("documents")
     (('QDRANT_API_KEY',), ())
@@ -60,7 +60,7 @@ def shown_address(address: str) -> str:
 
 
 def open_store(address: str, embedder: QuestionEmbedder | None = None) -> Store:
-    """Return the store at an address; nothing is sent yet.
+    """Return the store at an address; no request is sent yet.
 
     >>> open_store("postgres://localhost/wiki?table=passages&filter.language=en&filter.year.gte=2000").filters
     {'language': 'en', 'year': {'gte': 2000}}

@@ -1,8 +1,8 @@
 """Run the asynchronous clients of stores in one event loop in a background thread.
 
-A client belongs to the event loop in which it was made, but a program may have many loops in succession: each call of
-`asyncio.run` makes one.  Here all clients belong to one loop that never ends, so that connections are reused and none belongs
-to a closed loop.
+A client belongs to the event loop in which it was made.  But a program may have many event loops in succession, since
+each call of `asyncio.run` makes a new one.  In this module all clients belong to one event loop that never ends, so
+that connections are reused and no client belongs to a closed loop.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def in_background(coroutine: Coroutine[Any, Any, _T]) -> Future[_T]:
 
 
 class BackgroundClient:
-    """The holder of a store's client, which is created in the background loop on first use.
+    """Holder of a store's client, which is created in the background loop on first use.
 
     Args:
-        close: Closes a client.
+        close: Function that closes a client.
     """
 
     def __init__(self, close: Callable[[Any], Awaitable[None]]) -> None:
@@ -61,7 +61,7 @@ class BackgroundClient:
         self._client: Any = None
 
     async def get(self, open_client: Callable[[], Awaitable[Any]]) -> Any:
-        """Return the client of the running loop, and open it if necessary."""
+        """Return the client; it is opened in the running loop if necessary."""
         if self._loop is not asyncio.get_running_loop():  # the first call in this process, perhaps a forked one
             self._loop, self._lock, self._client = asyncio.get_running_loop(), asyncio.Lock(), None
         async with self._lock:

@@ -1,4 +1,4 @@
-"""Checks shared by all stores: for missing names, empty stores, missing folders, and values that are not allowed."""
+"""Checks shared by all stores, which raise for missing names, empty stores, missing folders, or values not allowed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def no_passage(place: str, filters: Mapping[str, Any]) -> NoReturn:
 
 
 def require_folder(place: str, folder: str | Path) -> None:
-    """Raise if a store's folder is missing, since its client would create it; URLs are not checked.
+    """Raise if a store's folder is missing, since the client would create it; URLs are not checked.
 
     Raises:
         NotFoundError: There is no such folder.
@@ -48,7 +48,7 @@ def checked_choice(value: str, name: str, choices: Sequence[str]) -> str:
     """Return a value if it is one of the choices.
 
     Raises:
-        DataError: The value is none of the choices.
+        DataError: The value is not one of the choices.
     """
     if value not in choices:
         raise DataError(f"{name} is {value!r}; allowed: {', '.join(choices)}")

@@ -31,10 +31,11 @@ _JSON = {"accept": "application/json", "content-type": "application/json"}
 
 
 class SearchEngineStore(Store):
-    """Base of `OpenSearchStore` and `ElasticsearchStore`, whose requests differ only for vectors.
+    """Base of `OpenSearchStore` and `ElasticsearchStore`, whose requests differ only in searches by vectors.
 
-    With an embedder an index is searched by vectors, otherwise by words: `match`, or `multi_match` over several fields, which is
-    BM25 unless the index sets another similarity.  Fields may be paths, such as `metadata.title`.
+    With an embedder an index is searched by vectors.  Without one it is searched by words, with `match`, or with
+    `multi_match` over several fields; scores are BM25 unless the index sets another similarity.  Fields may be paths,
+    such as `metadata.title`.
 
     Args:
         url: Address of the server, such as `https://localhost:9200`.
@@ -42,12 +43,13 @@ class SearchEngineStore(Store):
         username: The user; None for `OPENSEARCH_USERNAME` or `ELASTICSEARCH_USERNAME`.
         password: The password; None for `OPENSEARCH_PASSWORD` or `ELASTICSEARCH_PASSWORD`.
         api_key: A key of Elasticsearch; None for `ELASTICSEARCH_API_KEY`.
-        passage_id: Field of the id, unique; None for the document's `_id`.
+        passage_id: Field of the id, which must be unique; None for the document's `_id`.
         title: Field of the title; None if there is none.
         text: Field of the text.
         searched: Fields that a search by words reads, optionally with weights (`title^2`); None for title and text.
         vector: Field of the vectors; used only with an embedder.
-        operator: `or` to find documents with any word of the question, `and` for documents with all of them in one field.
+        operator: `or` to find documents that contain any word of the question; `and` to find documents that contain all
+            words in one field.
         options: Further arguments of the client, such as `ca_certs`, which fingerprints do not contain.
         common: See `StoreOptions`.
 
@@ -178,14 +180,14 @@ class SearchEngineStore(Store):
         """Send a request, and return the JSON of the reply."""
 
     def _among(self, query: Mapping[str, Any]) -> dict[str, Any]:
-        """Restrict a query to the documents for which the filters hold."""
+        """Restrict a query to documents that satisfy the filters."""
         return {"bool": {"must": [query], "filter": self._filter()}} if self.conditions else dict(query)
 
     def _filter(self) -> list[dict[str, Any]]:
         return [_clause_of(condition) for condition in self.conditions]
 
     def _answered(self, status: int, body: object) -> SufficeError:
-        """Return the error for a failed reply, with the engine's reason."""
+        """Return the error for a reply that reports a failure, with the engine's reason."""
         reason: object = body
         if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping):
             causes = body["error"].get("root_cause") or [body["error"]]
@@ -288,7 +290,7 @@ def _fields(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Mapping[s
 
 
 def _source_value(source: Any, path: str) -> Any:
-    """Return the value at a path; a list of one element, which any field may have, counts as that element."""
+    """Return the value at a path; a list of one element counts as the element, since any field may contain a list."""
     name, _, rest = path.partition(".")
     value = source.get(path, source.get(name)) if isinstance(source, Mapping) else None
     value = value[0] if isinstance(value, list) and len(value) == 1 else value

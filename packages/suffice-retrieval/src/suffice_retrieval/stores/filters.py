@@ -1,4 +1,4 @@
-"""Filters on the passages that a store searches, as a mapping that each store translates."""
+"""Filters on the passages that a store searches: a mapping, which each store translates into its own language."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Condition:
 
     Attributes:
         field: The field.
-        comparison: `in` for one of the values, or a comparison with the only value.
+        comparison: `in` if the field must equal one of the values, or a comparison with a single value.
         values: At least one value.
     """
 
@@ -39,11 +39,11 @@ def conditions_of(filters: Mapping[str, Any] | None) -> tuple[Condition, ...]:
     (Condition(field='language', comparison='in', values=('en',)), Condition(field='year', comparison='gte', values=(2000,)))
 
     Args:
-        filters: For each field a value, a list of values of which one must match, or a mapping of `gt`, `gte`, `lt` and `lte` to
-            bounds.
+        filters: For each field, a value that must match, a list of values of which one must match, or a mapping from
+            `gt`, `gte`, `lt` and `lte` to bounds.
 
     Raises:
-        DataError: The filters have another form.
+        DataError: The filters do not have this form.
     """
     conditions: list[Condition] = []
     for field, value in (filters or {}).items():

@@ -51,13 +51,13 @@ class StoreKind:
     """A kind of store, named by the scheme of its addresses.
 
     Attributes:
-        name: The scheme of its addresses; further schemes may be registered for the same kind.
-        form: The form of its addresses, such as `qdrant://HOST:6333/COLLECTION`, for messages.
-        build: Returns the store at an address; nothing is sent yet.
-        parameters: Parameters after an address's question mark, in addition to `COMMON` and filters.
+        name: The scheme of the store's addresses; further schemes may be registered for the same kind.
+        form: The form of the store's addresses, such as `qdrant://HOST:6333/COLLECTION`, for messages.
+        build: Function that returns the store at an address, without sending a request.
+        parameters: The parameters that may follow an address's question mark, besides `COMMON` and filters.
         carriers: Protocols that may follow the scheme, as in `qdrant+https://`; None for any.
         has_login: True if an address may contain a user and a password.
-        credentials: The recommended place for a password or key, as the end of a sentence in messages.
+        credentials: Where a password or key should be given, as the end of a sentence in messages.
         variables: Environment variables from which the client reads credentials and host.
     """
 
@@ -71,7 +71,7 @@ class StoreKind:
     variables: tuple[str, ...] = ()
 
     def refusal(self, why: str) -> DataError:
-        """Return the error for an unreadable address, without showing the address."""
+        """Return the error for an unreadable address; the message does not contain the address."""
         return DataError(
             f"the address of {self.name} cannot be read: {why}. It should look like {self.form} (it is not shown, as it may "
             "contain a password)"
@@ -86,7 +86,7 @@ class StoreAddress:
         kind: The kind of store.
         carrier: The protocol after the scheme, in lower case; empty if there is none.
         parts: Host, port, path, user and password.
-        arguments: The parameters as arguments of the store, with `filters` and `embedder`.
+        arguments: The address's parameters as arguments of the store, including `filters` and `embedder`.
     """
 
     kind: StoreKind
@@ -120,10 +120,10 @@ _REGISTERED: dict[str, StoreKind] = {}
 
 
 def register_store(kind: StoreKind) -> None:
-    """Register a kind of store; an installed package may name it in the entry points `suffice.stores` instead.
+    """Register a kind of store; instead, an installed package may use the entry points `suffice.stores`.
 
     Raises:
-        DataError: The name is taken.
+        DataError: The name is already registered.
     """
     if kind.name in store_names():
         raise DataError(f"there is a store {kind.name!r} already; choose another name")

@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 
 class LanceDBStore(Store):
-    """A table of LanceDB, searched in the version that it has when it is opened.
+    """A table of LanceDB; searches read the version of the table at the time of opening.
 
-    With an embedder it is searched by vectors, and otherwise by words: BM25 of LanceDB over one column.
+    With an embedder the table is searched by vectors; without one by words, with LanceDB's BM25 over one column.
 
     Args:
         uri: Folder of the database, or a URL of an object store; without user and password.
         table: The table.
-        passage_id: Column of the id, unique.
+        passage_id: Column of the id, which must be unique.
         title: Column of the title; None if there is none.
         text: Column of the text, which a search by words reads.
         vector: Column of the vectors; used only with an embedder.
-        distance: The comparison of vectors; must be that of the index, if there is one.
+        distance: The distance between vectors; if there is an index of vectors, it must have the same distance.
         exact: True to ignore an approximate index.
-        operator: `or` to find rows with any word of the question, `and` for rows with all of them.
+        operator: `or` to find rows that contain any word of the question; `and` to find rows that contain all words.
         options: Further arguments of `lancedb.connect_async`, such as `storage_options`, which fingerprints do not contain.
         common: See `StoreOptions`.
 
@@ -209,7 +209,7 @@ def _name_in_sql(column: str) -> str:
 
 
 def _sql_of(condition: Condition) -> str:
-    """Return a condition as SQL with quoted names and texts, the only form that LanceDB takes."""
+    """Return a condition as SQL with quoted names and texts, because LanceDB accepts conditions in no other form."""
     name = _name_in_sql(condition.field)
     values = ", ".join(map(_literal, condition.values))
     compared = SQL_BOUNDS.get(condition.comparison)

@@ -41,29 +41,30 @@ Counted = Literal["rows", "text", "none"]
 class PostgresStore(Store):
     """A table, or a view, of Postgres.
 
-    With an embedder it is searched by vectors (pgvector: columns of type `vector` or `halfvec`), and otherwise by words:
-    `ts_rank_cd` of the rows that match.  Names are quoted as identifiers, and values are sent as parameters.  Every search
-    is a transaction that can only read.
+    With an embedder the table is searched by vectors (pgvector, columns of type `vector` or `halfvec`).  Without one it
+    is searched by words, and rows that match are scored by `ts_rank_cd`.  Names are quoted as identifiers, and values
+    are sent as parameters.  Every search is a read-only transaction.
 
     Args:
-        conninfo: `postgresql://host/database` or `host=... dbname=...`, as for libpq; other values come from `PGHOST`, `PGUSER`,
-            `PGPASSWORD`, `PGSERVICE`, `~/.pgpass`, ..., which are the best places for a password.
+        conninfo: `postgresql://host/database` or `host=... dbname=...`, as for libpq.  Values that are not given come
+            from `PGHOST`, `PGUSER`, `PGPASSWORD`, `PGSERVICE`, `~/.pgpass` and so on, which are the best places for a
+            password.
         table: The table or view.
-        schema: Its schema; None for the search path.
-        passage_id: Column of the id, unique.
+        schema: Schema of the table; None for the search path.
+        passage_id: Column of the id, which must be unique.
         title: Column of the title; None if there is none.
         text: Column of the text.
         vector: Column of the vectors; used only with an embedder.
-        distance: The comparison of vectors; an index is used if it was made for the same distance.
+        distance: The distance between vectors; an index of vectors is used only if it was made for the same distance.
         exact: True to ignore approximate indexes.
-        tsvector: Column of type `tsvector` for a search by words; None to compute it from title and text of every row,
-            which is slow for large tables.
+        tsvector: Column of type `tsvector` for a search by words; None to compute its values from title and text of
+            every row in each search, which is slow for large tables.
         language: The text search configuration of Postgres.
-        operator: `or` to find rows with any word of the question; `and` for rows that match `websearch_to_tsquery`: all
-            words, with quotes, `or` and `-` as search engines read them.
-        content: The fingerprint's facts on the passages: `rows`, their number; `text`, a hash over id, title and text of all rows,
-            which also notices changes but reads the whole table; or `none`, for tables that change, or are too large to be
-            counted within `timeout_s`.
+        operator: `or` to find rows that contain any word of the question; `and` to find rows that match
+            `websearch_to_tsquery`, which requires all words, and reads quotes, `or` and `-` as search engines do.
+        content: The fingerprint's facts on the passages.  `rows` is their number.  `text` is a hash over id, title and
+            text of all rows, which also reveals changes but reads the whole table.  `none` is for tables that change,
+            or are too large to be counted within `timeout_s`.
         connections: Largest number of connections.
         common: See `StoreOptions`.
 
@@ -117,7 +118,7 @@ class PostgresStore(Store):
 
     @property
     def is_pinned(self) -> bool:
-        """True if the fingerprint identifies the passages, by a hash of all of them or a `version`."""
+        """True if the fingerprint identifies the passages, by a hash of all passages or by a `version`."""
         return self.content == "text" or super().is_pinned
 
     def settings(self) -> dict[str, Any]:
@@ -227,9 +228,9 @@ class PostgresStore(Store):
             return await fetched_rows(connection, query, dict(zip(names, ids, strict=True)))
 
     def _local(self, content: Content, k: int) -> dict[str, str]:
-        """Return settings of one transaction that make an approximate index visit `k` rows.
+        """Return settings for one transaction with which an approximate index visits at least `k` rows.
 
-        Otherwise it may return fewer rows.
+        Without these settings the index may return fewer than `k` rows.
         """
         local = {"statement_timeout": str(int(self.timeout_s * 1000))}
         if self.embedder is None:

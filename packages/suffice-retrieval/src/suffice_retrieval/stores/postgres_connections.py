@@ -17,7 +17,7 @@ SECRET_PARAMETERS = ("password", "sslpassword")
 
 
 class ReadingPool:
-    """A pool of read-only connections for one event loop; each serves one search at a time.
+    """A pool of read-only connections for one event loop; each connection serves one search at a time.
 
     Args:
         parameters: Arguments of psycopg's `connect`.
@@ -77,7 +77,7 @@ def connection_parameters(conninfo: str) -> dict[str, Any]:
 
 
 def quoted_name(*names: str) -> Any:
-    """Return quoted names, with percent signs doubled, since psycopg reads a single one as a parameter."""
+    """Return quoted names; percent signs are doubled, since psycopg reads a single percent sign as a parameter."""
     from psycopg import sql
 
     return sql.Identifier(*(name.replace("%", "%%") for name in names))

@@ -1,4 +1,4 @@
-"""Search a collection of Qdrant: vectors with payloads."""
+"""Search a collection of Qdrant, which consists of vectors with payloads."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class QdrantStore(Store):
     Fields may be paths into a payload, such as `metadata.title`.
 
     Args:
-        collection: Its name.
+        collection: Name of the collection.
         url: Address of the server, such as `http://localhost:6333`; None with `path`.
         path: Folder of a collection of Qdrant's local mode, which one process at a time may open; None with `url`.
         api_key: The key; None for `QDRANT_API_KEY`.
         passage_id: Payload field of the id; None for the id of the point.
         title: Payload field of the title; None if there is none.
         text: Payload field of the text.
-        vector: Name of the vector; None if the collection has one without a name.
+        vector: Name of the vector to search; None if the collection has a single vector without a name.
         exact: True to ignore the approximate index.
         options: Further arguments of `AsyncQdrantClient`, which fingerprints do not contain.
         common: See `StoreOptions`.
@@ -209,7 +209,7 @@ _MISSING = _Missing()
 
 
 def _payload_value(payload: Any, path: str) -> Any:
-    """Return the value at a path of names, which themselves may contain dots."""
+    """Return the value at a path of names separated by dots; the names themselves may contain dots."""
     if not isinstance(payload, Mapping):
         return _MISSING
     if path in payload:

@@ -1,4 +1,4 @@
-"""Data classes of stores: options, fields, hits, and a report of the content."""
+"""Data classes of stores: their options, fields and hits, and a report on their content."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Hit = tuple[Any, Any, Any, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fields:
-    """Fields of a store that contain the parts of a passage.
+    """The fields of a store that contain the parts of a passage.
 
     Attributes:
         passage_id: The field of the id; None for the store's own id, if it has one.
-        title: The field of the title; None if there is none, so that the id is used.
+        title: The field of the title; None to use the id as the title.
         text: The field of the text.
         vector: The field of the vector; None if the store has only one, or is searched by words.
     """
@@ -45,7 +45,7 @@ class Fields:
 
     @property
     def parts(self) -> tuple[str | None, str | None, str]:
-        """The fields of id, title and text; None for a missing one."""
+        """The fields of id, title and text; None for a part without a field."""
         return self.passage_id, self.title, self.text
 
     @property
@@ -56,14 +56,14 @@ class Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """A report of a store's passages, created when the store is opened.
+    """A report on a store's passages, which is made when the store is opened.
 
     Attributes:
-        facts: JSON-ready values that identify the passages, on any server; a recording stores them.
-        rows: Number of passages that can be found; an upper bound if they are not counted.
+        facts: JSON-ready values that identify the passages, whatever the server; a recording stores them.
+        rows: Number of passages that can be found, or an upper bound if they are not counted.
         score_kind: The kind of the scores.
-        dimension: Numbers of a stored vector; None for a search by words.
-        most: Largest number of hits in a search; None without a limit.
+        dimension: Number of components of a stored vector; None for a search by words.
+        most: Largest number of hits that the store allows in a search; None without a limit.
         details: Values that only a search needs.
     """
 
@@ -79,13 +79,13 @@ class StoreOptions(TypedDict, total=False):
     """Arguments of every store.
 
     Attributes:
-        embedder: Turns questions into vectors that are comparable with the store's; None to search by words.
-        filters: Conditions on the passages to search: values, lists or bounds by field, see `conditions_of`.
-        identity: The field that identifies a passage, `passage_id` if not given.
-        version: Your name for the present version of the passages, which a recording stores; rankings of a named
-            version may be cached.
-        timeout_s: Longest time of one search, 30 seconds if not given.
-        retries: Largest number of repetitions of a search after a lost connection or an overload, 2 if not given.
+        embedder: Turns questions into vectors that are comparable with the store's vectors; None to search by words.
+        filters: Conditions on the passages to search, as values, lists or bounds for each field; see `conditions_of`.
+        identity: The field that identifies a passage; default: `passage_id`.
+        version: Your name for the present version of the passages, which a recording stores.  With a version, rankings
+            may be cached.
+        timeout_s: Longest time of one search; default: 30 seconds.
+        retries: Largest number of repetitions of a search after a lost connection or an overload; default: 2.
     """
 
     embedder: QuestionEmbedder | None

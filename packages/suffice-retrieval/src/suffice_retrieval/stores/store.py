@@ -1,4 +1,4 @@
-"""The base class of stores, which opens, checks and searches with retries, and converts hits to passages."""
+"""The base class of stores, which opens, checks and searches a store with retries, and converts hits to passages."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ _LOOKED_UP = 1000
 class Store(ABC):
     """A search engine or database as a retriever; see `suffice.loops.retrieval.AsyncRetriever`.
 
-    `rank` may be awaited from any number of event loops, in succession or concurrently.  A blank question, or one without a word
-    that the embedder or the store knows, has no hits.
+    `rank` may be awaited from any number of event loops, in succession or concurrently.  A question has no hits if it
+    is blank, or if the embedder or the store knows none of its words.
     """
 
     name: ClassVar[str]
@@ -105,21 +105,22 @@ class Store(ABC):
 
     @property
     def score_kind(self) -> ScoreKind:
-        """The kind of its scores; opens the store."""
+        """The kind of the scores; reading this opens the store."""
         return (self._content or self._looked()).score_kind
 
     @property
     def is_pinned(self) -> bool:
-        """True if the fingerprint identifies the passages, which needs a `version` of them."""
+        """True if the fingerprint identifies the passages, for which a `version` of the passages must be given."""
         return self.version is not None
 
     def fingerprint(self) -> dict[str, Any]:
-        """Return the settings of the search, and facts that identify the present passages; never an address or a password.
+        """Return the settings of the search, and facts that identify the present passages.
 
-        It opens the store, and checks the fields and that the vectors have the embedder's dimension.
+        The result never contains an address or a password.  The store is opened; its fields, and the dimension of its
+        vectors, are checked.
 
         Raises:
-            DataError: A table, collection, index or field is missing, there is no passage, or the dimension is another.
+            DataError: A table, collection, index or field is missing, there is no passage, or the dimensions differ.
             ModelError: The store cannot be reached, or the embedder failed.
         """
         content = self._looked()
@@ -139,19 +140,19 @@ class Store(ABC):
     async def rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> list[Passage]:
-        """Return passages, best first, each with its score; fewer than `k` if the store finds no more.
+        """Return the best `k` passages with their scores, best first; fewer if the store finds no more.
 
         Raises:
-            DataError: There is a pool, `k` is below 1 or above what the store allows, a hit has no text, two hits have
-                one id, or the store is not as described (see `fingerprint`).
-            ModelError: The store or the embedder failed, also after retries.
+            DataError: There is a pool, `k` is below 1 or above the limit of the store, a hit has no text, two hits have
+                the same id, or the content of the store does not match the settings (see `fingerprint`).
+            ModelError: The store or the embedder failed, and retries did not help.
         """
         return list((await self.costed_rank(question, pool=pool, k=k)).passages)
 
     async def costed_rank(
         self, question: str, *, pool: Sequence[Passage] | None = None, k: int | None = None
     ) -> RankedPassages:
-        """Return the passages of `rank` with their costs; requests to an embedder's endpoint are a separate component."""
+        """Return the passages of `rank` with costs; an embedder's endpoint is charged to a separate component."""
         refuse_pool(self.name, pool)
         checked_k(k, 0)
         self._check_embedder()
@@ -172,7 +173,7 @@ class Store(ABC):
         )
 
     def passages(self, ids: Iterable[str]) -> dict[str, Passage]:
-        """Look up passages by their ids, since recordings contain only ids; those that the store lacks are left out.
+        """Return passages by their ids, since recordings contain only ids; ids that the store lacks are left out.
 
         Raises:
             DataError: A passage has no text, or two have the same id.
@@ -186,7 +187,7 @@ class Store(ABC):
         return passages
 
     def close(self) -> None:
-        """Close the connections, as deleting the retriever also does; a later call opens them again."""
+        """Close the connections; a later call opens them again.  Deleting the retriever also closes them."""
         self._client.close()
 
     async def _ranked(self, question: str, vector: npt.NDArray[np.float64] | None, k: int | None) -> list[Passage]:
@@ -204,7 +205,7 @@ class Store(ABC):
         return self._passages(hits)
 
     def _looked(self) -> Content:
-        """Open the store, and return a report of its present content."""
+        """Open the store, and return a report on its present content."""
         self._check_embedder()
         if self.embedder is not None and self._width is None:
             self._vector("How many numbers?")
@@ -226,7 +227,7 @@ class Store(ABC):
             )
 
     def _vector(self, question: str) -> tuple[npt.NDArray[np.float64], Cost | None]:
-        """Return the vector of a question, and the cost of the embedder's endpoint, if any."""
+        """Return the vector of a question, and the cost of the embedder's endpoint (None without an endpoint)."""
         vector: npt.NDArray[np.float64]
         cost: Cost | None = None
         if isinstance(self.embedder, DenseRetriever):
@@ -269,7 +270,9 @@ class Store(ABC):
         raise failure
 
     def _with_vector(self, usable: int, rows: int) -> dict[str, int]:
-        """Return the fingerprint entry on rows without a vector, which no search returns; empty if every row has one.
+        """Return the fingerprint's entry on the number of rows with a vector; empty if all rows have one.
+
+        A search never finds rows without a vector.
 
         Raises:
             DataError: No row has a vector.
@@ -330,12 +333,12 @@ class Store(ABC):
         return DataError(f"{text}: check names, filters and settings")
 
     def _require_fields(self, kind: str, known: Collection[str], *further: str | None) -> None:
-        """Raise if the store lacks a field that a search reads.
+        """Raise if the store does not have a field that a search reads.
 
         Args:
             kind: The store's own word for a field.
             known: Fields of the store.
-            further: Fields that a search reads in addition to those of passages, vectors and filters.
+            further: Fields that a search reads besides the fields of passages, vectors and filters.
         """
         fields = (*self.fields.parts, self.fields.vector, *further, *(item.field for item in self.conditions))
         for name in filter(None, fields):
@@ -356,7 +359,7 @@ class Store(ABC):
 
     @abstractmethod
     async def open_client(self) -> Any:
-        """Return a client, which is used only in the background thread."""
+        """Return a new client, which is then used only in the background thread."""
 
     @staticmethod
     async def close_client(client: Any) -> None:
@@ -384,12 +387,15 @@ class Store(ABC):
         """
 
     async def look_up(self, client: Any, ids: list[str]) -> list[Hit]:
-        """Return the passages with given ids, in any order and with any score; the default raises, for stores without this."""
+        """Return the passages with given ids, in any order and with any score.
+
+        The default raises, for stores that cannot look up ids.
+        """
         del client
         raise DataError(f"{self.place} does not look passages up by their ids, so {len(ids):,} texts are not known")
 
     def failure_of(self, error: Exception) -> SufficeError:
-        """Convert a client's error to this library's; a retryable error repeats the call."""
+        """Convert a client's error to an error of this library; if that is retryable, the call is repeated."""
         return self._unreachable(error) if isinstance(error, OSError) else self._failed(error)
 
 

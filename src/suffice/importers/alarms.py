@@ -74,7 +74,7 @@ def find_alarms(read: Read) -> list[Alarm]:
 
 
 def _equal_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the answers of nearly all questions never change while another text does.
+    """Yield a doubt if the answers stay the same within nearly every question, while a reply or another text changes.
 
     The column read as answers may then be a gold answer or an input.
     """
@@ -123,7 +123,7 @@ def _one_question(read: Read) -> Iterator[Doubt]:
 
 
 def _empty_rounds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if some rounds, some kinds of rounds, or the last rounds never have an answer.
+    """Yield a doubt if all rounds with some number, all rounds of some kind, or nearly all last rounds have no answer.
 
     Such rounds may be steps of the loop, such as retrievals.
     """
@@ -192,7 +192,7 @@ def _copied_rounds(read: Read) -> Iterator[Doubt]:
 
 
 def _marks_of_last(facts: Facts) -> Iterator[str]:
-    """Yield words about a label that only last rounds have, with the option that leaves these rows out.
+    """Yield words about a label whose value marks all last rounds and no others, with the option that leaves last rounds out.
 
     Nothing is yielded unless nearly all last answers are copies of the answers before.
     """
@@ -307,7 +307,7 @@ def _same_score(read: Read) -> Iterator[Doubt]:
 
 
 def _share(facts: Facts, name: str) -> str:
-    """Return a phrase such as " that have it (of 120)" if some rounds lack the metric; "" if all rounds have it."""
+    """Return the words " that have it (of 120)" if only some of 120 rounds have the metric; "" if all rounds have it."""
     known = facts.known[name]
     return f" that have it (of {facts.rounds:,})" if known < facts.rounds else ""
 

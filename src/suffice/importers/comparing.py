@@ -89,7 +89,7 @@ def comparison_notes(run: PartedRun, options: Mapping[str, Any], comparison: Com
 def _other_numbers(pairs: Pairs) -> list[str]:
     """Note pairs of different numbers that count as equal, because they differ only in decimal points or signs.
 
-    The note is for logs with too few such pairs to choose another normalizer.
+    The note is for logs in which such pairs are too rare to choose a normalizer that distinguishes the numbers.
     """
     key_of, number = NORMALIZERS[DEFAULT_NORMALIZER], NORMALIZERS["number"]
     same = [pair for pair in pairs if pair[0] != pair[1] and key_of(pair[0]) == key_of(pair[1])]

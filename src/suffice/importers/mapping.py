@@ -104,10 +104,10 @@ def as_typed(options: Mapping[str, Any]) -> str:
 
 
 def earlier_import(out: Path, source: Path) -> tuple[str, str]:
-    """Return the name of the file with the options of the last import of the same content, and these options as typed.
+    """Find the last import of a source with the same content; return the name of its options file, and the options as typed.
 
-    The file is searched in the current folder and in those of `out` and the source.  Both texts are "" if there was no such
-    import, or it needed no options.
+    The file may be in the current folder, in the folder of `out`, or in the folder of the source.  Both texts are "" if there was no
+    such import, or if the import needed no options.
     """
     folders = {folder.resolve() for folder in (out.parent, source.parent, Path())}
     found = [file for folder in folders for file in folder.glob(f"*{_ENDING}")]

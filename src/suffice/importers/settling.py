@@ -39,9 +39,9 @@ _SMALL = 8_000_000
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source to import, and the function that answers questions which the log leaves open.
+    """A source to import, and the function `settle`, which answers the questions that the log leaves open.
 
-    `earlier` returns the value of `UnsettledError.earlier`, which is set only for the first question.
+    `earlier` returns the value of `UnsettledError.earlier`.  It is called once, for the first question to the user.
     """
 
     path: Path
@@ -82,8 +82,8 @@ class Source:
     def _tried(self, options: Mapping[str, Any], error: UnsettledError) -> UnsettledError:
         """Remove the choices with which the source cannot be read.
 
-        If only `--expected` choices would remain, keep all choices.  Nothing in such a log can be stopped, and the errors of the other
-        choices say so.
+        If only `--expected` choices would remain, keep all choices.  There is nothing to stop in such a log, and a user who tries one
+        of the removed choices would read this in the error.
         """
         if not self.tries:
             return error
@@ -229,7 +229,10 @@ def _metadata(run: PartedRun, options: Mapping[str, Any], comparison: Comparison
 
 
 def _attempts(run: PartedRun, options: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the order of the models that the user gives (``round=model:cheap,dear``), as an entry for `depends`; empty without one."""
+    """Return the models in the order that the user gives (``round=model:cheap,dear``), as an entry for `depends`.
+
+    Without such an order, return an empty object.
+    """
     name, _, words = (options.get("columns") or {}).get("round", "").rpartition(":")
     models = [word.strip() for word in words.split(",")]
     of_models = last_name(name) in MODEL_NAMES and options.get("first_round") != 0 and len(models) == run.longest

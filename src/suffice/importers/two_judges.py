@@ -41,7 +41,7 @@ _HALF = 1 / 2
 
 
 def refuse_two_judges(run: PartedRun, options: Mapping[str, Any]) -> None:
-    """Raise if gold answers are sentences and a column of the log may score each answer itself.
+    """Raise if gold answers are sentences, and a column of the log may contain a score of each answer.
 
     For sentences, the words shared with the gold answer are a weak measure of quality.
     """

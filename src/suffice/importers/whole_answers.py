@@ -91,7 +91,7 @@ def _of_labels(golds: Collection[str], pairs: Collection[tuple[str, str]]) -> st
 
 
 def _of_cases(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
-    """Return the reason if gold answers are names of legal cases, and most answers with some of their words name another case; else ""."""
+    """Return the reason if gold answers are names of legal cases, and most partly right answers name a different case; else ""."""
     apart = sum(all(_words_apart(*pair)) for pair in halves)
     if sum(_CASE.search(gold) is not None for gold in golds) < _SHORT * len(golds) or apart < _MOSTLY * len(halves):
         return ""
@@ -99,7 +99,7 @@ def _of_cases(golds: Collection[str], halves: Collection[tuple[str, str]]) -> st
 
 
 def _of_shared_words(golds: Collection[str], halves: Collection[tuple[str, str]]) -> str:
-    """Return the reason if partly right answers mostly share only words that many gold answers have, such as "v." or "Art."; else ""."""
+    """Return the reason if partly right answers mostly share only usual words with gold answers, such as "v." or "Art."; else ""."""
     words = Counter(word for gold in golds for word in {*normalize_answer(gold).split()})
     shared = {word for word, n in words.items() if n > _COMMON * len(golds)}
     alike = [{*normalize_answer(first).split()} & {*normalize_answer(second).split()} for first, second in halves]

@@ -100,9 +100,9 @@ def refuse_gold_as_answer(
 ) -> None:
     """Raise if the column of answers may hold gold answers, while another column may hold the model's answers.
 
-    A column `answer` is doubtful if there is another parsed answer (`prediction`, `llm_answer`, ...), or if there is a
-    reply and `answer` is the same in all rows of nearly every question.  Any column of answers is doubtful if at least
-    five questions and nearly all questions have one answer in all of their rows, while a reply or another text varies.
+    A column named `answer` is doubtful if the log also has a parsed answer (`prediction`, `llm_answer`, ...).  It is also doubtful
+    if the log has a reply, and `answer` stays the same within nearly every question.  A column of any name is doubtful if it stays
+    the same within nearly every question while a reply or another text varies; this takes at least five questions.
 
     Args:
         table: The columns.
@@ -165,14 +165,14 @@ def changes_in_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> boo
 
 
 def labels_as_answers(table: TableColumns, ids: Sequence[Any], names: Sequence[str], golds: str) -> list[str]:
-    """Return the column with the classes that a classifier answered, as a list of one name; empty if there is none.
+    """Find the column with the classes that a classifier chose; return a list with its name, or an empty list.
 
-    At least half of its classes must be gold answers.  Without gold answers, it must be named `label` and vary within questions.
+    At least half of the classes must be gold answers.  Without gold answers, the column must be named `label` and vary in questions.
 
     Args:
         table: The columns.
         ids: The question of each row.
-        names: Unused columns with names of classes, such as `label`.
+        names: Unused columns whose names mean classes, such as `label`.
         golds: The column of gold answers; "" if none is known.
     """
     several = len(several_rows(ids))
@@ -203,7 +203,7 @@ def _is_other_text(table: TableColumns, name: str, answer: str) -> bool:
 
 
 def _called(names: Collection[str], usual: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
-    """Return the columns with a usual name, the best name first, then the columns that match a pattern."""
+    """Return the columns with a name in `usual`, in the order of `usual`, followed by the other columns that match a pattern."""
     plain = {name: last_name(name) for name in names}
     best = sorted((name for name in names if plain[name] in usual), key=lambda name: usual.index(plain[name]))
     return [*best, *(name for name in names if plain[name] not in usual and pattern.fullmatch(plain[name]))]
@@ -237,7 +237,10 @@ def gold_beside(table: TableColumns, ids: Sequence[Any], answer: str, unread: Co
 
 
 def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collection[str]) -> None:
-    """Raise if no column is named like an answer, but one is named like the gold answer of another column; see `gold_beside`."""
+    """Raise if no column is named like an answer, but a column such as `entities_gold` is named like the gold answer of `entities`.
+
+    The choice offered reads `entities` as the answer; see `gold_beside`.
+    """
     several = len(several_rows(ids))
     for name in unread:
         gold = gold_beside(table, ids, name, unread) if is_model_text(name) and table.changing_in(name, ids) else None
@@ -252,7 +255,7 @@ def refuse_unnamed_pair(table: TableColumns, ids: Sequence[Any], unread: Collect
 
 
 def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, golds: str) -> None:
-    """Raise if the user's request differs in nearly every row of a conversation: the replies then answer several questions.
+    """Raise if the requests of a conversation differ in nearly every row: the replies then answer several questions.
 
     Nothing is raised if the column `golds` has one gold answer per conversation.  `golds` may be "" (no such column).
     """
@@ -277,13 +280,16 @@ def refuse_other_questions(table: TableColumns, ids: Sequence[Any], key: str, go
 
 
 def _has_rounds(table: TableColumns, ids: Sequence[Any], name: str) -> bool:
-    """Return whether the questions of a session have several rows on average; rows after the first may lack the question's text."""
+    """Return whether each request in the column `name` has several rows on average.
+
+    Rows after the first row of a request may lack its text.
+    """
     asked = {pair for pair in zip(map(str, ids), table.column(name), strict=True) if pair[1] is not None}
     return len(ids) >= _ROWS_OF_ONE * len(asked)
 
 
 def other_questions(table: TableColumns, ids: Sequence[Any], key: str) -> str:
-    """Return the column of user requests if these differ in nearly every row of a conversation; else ""."""
+    """Find the column of user requests, if nearly every row of a conversation has a different one; return its name or ""."""
     several = len(several_rows(ids))
     names = [name for name in table.names if last_name(name) in _ASKED and table.is_text(name)]
     if not names and _SESSION.fullmatch(last_name(key)):
@@ -308,7 +314,10 @@ def session_of(table: TableColumns, question: str) -> str | None:
 
 
 def code_of(table: TableColumns, questions: Sequence[str]) -> str | None:
-    """Return a further column of questions with a one-word code for each text of the first one; None if there is none."""
+    """Find a column of codes for the question texts in the first of `questions`; return its name, or None.
+
+    The column is one of the others in `questions`.  Each of its values is a single word, and each word belongs to one text.
+    """
     texts = table.column(questions[0]) if questions else []
     for name in questions[1:]:
         words = table.column(name)

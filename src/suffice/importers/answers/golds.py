@@ -38,10 +38,10 @@ _SIGNS, _LONGEST = "|;", 1_000
 
 
 def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
-    """Return the form of gold answers: a mark, a box, or a separator; "" for plain text.
+    """Return the form of gold answers: after a mark ("####"), in a box ("boxed"), or between separators ("|" or ";").
 
-    An answer may follow a mark (####) or be in a box.  Alternatives are separated by "|" or ";": many answers must equal one of the
-    alternatives, and no answer may contain the separator.
+    Return "" for plain text.  A separator counts only if many answers equal one of the separated alternatives, and no answer
+    contains the separator.
     """
     pairs = [(gold, answer) for gold, answer in zip(golds, answers, strict=True) if isinstance(gold, str)]
     if form := mark_of([gold for gold, _ in pairs]):
@@ -55,7 +55,7 @@ def gold_form(golds: Sequence[Any], answers: Sequence[Any]) -> str:
 
 
 def mark_of(texts: Sequence[Any]) -> str:
-    r"""Return the mark that precedes or encloses the answer in nearly all texts; "" if there is none.
+    r"""Return the mark of the answer in nearly all texts, "####" or "boxed"; "" without a mark, or for a box without other text.
 
     >>> mark_of(["19 * 4 = 76\n#### 76"]), mark_of([r"So it is \boxed{76}."]), mark_of([r"\boxed{76}"]), mark_of(["76"])
     ('####', 'boxed', '', '')
@@ -67,9 +67,9 @@ def mark_of(texts: Sequence[Any]) -> str:
 
 
 def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
-    """Raise if several gold answers may be the items of one answer.
+    """Raise if a question's several gold answers may be the items of one answer, and not alternatives.
 
-    The sign of this is that answers often list all gold answers of their question, and seldom equal only one.
+    They may be if many answers list all gold answers of their question, and fewer answers equal just one of them.
     """
     pairs = [({*own}, {*listed_items(answer)}) for own, answer in rows if len(own) > 1 and isinstance(answer, str)]
     whole = sum(own == items for own, items in pairs)
@@ -90,9 +90,9 @@ def ask_about_gold_lists(rows: Iterable[tuple[Sequence[str], Any]]) -> None:
 
 
 def items_of(text: str) -> list[str | None]:
-    """Return a text, followed by the parts of it that may be answers.
+    """Return a text, followed by the answers that it may contain.
 
-    The parts are the items of a list that is written as text or, in a solution, the marked answer.
+    These are the items if the text is a list, or else the marked answer if the text is a solution.
     """
     if listed := listed_texts(text):
         return [text, *listed]
@@ -171,7 +171,7 @@ class GoldAnswers:
     def find(self, ids: Iterable[str], questions: Iterable[str]) -> None:
         """Find columns that have unusual names.
 
-        Ids or question texts are found by their values, which also occur in the run.  Gold answers are the only other column.
+        A column has ids or question texts if its values occur in the run, too.  The only remaining column has the gold answers.
 
         Raises:
             SchemaError: The file has no gold answers, or neither ids nor questions.
@@ -225,9 +225,9 @@ class GoldAnswers:
             )
 
     def _with_values(self, wanted: set[str], form: Callable[[Any], str]) -> list[str]:
-        """Return the column with the most wanted values, as a list of one name.
+        """Find the column with the most wanted values; return a list with its name, or an empty list.
 
-        At least half of its values must be wanted, or it must contain half of the wanted values; else the list is empty.
+        At least half of the column's values must be wanted, or the column must contain at least half of the wanted values.
         """
         known = {
             name: {form(item.values[name]) for item in self._records if item.values.get(name) is not None}
@@ -259,7 +259,7 @@ class GoldAnswers:
         return golds
 
     def note(self) -> str:
-        """Return a note on the number of trajectories with gold answers; raise if none has any."""
+        """Return a note on the number of trajectories with gold answers; raise if no trajectory has gold answers."""
         matched = sum(self._ways.values())
         if not matched:
             texts = [next(iter(self._by_text), ""), self._asked]
@@ -281,7 +281,7 @@ class GoldAnswers:
 def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: Collection[str]) -> None:
     """Resolve the column of gold answers that the user names.
 
-    An object with one field is replaced by this field.  A column that only the joined file has is removed from `columns`.
+    If the column contains objects with a single field, the field takes its place.  A column of the joined file alone is removed.
 
     Args:
         columns: The columns that the user named, by this library's names; changed in place.
@@ -324,7 +324,11 @@ def _fields(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def _by(
     records: list[Record], keys: list[str], columns: list[str], normalise: Callable[[str], str]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the gold answers for each key, read from the first column that has any; raise if rows of a key differ."""
+    """Return the gold answers for each key, such as a question's id.
+
+    A row's gold answers come from the first of `columns` that is not empty in the row.  Raise if rows with the same key have
+    different gold answers.
+    """
     result: dict[str, tuple[str, ...]] = {}
     forms = {name: gold_form([item.values.get(name) for item in records], [None] * len(records)) for name in columns}
     for item in records:
@@ -345,7 +349,7 @@ def _cell(values: Mapping[str, object], name: str) -> object:
 
 
 def says_lists(answers: Sequence[Any], golds: Sequence[Any]) -> bool:
-    """Return whether some answers are lists in brackets, so that a gold answer in brackets is one answer.
+    """Return whether a gold answer in brackets is one answer, namely a list, because some answers are in brackets, too.
 
     Return False if all gold answers are in brackets and hardly any answers are: each gold answer is then a list of alternatives.
     """

@@ -76,9 +76,17 @@ def with_columns(
     parsed: Mapping[str, Sequence[tuple[Any, str, Sequence[str]]]],
     normalizer: str | None,
 ) -> tuple[tuple[str, Choices, str], Choices]:
-    """Add columns to a question about the position of answers, if the values of these columns occur in the replies.
+    """Add parsed columns to a question about the position of answers.
 
-    The columns closest to the gold answers come first.  Also return the choices with the columns; empty if there is no such column.
+    A column is added if its values occur in the replies.  The columns that agree best with the gold answers come first.
+
+    Args:
+        guess: The question, its choices, and the sure choice or "".
+        parsed: For each column: its value, the reply and the gold answers of each row.
+        normalizer: Decides which answers are the same; None = guessed.
+
+    Returns:
+        The extended guess, and the choices including the columns.  Without such a column: the unchanged guess, and no choices.
     """
     shares: dict[str, float] = {}
     for name, rows in parsed.items():
@@ -111,9 +119,9 @@ _MOST_PARSES = 8
 def refuse_other_parses(
     table: TableColumns, columns: Mapping[str, str], used: Collection[str], *, has_replies: bool
 ) -> None:
-    """Raise if the records of a question have equal replies but different labels, as with the filters of lm-eval.
+    """Raise if the log repeats each record with the same replies but another label, as lm-eval does for each of its filters.
 
-    The labels may be names of parsers, which read different answers in the same reply.
+    The labels may be names of parsers that read different answers in one reply.
 
     Args:
         table: The rows, each with the number of its record.

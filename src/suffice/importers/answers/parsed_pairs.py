@@ -86,7 +86,7 @@ def equal_pairs(table: TableColumns, ids: Sequence[Any], names: Collection[str])
 def right_beside(table: TableColumns, ids: Sequence[Any], names: Collection[str], least: float) -> dict[str, str]:
     """Return the columns that may be answers, each with the column that may be its gold answer.
 
-    Both are equal in at least the share `least` of the rows.  A pair that is equal in the last row of nearly every question is
+    The two columns are equal in at least `least` of the rows.  A pair that is equal in the last row of nearly every question is
     left out, since the last answers are then copies of the gold answers.
 
     Args:

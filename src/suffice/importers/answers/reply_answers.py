@@ -82,7 +82,7 @@ class Replies:
 def read_at(columns: RoundColumns, position: AnswerPosition) -> Counter[str]:
     """Read the answers of rounds at a position of their replies; return the numbers of replies and of answers.
 
-    If a round has no text, its answer is the reply, and becomes the text.
+    In a round without text, the answer column holds the reply; it is stored as the round's text.
     """
     from suffice.loops.models.prompted import unless_cut
 
@@ -112,7 +112,7 @@ def counts_of(replies: Iterable[str | None], answers: Iterable[str | None]) -> C
 
 
 def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
-    """Return a note on the replies that have no answer at a position; raise if no reply has one there."""
+    """Return a note on how many replies have no answer at a position; raise if all replies have none."""
     if not counts["answers"]:
         raise DataError(f"no reply has an answer at {position}: name another answer position, or 'whole'")
     missing = counts["replies"] - counts["answers"]
@@ -128,11 +128,11 @@ def position_note(position: AnswerPosition, counts: Mapping[str, int]) -> str:
 def refuse_whole_replies(
     parts: Iterable[pa.Table], options: Mapping[str, Any], scores: Iterable[str] = (), columns: Collection[str] = ()
 ) -> None:
-    """Raise to ask for the position or column of the answers if they seem to be whole replies and the user named neither.
+    """Raise if the column of answers seems to hold whole replies; ask for the answers' position in them, or for another column.
 
-    They are whole replies if the answers read at some position equal gold answers clearly more often than the whole texts do.
-    (Without gold answers, the answers of consecutive rounds are compared.)  They are also whole replies if they often contain, but
-    hardly ever equal, a gold answer.
+    Texts are whole replies if their parts at some position equal gold answers clearly more often than the whole texts do.
+    Without gold answers, consecutive rounds are compared.  Texts are also whole replies if they often contain, but
+    hardly ever equal, a gold answer.  Nothing is raised if the user names a position.
 
     Args:
         parts: The recording's tables, with at least the columns in `COLUMNS` and `columns`.
@@ -213,13 +213,13 @@ def _replies_of(table: TableColumns, ids: Sequence[str], answer: str, golds: str
 
 
 def _guess_of(questions: list[Replies], normalizer: str | None) -> tuple[str, Choices, str] | None:
-    """Return a question about the position of answers, its choices, and the sure choice or ""; None if replies are answers."""
+    """Return a question about the answers' position in replies, its choices, and the sure choice or ""; None if replies are answers."""
     unknown = [item.texts for item in questions if not item.golds and len(item.texts) > 1]
     return _compared(questions, normalizer) or _marked([text for own in unknown for text in own])
 
 
 def _marked(texts: Sequence[str]) -> tuple[str, Choices, str] | None:
-    """Return a question about a mark, such as a tag, that nearly all replies have; None without such a mark.  Needs no gold answers."""
+    """Return a question about a mark (such as a tag) in nearly all texts, its choices, and "" (no choice is sure); None without a mark."""
     for position in marks_in(texts) if len(texts) >= _ENOUGH else []:
         answers = [found.answer for found in located_in(texts, position)]
         said = {answer for answer in answers if answer}
@@ -240,7 +240,10 @@ def _choices(positions: Sequence[AnswerPosition]) -> Choices:
 
 
 def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Choices, str] | None:
-    """Return a question about the position of answers if those at some position agree better than whole replies; else None."""
+    """Return a question about a position where answers agree clearly better than whole replies, its choices, and the sure choice or "".
+
+    Return None without such a position.  Answers agree with gold answers or, without these, with the answer of the round before.
+    """
     has_golds = sum(bool(item.golds) for item in questions) >= 2 * _ENOUGH
     questions = [item for item in questions if (item.golds if has_golds else len(item.texts) > 1)]
     places = hash_places([item.cluster for item in questions], salt="answer position:")
@@ -290,7 +293,7 @@ def _compared(questions: list[Replies], normalizer: str | None) -> tuple[str, Ch
 
 
 def _known_answers(item: Replies, *, has_golds: bool) -> list[tuple[str, Sequence[str]]]:
-    """Pair each reply with the gold answers or, without `has_golds`, with the shorter replies to the same question."""
+    """Pair each reply with its gold answers or, without `has_golds`, with the shorter replies to its question, which may be answers."""
     if has_golds:
         return [(text, item.golds) for text in item.texts]
     pairs = [(text, [own for own in item.texts if len(own) < len(text)]) for text in item.texts]
@@ -302,7 +305,7 @@ def _meaning(position: AnswerPosition) -> str:
 
 
 def _without_position(questions: Sequence[Replies], compare: _Comparison) -> tuple[str, Choices, str] | None:
-    """Return a question if replies often contain a gold answer at no usual position, and hardly ever equal one; else None."""
+    """Return a question if no position fits, and replies often contain a gold answer but hardly ever equal one; else None."""
     right = compare.whole(questions)
     pairs = [(_words(text), [*map(_words, item.golds)]) for item in questions for text in item.texts]
     containing = sum(any(gold and gold in text for gold in golds) for text, golds in pairs) / max(len(pairs), 1)
@@ -344,7 +347,7 @@ class _Comparison:
         return sum(own._share(item, item.texts) for item in questions) / len(questions)  # noqa: SLF001 - its own
 
     def at(self, position: AnswerPosition, questions: Sequence[Replies]) -> tuple[float, float]:
-        """Return the share of replies with an answer at a position, and the share in which these answers agree.
+        """Return the share of replies with an answer at a position, and the share of these answers that agree (see the class).
 
         Without gold answers, both shares are 0 if the same answer is read from every reply.
         """
@@ -360,10 +363,10 @@ class _Comparison:
         return read, agreed
 
     def is_sure(self, positions: Sequence[AnswerPosition], questions: Sequence[Replies]) -> bool:
-        """Return whether the first position is beyond doubt.
+        """Return whether the first of some positions is beyond doubt.
 
-        It must be a usual mark in nearly all replies, followed only by a short answer.  Any other position whose answers agree as well
-        must yield the same answers.
+        It must be a usual mark in nearly all replies, followed only by a short answer.  Other positions that agree as often
+        must yield the same answers as the first.
         """
         first, *others = positions
         texts, key_of = [text for item in questions for text in item.texts], normalizer_of(self.normalizer)

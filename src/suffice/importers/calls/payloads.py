@@ -321,7 +321,10 @@ def _of_object(value: Mapping[str, Any]) -> LoggedReply:  # noqa: PLR0911 - one 
 
 
 def _last_assistant(messages: Sequence[Any]) -> LoggedReply:
-    """Read the last message of a list if the assistant wrote it; if all items are texts, join them as the reply."""
+    """Read the last message of a list if the assistant wrote it; otherwise return an empty reply.
+
+    If all items of the list are texts, they are pieces of the reply and are joined.
+    """
     if messages and all(isinstance(item, str) for item in messages):
         return LoggedReply(text="".join(messages))
     last = messages[-1] if messages else None

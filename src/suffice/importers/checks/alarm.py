@@ -56,7 +56,7 @@ class Read:
 
     Attributes:
         columns: Maps this library's names of columns to the log's columns, or to a description of where the values come from.
-        names: Maps this library's names of columns to their names in options; only columns for which `columns` has another name.
+        names: The column's name in options, by this library's name, if the option needs another name than the one in `columns`.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         sources: The log's columns from which other columns are computed.
     """
@@ -72,7 +72,7 @@ class Read:
     def was_guessed(self, ours: str) -> bool:
         """Return whether a table's column was guessed.
 
-        Return False if the user named the column, and for other formats, whose fields are known.
+        Return False if the user named the column, or if the log is not a table: the fields of all other formats are known.
         """
         return self.is_table and ours not in self.said
 
@@ -105,7 +105,7 @@ Doubt = tuple[str, Choices] | tuple[str, Choices, str]
 
 
 def used_columns(read: Read) -> set[str]:
-    """Return the names of the columns that are read, both the log's and this library's, and of those used in filters."""
+    """Return the names of the columns that are read or used in filters, both the log's names and this library's."""
     own = [(read.options.get(name) or {}) for name in ("columns", "metrics", "labels")]
     said = [
         part

@@ -78,9 +78,10 @@ def _words(text: str) -> str:
 
 
 def _own_texts(read: Read, counted_in: Mapping[tuple[str, bool], int]) -> Iterator[str]:
-    """Yield the columns with a high count in `counted_in` for their own trajectory, and a much lower count for another trajectory.
+    """Yield the columns whose texts match last answers of their own trajectory much more often than those of another trajectory.
 
-    The columns must be constant within trajectories.  Nothing is yielded if answers are judged.
+    `counted_in` has the matches by column, under True for the own trajectory and under False for another one.  The columns must be
+    constant within trajectories.  Nothing is yielded if answers are judged.
     """
     n, varying = read.facts.trajectories, {name for name, own in read.facts.own.columns.items() if own.varying}
     for name in [name for name, is_own in counted_in if is_own and name not in varying and not _is_judged(read)]:

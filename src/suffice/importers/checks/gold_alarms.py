@@ -39,7 +39,10 @@ def has_own_score(facts: Facts) -> bool:
 
 
 def marks_like_golds(facts: Facts) -> list[str]:
-    """Return the log's scores that may be outputs of the model, because all gold answers are grades too; empty if there are answers."""
+    """Return the log's scores that may be outputs of the model: there are no answers, and all gold answers are grades, too.
+
+    Return an empty list if there are answers, or if some gold answer is not a grade.
+    """
     are_marks = bool(facts.golds) and {gold.strip().lower() for gold in facts.golds} <= _MARKS
     return [
         name
@@ -151,7 +154,7 @@ def never_right(read: Read) -> Iterator[Doubt]:
 
 
 def last_is_gold(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if nearly all last answers equal the gold answers exactly: the gold answers may be copies of them."""
+    """Yield a doubt if nearly all last answers equal the gold answers exactly: the gold answers may be copies of the last answers."""
     facts = read.facts
     is_said = read.options.get("log_golds") or read.options.get("golds")
     if (
@@ -188,9 +191,9 @@ def case_alone(read: Read) -> Iterator[Doubt]:
 
 
 def stricter_golds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the log's score accepts nearly all answers that equal a gold answer, but many other answers, too.
+    """Yield a doubt if the log's score accepts nearly all answers that equal a gold answer, and also many that equal none.
 
-    Such answers may be code that does the same, or rounded numbers.
+    The latter may be code with the same effect as the gold answer, or rounded numbers.
     """
     facts = read.facts
     if not read.is_table or read.options.get("golds"):
@@ -211,7 +214,7 @@ def stricter_golds(read: Read) -> Iterator[Doubt]:
 
 
 def own_score(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the model itself gave the score that is read as correctness, according to another column."""
+    """Yield a doubt if a score is read as correctness, but another column says that the model itself gave the score."""
     facts = read.facts
     score = next((name for name in facts.spans if name not in SCORES), "")
     theirs = read.columns.get(f"{score} (metric)", "")

@@ -132,7 +132,7 @@ def judging_note(read: Read) -> str:
 def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
     """Return a note on the metric that judges answers, and on other metrics that are kept.
 
-    There is none if the log has no score of its own, or a single score and no gold answers.
+    The list is empty if the log has no score of its own, or if it has a single score and no gold answers.
 
     Args:
         read: The run as it was read.
@@ -160,9 +160,9 @@ def judge_notes(read: Read, judge: str, judged_by: Sequence[str]) -> list[str]:
 
 
 def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
-    """Return a note on a column of scores that could judge answers in place of the gold answers or the score that judges them.
+    """Return a note on an unused column of scores: it could replace the current judge, which is the gold answers or another score.
 
-    If the user named the score that judges, the column must have the same scale.
+    If the user named the current score, the column must have the same scale.
 
     Args:
         read: The run as it was read.
@@ -199,7 +199,7 @@ def second_judge_note(read: Read, judges: Sequence[str] = ()) -> list[str]:
 def flag_notes(table: TableColumns, columns: Mapping[str, str], unused: Collection[str]) -> Iterator[str]:
     """Yield a note on a column with two values, such as 0 and 1 or Y and N, that varies between rounds.
 
-    The note is used if nothing else judges answers.
+    The note is used if answers are not judged otherwise.
     """
     ids = table.column(columns.get("question_id", ""))
     may = [name for name in unused if "answer" in columns or not is_error_count(name)]
@@ -234,9 +234,9 @@ def other_judge_note(table: TableColumns, ids: Sequence[Any], guessed: str, unre
 
 
 def _order_of_two(table: TableColumns, name: str) -> str:
-    """Return the two words of a column that has no other values, the worse one first, as `N,Y`.
+    """Return the two words of a column as `N,Y`, the worse word first.
 
-    Return "" for other columns, or if the order of the words is unknown.
+    Return "" if the column does not have exactly two words, or if their order is unknown.
     """
     said = {*islice(dict.fromkeys(str(value) for value in table.column(name) if value not in (None, "")), 3)}
     order = order_of_words(name, said) if len(said) == len(("worst", "best")) and not may_judge(name) else ""
@@ -244,9 +244,10 @@ def _order_of_two(table: TableColumns, name: str) -> str:
 
 
 def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
-    """Return the columns that may judge answers by name and values, each with the end of the option that reads it, such as `:1..5`.
+    """Return the columns whose name and values suggest that they judge answers.
 
-    Columns of numbers come first; columns with words of unknown order are left out.
+    Each comes with the end of the option that reads it, such as `:1..5`.  Columns of numbers come first; columns with words of
+    unknown order are left out.
     """
     may = [name for name, own in columns.items() if own.varying and may_judge(name)]
     scales = {in_log(name): scale for name in may if (scale := scale_of(name, columns[name])) not in (None, TEMPLATE)}
@@ -259,7 +260,7 @@ def scores_of(columns: Mapping[str, OwnColumn]) -> dict[str, str]:
 def _alike(columns: Mapping[str, OwnColumn], scores: Collection[str]) -> dict[str, str]:
     """Return the columns whose numbers lie on the scale of a known score, each with the end of the option that reads it.
 
-    Their names need not suggest a score, but must not mean anything else.  The numbers are shares or grades.  They vary in many
+    The columns' names need not suggest a score, but must not mean anything else.  The numbers are shares or grades.  They vary in many
     questions and start at different values, so they are not counts.
     """
     found: dict[str, str] = {}
@@ -342,9 +343,9 @@ def scale_of(name: str, own: OwnColumn) -> str | None:
 
 
 def _failures_of(name: str, own: OwnColumn) -> str | None:
-    """Return the scale of exit codes, such as 0 and 101, or of error counts with two values; None for other counts.
+    """Return the scale of a column of exit codes or errors, in which 0 is best and all other values are equally bad.
 
-    0 is best, and all other values are equally bad.
+    Exit codes, such as 0 and 101, may have a few values; counts of errors must have two.  Return None for any other column.
     """
     is_code = len(own.values) == len(("worst", "best")) or last_name(name).endswith(("code", "status"))
     if not is_code or "0" not in own.values or len(own.values) > _WORDS:
@@ -365,7 +366,7 @@ def scales_with(low: float, high: float) -> list[tuple[int, int]]:
 
 
 def _span(own: OwnColumn) -> tuple[float, float]:
-    """Return the lowest and the highest number of a column; NaN if it has other values.  Numbers may have decimal commas."""
+    """Return the lowest and the highest number of a column; NaN if some values are not numbers.  Numbers may have decimal commas."""
     if own.low <= own.high:
         return own.low, own.high
     numbers = [written_number(value) for value in own.values if not says_missing(value)]

@@ -132,7 +132,7 @@ def _scored_by(read: Read, name: str) -> tuple[str, bool]:
 
 
 def _error_name(facts: Facts) -> tuple[str, str] | None:
-    """Return a column with one value, the name of an error measure such as "WER", and this value; None if there is none."""
+    """Find a column whose only value is the name of an error measure, such as "WER"; return the column and this name, or None."""
     for name, own in facts.own.columns.items():
         if last_name(in_log(name)) in _KINDS and len(own.values) == 1:
             (value,) = own.values

@@ -61,7 +61,7 @@ _AFTERWARDS = frozenset(
 def returned_rounds(read: Read) -> Iterator[Doubt]:
     """Yield a doubt if many questions seem to have returned a round before the last.
 
-    A flag marks that round, or a text that is constant per question equals its answer.
+    Either a flag marks the returned round, or its answer equals a text that is constant in the question.
     """
     facts = read.facts
     if not read.is_table or read.samples or RETURNED in read.said:
@@ -119,9 +119,9 @@ def _of_returned(theirs: str) -> Choices:
 
 
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
-    """Yield a doubt if last rounds, which a flag marks, repeat the answer of an earlier round.
+    """Yield a doubt if the last rounds are marked by a flag, and repeat the answer of an earlier round.
 
-    This is not always the round just before.  A last row may then record the loop's choice again, without a call.
+    The earlier round must not always be the one just before.  The last row may then record the loop's choice again, without a call.
     """
     for name, own in facts.own.columns.items():
         for value, marks in own.marks.items():
@@ -138,9 +138,9 @@ def copied_choice(facts: Facts) -> Iterator[Doubt]:
 
 
 def dependent_samples(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if samples depend on their order, and another column may contain the single samples.
+    """Yield a doubt if answers that are read as samples depend on their order, and another column may contain the real samples.
 
-    The answers may then be the vote so far.
+    Each of the answers may then be the vote of the samples so far.
     """
     choices = _other_answers(read)
     if choices and _are_ordered(read):
@@ -249,7 +249,10 @@ def _groups(values: Sequence[str | None], known: Sequence[int]) -> dict[str, Flo
 
 
 def _unevenness(table: Floats, members: Floats, sizes: Sequence[int]) -> Floats:
-    """Return the differences between the groups of each column in each round, standardised: by chance, mean 0 and standard deviation 1."""
+    """Return how much the groups of each column differ, in each round.
+
+    Differences are standardised: those by chance have mean 0 and standard deviation 1.
+    """
     squares = (members @ table) ** 2
     sums = np.add.reduceat(squares, np.cumsum([0, *sizes[:-1]]), axis=0)
     free = np.array(sizes)[:, None] - 1

@@ -84,7 +84,7 @@ class Reading:
 
     @property
     def partial_note(self) -> str:
-        """The note on answers that F1 counts as partly right, if F1 judges; "" if there are few."""
+        """The note on answers that F1 counts as partly right; "" if there are few such answers, or if F1 does not judge."""
         return self._partial.note if self.judge == "f1" else ""
 
     def add(self, table: pa.Table) -> None:
@@ -162,7 +162,10 @@ class Reading:
         return may_be
 
     def _add_scored(self, part: Part, scores: Floats, golds: Sequence[Sequence[str] | None]) -> None:
-        """Count the answers compared with gold answers, and how often each metric of the log agrees with this comparison or not."""
+        """Count the answers that are compared with gold answers, and how often each metric of the log agrees with the comparison.
+
+        Disagreements are counted, too.
+        """
         if "em" in part.metrics:
             every = [gold for own in golds for gold in own or ()]
             self._choice += MultipleChoice.counted(every, part.metrics["em"], part.metrics.get("f1"))
@@ -410,7 +413,7 @@ def _is_flag(values: pa.ChunkedArray) -> bool:
 
 
 def _texts_beside(table: pa.Table) -> Iterator[str]:
-    """Yield the columns beside the answer with texts that were retrieved or that the model may have written."""
+    """Yield the columns, other than the answer, that contain retrieved texts or texts that the model may have written."""
     for item in table.schema:
         name = in_log(item.name)
         is_id = last_name(name).endswith(("_id", "rank")) and column_kind(item.name, item) == "label"

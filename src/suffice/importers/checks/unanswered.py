@@ -28,7 +28,7 @@ _FEW, _OFFERED = 5, 4
 
 
 def empty_answers(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if most trajectories have no answer and no score of the log judges them either."""
+    """Yield a doubt if most trajectories have no answer, and no score of the log judges their rounds."""
     facts = read.facts
     answer = read.columns.get("answer")
     is_mostly_empty = facts.trajectories >= _FEW and 2 * facts.unanswered > facts.trajectories
@@ -71,7 +71,7 @@ def _of_answers(names: Sequence[str]) -> Choices:
 def _of_outcomes(read: Read) -> tuple[Choices, str]:
     """Return the options that read the outcomes of runs from a column that is constant in each run.
 
-    Also return other ways to give outcomes, as text; "" if there are such options.
+    If there is no such column, return no options, and a text on how else to give outcomes; otherwise, this text is "".
     """
     ways = "--outcomes FILE"
     result: Choices = {}

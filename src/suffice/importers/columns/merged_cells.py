@@ -41,11 +41,13 @@ def refuse_second_header(records: Sequence[Record]) -> None:
 def filled_down(records: Sequence[Record], columns: Mapping[str, str] | None = None) -> tuple[list[Record], list[str]]:
     """Fill the empty cells of merged columns; return the records, and notes (empty if no cells were merged).
 
-    If the user names the columns of question and run, every row must have a run, and some rows with an answer must lack the question.
-    Then all columns that are empty in the same rows are filled from the previous row of the run.
+    If the user names the columns of question and run, the question may be missing in some rows; every row must have a run, and
+    rows without the question must have an answer.  All columns that are empty in the rows without the question are then filled from
+    the previous row of the run.
 
-    Otherwise, the first column and those empty in the same rows were merged, if the first row is filled, the first column has no
-    value twice, and another column has no gaps.  A last row in which the second column is empty has totals and is left out.
+    Otherwise, the first column has merged cells if its first cell is filled, it has empty cells but no value twice, and some column
+    has no empty cells.  The first column, and those that are empty in the same rows, are filled from the row above.  If the last row
+    lacks a value in the second column, it has totals and is left out.
     """
     names = column_names(records)
     text, run = ((columns or {}).get(ours) for ours in ("question_id", "run"))

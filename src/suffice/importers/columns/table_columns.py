@@ -88,11 +88,11 @@ class TableColumns:
         return all(counts_up([*{numbers[place] for place in own}]) for own in questions)
 
     def counters_in(self, names: Iterable[str], ids: Sequence[str]) -> list[str]:
-        """Return those columns of whole numbers in `names` that number the rounds, passes or samples of a question.
+        """Return the columns among `names` that number the rounds, passes or samples of a question; all of `names` have whole numbers.
 
-        Columns whose names end with a word for rounds take precedence.  Passes and samples must be numbered once each in every question.
-        They do not count if another column, such as the model, varies within questions and so may distinguish loops.  Samples must be
-        numbered beyond 1, since 0 and 1 may be votes.  Without ids, texts identify questions.
+        If the names of some columns end with a word for rounds, only these are returned.  A column of passes or samples must have each
+        number once in every question, and no column that may distinguish loops, such as the model, may vary within questions.  Some
+        samples must have numbers above 1, since 0 and 1 may be votes.  Without `ids`, texts identify questions.
         """
         called = [name for name in names if ends_with_round(name) and any(self.counts_in(name, key) for key in ids[:1])]
         texts = [name for name in self.by_name(QUESTIONS) if self.repeats(name)]

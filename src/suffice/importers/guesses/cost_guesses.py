@@ -45,7 +45,7 @@ class CostGuess:
         self.counters = self._counters()
 
     def _counters(self) -> frozenset[str]:
-        """Return the columns that number the rounds of each question; empty unless another text varies between rounds.
+        """Return the columns that number the rounds of each question; empty unless some text of the model varies between rounds.
 
         Counters are neither answers, gold answers nor questions.
         """

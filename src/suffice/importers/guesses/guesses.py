@@ -149,7 +149,7 @@ class _Guess(NumberGuess):
     """Guesses, by usual names, for columns that neither the user nor this library's names determine."""
 
     def place(self, *, one_per_record: bool) -> None:
-        """Find the ids of questions and the round numbers; rows without them are numbered by position."""
+        """Find the column of round numbers and the ids of questions; rounds without numbers are numbered by the position of their rows."""
         for name in [name for name in self.shown if self.shown[name].startswith("order ") and self.lacks("round")]:
             self.result.read("round", name, "shape", self.shown[name])
         if self.lacks("round"):
@@ -168,9 +168,9 @@ class _Guess(NumberGuess):
             self._ids(one_per_record=one_per_record)
 
     def _without_row_ids(self, names: Sequence[str], ids: Sequence[str]) -> list[str]:
-        """Remove counters that number all rows, since these are ids of rows.
+        """Remove counters that are ids of rows: their values never repeat, and their names end with `_id`.
 
-        If rows belong to several questions, counters that never repeat are removed, too, as long as other counters remain.
+        If rows belong to several questions, and some counters repeat, all counters that never repeat are removed.
         """
         unique = [name for name in names if len({*map(str, self.table.column(name))}) == len(self.table.rows)]
         counting = [name for name in names if name not in unique]
@@ -277,7 +277,7 @@ class _Guess(NumberGuess):
                 self.read("question", "text", "the same in all rows of a question, while answers change")
 
     def _question(self, ids: Sequence[Any]) -> None:
-        """Find the question; it may be a ticket's subject or a case's text, if this differs in nearly every question."""
+        """Find the question; it may be a ticket's subject or a case's text, if nearly every question has a different one."""
         if self.lacks("question"):
             self._first_constant("question", QUESTIONS, ids)
         if not self.lacks("question"):

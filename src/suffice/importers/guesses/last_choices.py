@@ -79,7 +79,7 @@ def _may_be_said(name: str) -> bool:
 def _ids(table: TableColumns, columns: Mapping[str, str]) -> Choices:
     """Return the choices that read a column as the question id.
 
-    Each value must have several rows on average, which are together in the file or have different round numbers.
+    On average, a value must have several rows.  The rows of a value must be together in the file, or have different round numbers.
     """
     rounds = [*map(str, table.column(columns.get("round", "")))]
     golds = columns.get("golds", "")

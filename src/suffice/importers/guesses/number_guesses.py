@@ -73,7 +73,8 @@ class NumberGuess(CostGuess):
     def scores(self) -> None:
         """Read scores in [0, 1] as metrics.
 
-        Measures of overlap with a reference are always read.  If no metric is known, another score is read because of a word in its name.
+            Measures of overlap with a reference, such as ROUGE, are always read.  If no metric is known, one other score is read, if its
+        name has a word for correctness.
         """
         for name in [name for name in self._unread(of_rounds=True) if is_overlap(name)]:
             self._score(name, name if name.isidentifier() else plain_name(name).replace(".", "_"))

@@ -36,8 +36,8 @@ def golds_as_answers(shape: Shape, golds: str, answer: str, *, is_said: bool = F
 
     Raises:
         DataError: A gold answer in a later part of the file does not name an option, such as 7 if there are four options.
-        UnsettledError: More answers would be right if 1 meant false, as in data sets where 0 is entailment.  `is_said` = the user
-            has confirmed that 1 is true.
+        UnsettledError: More answers would be right if 1 meant false, as in data sets where 0 is entailment.  Not raised with
+            `is_said`, which means that the user has confirmed that 1 is true.
     """
     if _are_truths(shape.rows, golds, answer):
         if not is_said:
@@ -73,7 +73,8 @@ def answers_in_one_form(shape: Shape, golds: str, answer: str) -> tuple[Shape, s
 
     Return the rows, the column of answers, and the form ("" if nothing was converted).
 
-    Nearly all answers must name an option by its letter, its text or both.  Some must use the text alone, and others not.
+    Nearly all answers must name an option by its letter, its text or both.  Both answers with the text alone and answers with the
+    letter must occur.
     """
     read = _reader(shape.rows)
     if read is None:
@@ -101,7 +102,10 @@ def _in_form(value: Any, options: _Options, wanted: str) -> Any:
 
 
 def _both_forms(value: Any, options: _Options) -> dict[str, str]:
-    """Return the letter of an option, under both forms, if a value has letter and text of the option ("B. Paris"); else an empty object."""
+    """Return the letter of an option under each of the two forms, if a value has both letter and text of the option ("B. Paris").
+
+    Return an empty object for any other value.
+    """
     match = _LETTER_AND_TEXT.fullmatch(str(value).strip())
     label = match[1].upper() if match else ""
     is_one = label in options and normalize_answer(str(match and match[2])) == normalize_answer(options[label])

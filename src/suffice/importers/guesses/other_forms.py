@@ -93,7 +93,7 @@ _MEANINGS = {
 
 
 def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], columns: Mapping[str, str]) -> None:
-    """Raise to ask for the form of numbers or dates in a column, if more answers equal gold answers in another form.
+    """Raise if clearly more answers equal gold answers once the numbers or dates of a column are read in a different form.
 
     Args:
         parts: The recording's tables, with at least the columns in `COLUMNS`.
@@ -101,7 +101,7 @@ def refuse_other_forms(parts: Iterable[pa.Table], options: Mapping[str, Any], co
         columns: The log's columns by this library's names.
 
     Raises:
-        UnsettledError: There is such a form.  Its option is confirmed if hardly any answer is right without it.
+        UnsettledError: Such a form exists; the error offers to use it.  This choice is confirmed if hardly any answer is right otherwise.
     """
     known = {ours: columns[ours] for ours in COLUMNS if ours in columns and not _MADE.search(columns[ours])}
     # the rest is computed, joined, or already read in a form

@@ -240,7 +240,10 @@ def _may_hold_answers(
 
 
 def _is_called_or_agrees(table: TableColumns, name: str, golds: str) -> bool:
-    """Return whether a column's name suggests parsed answers, or its values often equal the gold answer.  Flags need the latter."""
+    """Return whether a column's name suggests parsed answers, or its values often equal the gold answer.
+
+    For flags, such as true and false, the name is not enough: their values must often equal the gold answer.
+    """
     is_flag = {str(value).lower() for value in table.column(name)} <= {"true", "false", "0", "1", "none", ""}
     return (may_be_parsed_name(name) and not is_flag) or _agrees(table, name, golds) >= _OFTEN
 

@@ -114,7 +114,7 @@ def _called(names: Collection[str], usual: Collection[str]) -> list[str]:
 
 
 def _speakers(table: TableColumns, columns: Mapping[str, str]) -> Iterator[str]:
-    """Yield a note (or raise) if the rows of a question come from several speakers, as perhaps only one of them gives answers."""
+    """Yield a note if the rows of a question come from several speakers; raise if one of them is a user, system or tool."""
     ids = table.column(columns.get("question_id", ""))
     for name in _called([name for name in table.names if name != columns.get("answer")], _SPEAKERS)[:1]:
         values = [*dict.fromkeys(value for value in table.column(name) if isinstance(value, str))]

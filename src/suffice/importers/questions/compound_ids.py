@@ -52,7 +52,7 @@ def compound_choices(
         used: Columns whose meaning is known.
         key: A column that is a part of the id; "" if none is known.
         counter: The column of round numbers; "" if none is known.
-        names_counter: Whether the options also name the column of round numbers if `counter` gives it.
+        names_counter: Whether the options also set the column of round numbers to `counter`.  Without `counter`, they always set it.
     """
     free = [name for name in table.names if name not in {*used, key, *_own_parts(table, key)}]
     counters = [counter] if counter else [name for name in free if _may_count(table, name)]
@@ -69,9 +69,9 @@ def compound_choices(
 
 
 def of_runs(ids: Sequence[str], counter: str) -> Choices:
-    """Return the options that read one of two id columns as the question, and another column as its runs.
+    """Return the options that read one of two columns in `ids` as the question's id, and a second column as the run.
 
-    The runs are the other id column or the counter, if the names of the columns suggest this.
+    The second column is the other one in `ids`, or `counter`, whichever is named like runs; without such a name, there are no options.
     """
     result: Choices = {}
     for question, part in permutations(ids) if len(ids) == _PAIR else ():

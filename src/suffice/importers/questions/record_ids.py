@@ -20,8 +20,9 @@ _LETTERS = re.compile(r"[^\W\d_][^\d\s]*\d[^\s]*")
 def ids_of_records(table: TableColumns, names: Sequence[str], outer: Collection[str]) -> list[str]:
     """Return the column with the record's own id, as a list of one name; empty if there is none.
 
-    Its values are unique.  Its name ends with `_id`, as `ticket_id` does, or its values look like ids: words that differ only in their
-    numbers or, in the first column, any words with digits, or whole numbers that rise.
+    Its values are unique.  In addition, its name ends with `_id`, as `ticket_id` does, or its values look like ids.  Values look like
+    ids if they differ only in their numbers, as HD-1 and HD-2 do.  In the first column, codes with digits or rising whole numbers
+    are enough.
 
     Args:
         table: Rows of rounds; each record has one question.

@@ -124,13 +124,13 @@ class Facts:
         equalling_last: Of these, those in which the column equals the last answer.
         equalling_rows: For each constant column: rounds in which it equals the answer.
         listed: The constant columns that hold lists, such as alternatives.
-        equalling_alone: For constant columns with few values: trajectories in which only their own value equals an answer (True),
-        or only the value of another trajectory does (False).
-        voted: For constant columns: trajectories of at least three answers with one most frequent answer. The column equals this
-        answer (True) or does not (False).
+        equalling_alone: For constant columns with few values: trajectories in which the own value equals an answer and another
+        trajectory's value does not (True), and trajectories with the reverse (False).
+        voted: For constant columns: trajectories of at least three answers with one most frequent answer, by whether the column
+        equals this answer.
         several_values: A few values of each constant column, to see if it has more than one.
-        containing: For constant columns: trajectories whose last answer is contained in the column's text (True), or in another
-        trajectory's text of this column (False).
+        containing: For constant columns: trajectories whose last answer is contained in their own text of the column (True), and
+        trajectories whose last answer is contained in another trajectory's text of the column (False).
         contained: The reverse of `containing`: trajectories whose last answer contains the column's text.
         framed: Trajectories counted in `contained` whose answer has the same few words around that text as another answer.
         agreeing: For each constant column and metric: rounds in which the metric is 1 if and only if the column equals the answer.
@@ -239,9 +239,9 @@ class Facts:
         return own - other >= _LIKELY * math.sqrt(own + other) > 0
 
     def is_last(self, name: str) -> bool:
-        """Return whether a constant column may be the returned, last answer.
+        """Return whether a constant column may be the last answer, which the loop returned.
 
-        A column of lists may be if its items equal nearly all answers.
+        It must equal the last answer in nearly every trajectory; if it has lists, their items must equal nearly all answers.
         """
         if name in self.listed:
             return self.equalling_rows[name] >= (1 - _HARDLY_ANY) * self.answers
@@ -250,7 +250,8 @@ class Facts:
     def is_vote(self, name: str) -> bool:
         """Return whether a constant column may be a majority vote.
 
-        It must equal an answer in nearly every trajectory, and where answers differ, it must be the most frequent one.
+        The column must equal an answer in nearly every trajectory.  Where one answer is the most frequent, the column must nearly
+        always equal this answer.
         """
         is_always = self.equalling[name] >= (1 - _HARDLY_ANY) * self.trajectories
         return (

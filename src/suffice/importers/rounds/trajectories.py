@@ -33,7 +33,8 @@ class ImportedTrajectory:
         labels: Texts that all rounds share: system, data set, agent, log, question type, ...
 
     Raises:
-        DataError: The rounds have a gap, a sequence has another length, the end is unknown, or a metric is not in [0, 1].
+        DataError: The rounds have a gap, there is not one mapping of `metrics` or `extras` for each round, the end is unknown, or a metric is
+            not in [0, 1].
     """
 
     question_id: str

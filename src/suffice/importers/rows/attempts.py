@@ -59,7 +59,7 @@ def refuse_models_in_turn(table: TableColumns, key: str, used: Collection[str], 
 
 
 def in_turn(model: str, models: Sequence[str]) -> Choices:
-    """Return the option that reads models as attempts in this order.
+    """Return the option that reads each model as an attempt, in the order of `models`.
 
     Empty if the option cannot express the order: a name occurs twice or has a comma, or the list is too long.
     """
@@ -74,7 +74,8 @@ def turns_hint(
 ) -> str:
     """Return a hint on how to read models as attempts or as a panel, or files as rounds; "" if neither applies.
 
-    The hint on models applies if they distinguish runs of one row each.  It lists them by the average cost of a call if known.
+    The hint on models is given if each model is a run of one row.  It lists the models from the cheapest call to the dearest, if
+    costs are known.
 
     Args:
         table: The rows.

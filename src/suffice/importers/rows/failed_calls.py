@@ -155,9 +155,9 @@ def contents(rows: Sequence[Record]) -> list[tuple[str, ...]]:
 
 
 def _are_unmarked(rows: Sequence[Record]) -> bool:
-    """Return whether the second row is in another file than the first one, or equal to it.
+    """Return whether the second of some rows is in another file than the first row, or has the same values.
 
-    Then the whole run or file may have been read twice.
+    In both cases, the whole file or run may have been read twice.
     """
     return any(row.file != rows[0].file or row.values == rows[0].values for row in rows[1:2])
 

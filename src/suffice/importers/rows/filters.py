@@ -31,7 +31,8 @@ def chosen_rows(
 ) -> tuple[Shape, list[str], str]:
     """Keep the rows that have the values in `where` and belong to the loop; drop ignored columns of runs.
 
-    Also return notes on the rows that are left out, and a question about their cost, or "".  See `charged` and `rows_outside`.
+    Also return notes on the rows that are left out, and a question about their cost; "" if there is no question.  See `charged`
+    and `rows_outside`.
 
     Raises:
         NotFoundError: No row has these values.

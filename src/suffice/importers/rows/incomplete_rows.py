@@ -33,7 +33,8 @@ def of_kinds(rows: Sequence[Record], is_complete: Callable[[Sequence[Record]], b
 def unnumbered(rows: Sequence[Record], usable: Sequence[bool], theirs: str) -> UnsettledError | DataError:
     """Return the error about a round that is not a number.
 
-    If some rows are numbered and the others are empty there, the error offers to keep the numbered rows, or rows of some kinds.
+    If the column `theirs` is a number in some rows and empty in all others, the error offers to keep the numbered rows, or the rows
+    of a kind.
 
     Args:
         rows: The rows.

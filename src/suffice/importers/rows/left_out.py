@@ -120,7 +120,7 @@ def charged(
     `with_scores`.  Rows in `outside`, given by their `Record.where`, are left out together with their cost.
 
     Returns:
-        The kept rows, notes on the others, and a question about their cost, or "".
+        The kept rows, notes on the left-out rows, and a question about the cost of the left-out rows; "" if there is none.
     """
     kept = [is_kept and row.where not in outside for row, is_kept in zip(shape.rows, kept, strict=True)]
     rows = [row for row, is_kept in zip(shape.rows, kept, strict=True) if is_kept]
@@ -290,7 +290,7 @@ def _owners(questions: Sequence[Hashable], kept: Sequence[bool]) -> dict[int, li
 def _cost_columns(table: TableColumns, said: Mapping[str, str], questions: Sequence[Hashable]) -> list[str]:
     """Return the columns with the cost of single calls.
 
-    All columns of tokens are excluded if they are running totals.
+    If one column of tokens is a running total, all columns of tokens are excluded.
     """
     mapped = {theirs for ours, theirs in said.items() if is_cost(ours)}
     names = [name for name in table.names if name in mapped or last_name(name) in COSTS]

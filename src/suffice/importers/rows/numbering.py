@@ -61,8 +61,8 @@ def with_ids(rows: Sequence[Record], plan: ColumnMap) -> list[Record]:
 def lowest_round(rows: Sequence[Record], plan: ColumnMap, first_round: int | None) -> int | None:
     """Return the index of the lowest round; None to ask the user.
 
-    A given `first_round` is returned.  Otherwise the index is 1 if drafts, steps or attempts are numbered from 0, unless only the
-    later ones have evidence.
+    If `first_round` is given, it is returned.  Otherwise, the index is 1 if drafts, steps or attempts are numbered from 0: the first is
+    a call like the others.  This does not hold if all but the first have retrieved evidence.
     """
     name = plan.columns.get("round", "round")
     plain = last_name(name)

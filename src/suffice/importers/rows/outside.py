@@ -207,7 +207,7 @@ class _Around:
     def _sides(self) -> dict[str, set[str]]:
         """Return for each kind where its rows occur: "before", "after" or "between" the answers of their question.
 
-        Questions with a single answer count only for "between".
+        In questions with a single answer, rows before or after the answer are ignored.
         """
         rows, sides = self._shape.rows, dict[str, set[str]]()
         _, order = order_by_time(rows, [(str(own),) for own in self._questions], asks=False)

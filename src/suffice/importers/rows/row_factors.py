@@ -130,7 +130,7 @@ def ask_about_factors(
 
 
 def _of_named_runs(table: TableColumns, key: str, counter: str) -> Choices:
-    """Return the options that read a column as the run: its name is one of runs, and `counter` counts the rounds of each run."""
+    """Return the options that read a column as the run, if its name means runs and `counter` counts the rounds of each run."""
     named = [own for own in table.names if is_run_name(own) and own != counter and table.counts(counter)]
     runs = next((own for own in named if counts_once(table, [key, own], counter)), "")
     return of_runs([key, runs], counter) if runs else {}
@@ -232,7 +232,8 @@ def _of_compounds(table: TableColumns, used: Collection[str], key: str, again: s
 def _telling_apart(table: TableColumns, names: Sequence[str], key: str, again: str) -> list[str]:
     """Return the columns that may distinguish loops.
 
-    If `again` is a round column whose numbers begin again, they must not begin again within one value of a returned column.
+    If `again` is a round column whose numbers begin again within a question, a returned column must separate these passes: its rows
+    with one value have each round number once.
     """
     return [name for name in names if not again or counts_once(table, (key, name), again)]
 
@@ -273,9 +274,9 @@ def _counts_but_for_copies(table: TableColumns, name: str, several: _Several) ->
 def _rises_otherwise(table: TableColumns, name: str, several: _Several) -> bool:
     """Return whether a column's numbers can order each question's rows as rounds, in another order than the file's.
 
-    They can if all questions have the same numbers, or if the numbers of a question are spread out, as running totals are.
-    Numbers that are independent of each other are not spread out: a fifth of the neighbouring ones are closer than `_NEAR` times
-    the mean distance.
+    They can if nearly all questions have the same numbers.  They also can if the numbers of a question are spread out, as running
+    totals are: hardly any neighbouring numbers are closer than `_NEAR` times the mean distance.  Of numbers that are independent of
+    each other, about a fifth of the neighbours are closer.
     """
     plain, values = last_name(name), table.numbers(name)
     is_factor = plain in _TOLD_APART or _SETTING.fullmatch(plain) or _COUNTS_DOWN.search(plain)

@@ -194,7 +194,7 @@ def _readings(rows: Sequence[Record], name: str, values: Sequence[Any]) -> dict[
 
     Raises:
         ValueError: A value is not a time.  A number that may be something else is a time only if the column's name says so.
-        DataError: As for ValueError.
+        DataError: A value looks like a time, but cannot be parsed.
     """
     matches = [_SLASHED.fullmatch(value) if isinstance(value, str) else None for value in values]
     if None not in matches:

@@ -73,7 +73,7 @@ def speaker_choices(table: TableColumns, names: Collection[str]) -> Choices:
 
 
 def refuse_first_speakers(table: TableColumns, ids: Sequence[str], used: Collection[str]) -> None:
-    """Raise if the first or last row of each question has other speakers than most other rows.
+    """Raise if the speakers of first rows (or of last rows) differ from the speakers of most other rows.
 
     This is so in a chat of people and a bot, for example.
 
@@ -173,8 +173,8 @@ _MOSTLY = 0.5
 def are_turns(rows: Sequence[Record], name: str, questions: Sequence[Hashable]) -> bool:
     """Return whether a column names agents that take turns in one loop, instead of agents with loops of their own.
 
-    People and checkers of answers always take turns.  Other agents do if their rows alternate within a question.  In addition,
-    their names must describe a kind of work, or only some of them must fill some column.
+    People and checkers of answers always take turns.  Other agents take turns if their rows alternate within a question and, in
+    addition, some agent's name describes a kind of work, or some column is filled in most rows of one agent and in none of another.
 
     Args:
         rows: The rows, in the order of the file.

@@ -231,8 +231,8 @@ def _is_one_word_each(values: Sequence[Any], ids: Sequence[Any]) -> bool:
 def said_ends(shape: Shape, columns: dict[str, str]) -> Shape:
     """Map the words of a column to the end reasons that the user gives, as in ``end=outcome:submitted=rule``.
 
-    `columns["end"]` is set to the new column.  Words that the user does not map keep their usual meaning.  If the column has flags,
-    a loop with a false flag counts as ended at its cap if it has all rounds, whatever the user gives.
+    `columns["end"]` is set to the new column.  Words that the user does not map keep their usual meaning.  If the words are flags,
+    a loop with a false flag and as many rounds as the cap counts as ended at the cap, even if the user maps the flag otherwise.
     """
     theirs, names = columns.get("end", ""), column_names(shape.rows)
     name, _, pairs = theirs.rpartition(":")

@@ -117,7 +117,10 @@ def _goes_on(messages: Sequence[LoggedMessage]) -> bool:
 
 
 def _reply_of(values: Mapping[str, Any]) -> tuple[LoggedReply, str]:
-    """Return the reply of a row, with its chain, and the name of the field with the reply; the chain may be in another field."""
+    """Return the reply of a row, including its chain of thought, and the name of the field with the reply.
+
+    The chain may be in the reply's field or in a field of its own.
+    """
     name = next((name for name in (*_REPLIES, *PARSED_ANSWERS) if values.get(name) not in _EMPTY), "")
     reply = logged_reply(values if name == "choices" else values.get(name))
     return (reply if reply.reasoning else replace(reply, reasoning=reasoning_of(values))), name
@@ -126,7 +129,7 @@ def _reply_of(values: Mapping[str, Any]) -> tuple[LoggedReply, str]:
 def _golds_of(record: Record, values: Mapping[str, Any], reply: str) -> tuple[str, ...]:
     """Return the gold answers of a row.
 
-    The field `answer` has them only if another field has the reply.
+    The field `answer` is read as gold answers only if the reply is in another field.
     """
     named = next(
         (name for name in (*GOLDS, "answers", "answer") if name != reply and values.get(name) not in _EMPTY), None
@@ -137,7 +140,10 @@ def _golds_of(record: Record, values: Mapping[str, Any], reply: str) -> tuple[st
 
 
 def _chains(asked: FinishedChain, reply: LoggedReply, lacks: Counter[str]) -> Iterator[FinishedChain]:
-    """Yield the question with its reply's chain; if there is none, count the reason in `lacks`."""
+    """Add the chain of a reply to the question `asked`, and yield the result.
+
+    Without a question or a chain, yield nothing, and count in `lacks` which of them is missing.
+    """
     thinking, rest = (reply.reasoning, reply.text or None) if reply.reasoning else split_thinking(reply.text)
     if not asked.question.strip() or not thinking.strip():
         lacks["without a chain" if asked.question.strip() else "without a question"] += 1

@@ -89,7 +89,10 @@ def _by_key(value: Any) -> Any:
 
 
 def _typed(value: Any) -> Any:
-    """Return the value inside an object whose only fields are named after types, such as `string_value`; else the value itself."""
+    """Return the value inside an object if all of its fields are named after types, such as `string_value`.
+
+    Return any other value unchanged.
+    """
     if isinstance(value, dict) and value and all(name.lower().endswith("value") for name in value):
         return next((own for own in value.values() if own is not None), None)
     return value
@@ -196,9 +199,9 @@ def lists_as_text(records: Sequence[Record]) -> frozenset[str]:
 def _objects_as_text(records: Sequence[Record]) -> set[str]:
     """Return the fields whose values are all JSON objects written as text.
 
-    Fields with questions and replies count only if the objects are replies of an API.  Fields with log lines count if most lines
-    end with an object that has the question and the reply.  Objects with the same fields as a gold answer are whole answers and
-    stay text.
+    A field named like questions or replies is returned only if its objects are replies of an API.  A field of log lines is returned
+    if most lines end with an object that has the question and the reply.  Objects with the same fields as a gold answer are answers,
+    and are left as text.
     """
     lines = {
         name

@@ -181,8 +181,8 @@ def _as_texts(records: Iterable[Record], answers: Sequence[str]) -> list[Record]
 def _ask_for_texts(records: Sequence[Record], families: Mapping[str, Mapping[int, str]]) -> None:
     """Raise if numbered columns may be answers of successive rounds.
 
-    This is in doubt if they have texts of several words that differ within most records.  If no column is named like an answer,
-    shorter texts count, too, and it is enough that they differ within some records.
+    They may be answers if they have texts of several words that differ within most records.  If no column is named like an answer,
+    shorter texts count, too, and the texts need to differ only within some records.
     """
     choices: Choices = {}
     table = TableColumns(records)

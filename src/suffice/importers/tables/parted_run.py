@@ -47,8 +47,8 @@ class PartedRun:
         source: The format's name.
         golds: A file of gold answers to join to each part.
         outcomes: A file of outcomes of runs to join to each part.
-        named: The columns that the user names, by this library's names; some may be columns of a joined file.  None if the format
-            takes none.
+        named: The columns that the user names, by this library's names; some may be columns of a joined file.  None if users cannot
+            name columns in this format.
         embedder: Embeds the answers.
         folder: The folder to which parts are written; None = they stay in memory.
 
@@ -62,7 +62,7 @@ class PartedRun:
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         currency: The currency of the signal `spend`.
         form: The form in which answers are read, one of `ANSWER_FORMS`; "" if they are read unchanged.
-        run_columns: The columns that distinguish runs, if the user names them or their names are in another language; else empty.
+        run_columns: The columns that distinguish runs, if the user names them; otherwise the result of `_foreign_loops`.
         shown: The preview of one question and the means by round; empty until `review`.
     """
 
@@ -108,7 +108,7 @@ class PartedRun:
 
         Args:
             columns: The rounds.
-            texts: Columns that contain text elsewhere, even if all values here are numbers.
+            texts: Columns to store as text, even if all values here are numbers, because other parts contain text in them.
         """
         if self._answers is not None:
             join_golds(columns, self._answers)
@@ -332,7 +332,10 @@ def run_of_table(
 
 
 def _foreign_loops(run: Run | None) -> tuple[str, ...]:
-    """Return the column that distinguishes runs if its name is a word for a model or the like in another language; else empty."""
+    """Return the column that distinguishes runs, if its name means a model or system in another language than English, such as `modell`.
+
+    Return an empty tuple for any other column.
+    """
     names = [name for name in (run[1] if run else ()) if last_name(name) in LOOP_NAMES]
     return tuple(name for name in names if name.rpartition(".")[2].lower() not in LOOP_NAMES)[:1]
 
@@ -361,10 +364,10 @@ _NUMBER = re.compile(r"[\d.\s_-]+")
 
 
 def mark_loops(schema: pa.Schema, name: str, tables: Iterable[pa.Table]) -> pa.Schema:
-    """Mark a column in a recording's schema as one that distinguishes loops, if it has few values and each question has several.
+    """Mark in a recording's schema that a column distinguishes loops.
 
-    Values that differ only in a number, such as seeds, are repeats of one loop.  They still distinguish loops if the column is
-    named like models or systems.
+    The column must have few values in all, and several of them in nearly every question; otherwise the schema is unchanged.
+    Values that differ only in a number, such as seeds, are repeats of one loop, unless the column is named like models or systems.
 
     Args:
         schema: The schema.

@@ -114,8 +114,8 @@ class _Scan:
 class PartedTable(TableSource):
     """A table that is read part by part, several times.
 
-    The meaning of columns is guessed from a sample: the first rows, and each later row with a new column, a new lowest round number
-    or the first list as an answer.  If records differ so much that a sample does not show their shape, an `UnevenError` is raised.
+    The meaning of columns is guessed from a sample: the first rows, and each later row with a new column, with a new lowest round
+    number, or with the first answer that is a list.  If records differ too much for a sample, an `UnevenError` is raised.
     The rows of questions that are not contiguous are gathered in files of an empty folder.
     """
 
@@ -179,7 +179,10 @@ class PartedTable(TableSource):
     def _without_copies(
         columns: RoundColumns, grid: Grid, plan: ColumnMap, said: Mapping[str, str], least: int = 1
     ) -> tuple[RoundColumns, Grid]:
-        """Raise if some rounds seem to copy the last one after the end of a loop; only all rounds together can show this."""
+        """Return the arguments unchanged; raise an `UnevenError` if some rounds seem to copy the last answer after the end of a loop.
+
+        A part of the table cannot show if they do, so the table must then be read as a whole.
+        """
         with suppress(UnsettledError):
             if without_copies(columns, grid, plan, said, least)[0] is columns:
                 return columns, grid

@@ -73,7 +73,7 @@ def read_rows(
         grid: Settings for reading them.
         where: The file, for messages.
         formulas: Columns that are computed from others, by name.
-        differing: Called with a message for each question whose rows have different gold answers; these are then removed.  None =
+        differing: Called with a message for each question whose rows have different gold answers; its gold answers are removed.  None =
         raise an error.
 
     Raises:
@@ -243,9 +243,9 @@ class _Rows:
         raise UnsettledError(doubt, "options", choices, sure) if choices else DataError(doubt)
 
     def _tells_apart(self, cells: Sequence[str], codes: Positions) -> bool:
-        """Return whether a column could be the id of questions that now share an id.
+        """Return whether a column could be the id of questions that have the same id at present.
 
-        It can if each of its values belongs to one id, and has no round number twice.
+        Each value of the column must belong to one present id, have no round number twice, and have several rows on average.
         """
         numbers = [*map(str, self._cells(self._grid.columns["round"]))]
         owners = {*zip(cells, codes.tolist(), strict=True)}
@@ -279,7 +279,7 @@ class _Rows:
         return result
 
     def _missing_word(self, number: str, name: str, places: Sequence[int], many: str) -> DataError:
-        """Return the error about a question without a row for some word of the order that the user gives."""
+        """Return the error about a question that lacks a row for one of the user's ordered words, such as `draft` of draft and final."""
         column = number.removesuffix(NUMBERED)
         words = {int(row.values[number]): row.values.get(column) for row in self._rows}
         place = next(place for place in range(1, max(places) + 1) if place not in places)
@@ -296,7 +296,10 @@ class _Rows:
         return [values[start] for start in starts]
 
     def _ends(self, starts: Sequence[int], lengths: Sequence[int]) -> list[End | None]:
-        """Return the reason why each question has no further round, from its last row that has a reason; None if no row has one."""
+        """Return the reason why each question has no further round; None if none of its rows gives a reason.
+
+        If several rows of a question give a reason, the last of them counts.
+        """
         values = self._texts("end")
         own = (range(start, start + n) for start, n in zip(starts, lengths, strict=True))
         last = [next((place for place in reversed(places) if values[place]), None) for places in own]

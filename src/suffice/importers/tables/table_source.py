@@ -93,7 +93,7 @@ class TableSource(ABC):
         shape: The form in which the file contains the rows.
         run: The columns that distinguish runs of a question, as returned by `RunColumns.choice`.
         skipped: Number of records without any round.
-        repeated: Number of rows that were left out because another row of the same round has an answer or is equal.
+        repeated: Number of rows that were left out as repeats: without an answer that another row of the round has, or equal to it.
         texts: Columns with at least one value that is not a number; empty if all rows are read at once.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         calls_tools: Whether assistant messages call tools.
@@ -151,7 +151,7 @@ class TableSource(ABC):
         return unfold(records, columns.get(ROUNDS), is_long=is_table, samples=self._options.samples)
 
     def _handed_in(self, shape: Shape, columns: dict[str, str]) -> tuple[Shape, dict[str, str]]:
-        """Read tool calls as answers if the user wants this, and return the filter for them; else ask which rows are rounds."""
+        """Read the tool calls that the user names as answers, and return the filter for them; if none are named, refuse doubtful rows."""
         options = self._options
         shape, answer = with_tool_answers(shape, columns, options.answer_position)
         if answer:
@@ -220,7 +220,7 @@ class TableSource(ABC):
         self._settle_rows(shape, of_costs)
 
     def _settle_rows(self, shape: Shape, of_costs: Sequence[str]) -> None:
-        """Select the rows that are rounds, once they are in order; if some rows are steps of other rows' rounds, guess again."""
+        """Leave out repeated rows, and complete the settings; if rows are steps of other rows' rounds, guess the columns again without them."""
         options = self._options
         if kinds := self._kinds(self._rows):
             self._answering, doubt = kinds.where, self.doubt
@@ -263,7 +263,7 @@ class TableSource(ABC):
         return self._order is None and not (self.shape.how or self.declared_runs)
 
     def _kinds(self, rows: Sequence[Record]) -> AnsweringRows | None:
-        """Return the split of rows into answers and steps of their rounds; None without steps, or if rows were selected before."""
+        """Split rows into answers and steps that lead to an answer; None if there are no steps, or if rows were selected before."""
         if not self._is_plain or self._answering or self._options.repeated:
             return None
         return answering_rows(rows, self.plan.columns, self._options.where)
@@ -306,7 +306,7 @@ class TableSource(ABC):
             )
 
     def _refuse_passes(self, blocks: Sequence[Any], n_rows: int) -> None:
-        """Raise if the rows of questions begin again in a file without round numbers; see `refuse_passes`."""
+        """Raise if a file without round numbers has the rows of a question in several places, as if its loop ran again."""
         is_said = self._options.samples or not {"round", RUN}.isdisjoint(self._options.columns) or self.shape.how
         if not (is_said or self._order is None or self._order.head or self._order.is_counted):
             table, own = TableColumns(self.shape.rows), self.plan.columns

@@ -70,8 +70,8 @@ def read_tabular(
         ended: The reason why trajectories are shorter than the longest one, if the table has no `end`: `rule` (the loop
             stopped, so that they are censored), `exhausted` (there was no more evidence) or `max_rounds` (each had a cap of its
             own).  None = `rule`.
-        samples: Whether rows of a question are samples or answers of a panel, which need no order.  Another model, system or file
-            is then another sample; otherwise it is another run of the question, unless the table counts rounds.
+        samples: Whether rows of a question are samples or answers of a panel, which need no order.  Rows of another model, system or
+            file are then further samples.  Without `samples`, they are further runs of the question, unless the table counts rounds.
         where: Only rows with these values, by the table's column; `file` is the name of the file without its ending.
         file_is: For a folder: the meaning of file names, a `round`, a `model`, a `run` or a `question`; None = guessed from the names.
         answer_position: The position of the answer in a reply.  Replies are in the column `text` if there is one, else in the

@@ -164,7 +164,7 @@ class Tally:
         self._first_mixed = self._first_mixed or next(iter(mixed), None)
 
     def _add_texts(self, texts: Mapping[str, Mapping[str, str]], golds: Mapping[str, tuple[str, ...]]) -> None:
-        """Count the questions that have the same text as an earlier id, and those of them that have other gold answers."""
+        """Count the questions whose text an earlier id has, too, and those of them whose gold answers all differ from that id's."""
         for name, own in texts.items():
             key = hash(next(iter(own), name))
             first, right = self._by_text.setdefault(key, (hash(name), frozenset(golds[name])))

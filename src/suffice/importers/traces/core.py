@@ -43,8 +43,8 @@ class TraceStep:
     Attributes:
         answer: The answer of the round; None if the span is not a round.
         counts: True if its cost is charged to the next round.
-        cut: True if the answer was truncated: a round without an answer.
-        other: True if it is a call of a kind that the user did not choose as answers.
+        cut: True if the answer was truncated; the span is then a round without an answer.
+        other: True if it is a call, but not of the kind that the user chose as answers.
     """
 
     span: TraceSpan
@@ -153,7 +153,7 @@ def _question_keys(spans: Sequence[TraceSpan], key: str | None) -> list[str]:
 
 
 def _inherited(span: TraceSpan, by_id: Mapping[tuple[str, str], TraceSpan], names: Sequence[str]) -> str:
-    """Return the id of the nearest enclosing span that has one."""
+    """Return the first id under one of `names` in a span, or in the spans that enclose it, the nearest first; "" if there is no id."""
     return next((name for name in (_first_id(around, names) for around in _around(span, by_id)) if name), "")
 
 
@@ -203,7 +203,10 @@ def _conversation(
 
 
 def _golds_of_ids(spans: Sequence[TraceSpan]) -> tuple[str, ...]:
-    """Return the gold answer from attributes or metadata such as `expected_output`; empty if spans disagree or none has one."""
+    """Return the gold answer in the attributes or metadata of spans, such as `expected_output`, as a tuple of one text.
+
+    Return an empty tuple if no span has a gold answer, or if spans have different ones.
+    """
     values = {value for span in spans for name, value in span.ids.items() if last_name(name) in _GOLDS}
     return tuple(values) if len(values) == 1 else ()
 
@@ -240,7 +243,7 @@ def _user_texts(span: TraceSpan) -> list[str]:
 
 
 def _question_text(chats: Sequence[TraceSpan]) -> str:
-    """Return the last user message of the first call; earlier ones are examples, or a previous question."""
+    """Return the last user message of the first call; user messages before it are examples, or a previous question."""
     return next((texts[-1] for texts in map(_user_texts, chats) if texts), "")
 
 
@@ -309,9 +312,9 @@ def _no_answer(span: TraceSpan, *, by_tool: bool) -> str:
 
 
 def _repeats(spans: Sequence[TraceSpan]) -> dict[int, str]:
-    """Return the reason for each model call that was logged twice, once as a span and once as a span inside it.
+    """Find model calls that were logged twice: as a span, and as another span inside it.
 
-    The key is the `id` of the span that is left out.
+    Return the reason for leaving out one of the two spans, by its `id`.
     """
     by_id = {(span.trace, span.span): span for span in spans if span.span}
     repeats: dict[int, str] = {}

@@ -151,7 +151,7 @@ def _named_role(message: Any, role: str) -> Any:
 
 
 def _whole(values: Mapping[str, Any], name: str) -> Any:
-    """Return an attribute's value, which may be JSON text or flattened to dotted names."""
+    """Return an attribute's value; rebuild it if the attribute is spread over names such as `gen_ai.prompt.0.content`."""
     return values[name] if name in values else _indexed(values, name)
 
 
@@ -173,7 +173,7 @@ def _event_message(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _indexed(values: Mapping[str, Any], prefix: str) -> Any:
-    """Rebuild the list from attributes such as `gen_ai.prompt.0.content`; None if there are none."""
+    """Rebuild the list from attributes such as `gen_ai.prompt.0.content`; without such attributes, return the value under `prefix`."""
     fields = {name[len(prefix) + 1 :]: value for name, value in values.items() if name.startswith(f"{prefix}.")}
     nested = _lists(_nested(fields))
     return nested if isinstance(nested, list) else values.get(prefix)

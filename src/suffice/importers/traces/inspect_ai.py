@@ -79,15 +79,15 @@ def read_inspect(
 ) -> ImportedRun:
     """Read an Inspect log: each model call with an answer is a round, and the sample's target is the gold answer.
 
-    If the model answers by the tool `submit`, the submitted answers are the rounds.  A sample's epochs are trajectories of
-    one question; with `samples`, which is required if each epoch is one call, they are independent samples of one trajectory.
+    If the model answers by the tool `submit`, the submitted answers are the rounds.  Each epoch of a sample is a trajectory of
+    the same question.  With `samples`, the epochs are independent samples of one trajectory; this is required if epochs have one call.
 
     If samples use tools (`bash`, `python`, `text_editor`, ...) and none gives several answers, they are read as runs of
     agents: each model call is a step, and a round's answer is the state of the files.
 
     Args:
         path: An `.eval` or `.json` log, or a folder of them.
-        ended: The reason why trajectories are shorter than the longest one, if the log has none; None = the loop's own rule.
+        ended: The reason why some trajectories are shorter than the longest, if the log gives no reason; None = the loop's own rule.
         answer_position: The position of the answer in a reply; None = the whole reply.
         where: The calls that are answers, as for other traces; None = all.
         samples: Whether the answers to a question are independent samples.
@@ -128,7 +128,7 @@ def _run_of_steps(path: str | Path) -> ImportedRun:
 
 
 def _join_epochs(log: Log) -> None:
-    """Join the epochs of each question into one trace; the calls of each epoch keep its score."""
+    """Join the epochs of each question into one trace; copy the score of each epoch to the calls of this epoch."""
     for place, span in enumerate(log.spans):
         about = log.about[span.trace]
         span.trace, span.scores = about.cluster, {**span.scores, **about.scores}

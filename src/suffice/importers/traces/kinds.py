@@ -62,7 +62,7 @@ def refuse_several_kinds(calls: Sequence[TraceSpan], rounds: Sequence[Sequence[T
 
 
 def not_chosen(calls: Sequence[TraceSpan], where: Mapping[str, str]) -> set[int]:
-    """Return the calls, by `id`, that are of another kind than the user chose."""
+    """Return the calls, by `id`, that do not have the values in `where`, with which the user chose one kind of calls."""
     known, left = _columns(calls), set[int]()
     for name, value in where.items():
         labels = known.get(name) or {id(span): span.ids.get(name, "") for span in calls}
@@ -116,9 +116,9 @@ def _head(span: TraceSpan) -> str:
 
 
 def _frequent(calls: Sequence[TraceSpan], of: Callable[[TraceSpan], str], lengths: Sequence[int]) -> dict[int, str]:
-    """Return the longest beginning of a text that many calls share, for each call by `id`.
+    """Return, for each call by `id`, the text that `of` reads from the call, cut if too few calls have the same text.
 
-    A text that few calls share is cut to the first of `lengths`.  If few calls share the result, it is cut to the next one.
+    A rare text is cut to the first of `lengths`.  If the shorter text is rare, too, it is cut to the next of `lengths`, and so on.
     """
     result = {id(span): of(span) for span in calls}
     least = max(2, _SHARE * len(calls))

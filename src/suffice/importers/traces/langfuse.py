@@ -26,7 +26,7 @@ _PRINTED_NULLS = ("None", "null")
 def langfuse_log(path: str | Path) -> Log:
     """Return Langfuse's observations as spans, from a download, `GET /api/public/traces/ID`, or an export.
 
-    A field or metadata identifies the question; without `key`, the session does, otherwise the trace.
+    The field or metadata named by `key` identifies the question.  Without `key`, the session does or, without a session, the trace.
     """
     log, printed = Log(), 0
     for where, document in documents(path):

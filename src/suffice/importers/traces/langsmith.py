@@ -21,8 +21,8 @@ _BATCH_FIELDS = ("post", "patch", "runs")
 def langsmith_log(path: str | Path) -> Log:
     """Return the runs of LangSmith as spans; later updates of a run take precedence.
 
-    Metadata identifies the question, by `key`.  Without `key`, the thread does (`session_id`, `thread_id` or
-    `conversation_id`), otherwise the trace.
+    The metadata named by `key` identifies the question.  Without `key`, the thread identifies it (`session_id`, `thread_id` or
+    `conversation_id`) or, if there is none, the trace.
     """
     runs: dict[str, tuple[str, dict[str, Any]]] = {}
     for where, document in documents(path):

@@ -22,7 +22,8 @@ _EXPECTED = ("expected_response", "expected_answer", *(name for name in GOLD_FIE
 def mlflow_log(path: str | Path) -> Log:
     """Return the spans of MLflow's traces; expected answers among the assessments are gold answers.
 
-    Metadata, a tag or an attribute identifies the question; without `key`, `mlflow.trace.session` does, otherwise the trace.
+    The metadata, tag or attribute named by `key` identifies the question.  Without `key`, `mlflow.trace.session` identifies it
+    or, if there is none, the trace.
     """
     log = Log()
     for where, document in documents(path):

@@ -20,12 +20,14 @@ _OBJECTS = ("chat.completion", "response", "text_completion")
 
 
 def openai_log(path: str | Path) -> Log:
-    """Return the replies of each question as spans, sorted by time.
+    """Return the replies to each question as spans, sorted by time.
 
-    They are replies to one `custom_id` in several batches, or of one conversation.  Batch input files in the same folder provide
-    the questions.  With `key`, a question is identified by a field, by metadata (`metadata.question_id`), or by
-    `custom_id.question`, which is the id without the number at its end.  Without `key`, it is identified by the conversation, the
-    `custom_id`, or the first response of a chain.
+    The replies to a question have the same `custom_id` in several batches, or belong to one conversation.  Batch input files in the
+    same folder provide the question's text.
+
+    The option `key` names the field or metadata that identifies the question, such as `metadata.question_id`.  The key
+    `custom_id.question` stands for the `custom_id` without the number at its end.  Without `key`, the conversation, the `custom_id`,
+    or the first response of a chain identifies the question.
     """
     log, prompts, requests = Log(), dict[str, tuple[LoggedMessage, ...]](), 0
     for where, document in documents(path):

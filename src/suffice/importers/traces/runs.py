@@ -94,7 +94,7 @@ def run_of(
         source: The format.
         key: The attribute whose value identifies a trace's question; `trace_id` = each trace is one question.  None = the id of
         the conversation or session if there is one, otherwise the trace.
-        ended: The reason why trajectories are shorter than the longest one, if the file has none; None = `rule`.
+        ended: The reason why some trajectories are shorter than the longest, if the file gives no reason; None = `rule`.
         answer_position: The position of the answer in a reply; None = the whole reply.
         where: The calls that are answers, by attribute; the cost of the other calls is charged to the next answer.  None = all.
         expected: Alarms to accept; `other-calls` = calls of several kinds are answers.
@@ -307,7 +307,7 @@ def _mark_disagreements(
 def _called(items: Sequence[Conversation], rounds: Sequence[Sequence[Round]]) -> list[list[str]]:
     """Return the span name of each round, by conversation.
 
-    Empty for each conversation unless names differ after the first round, and the log has only a few different names.
+    All lists are empty if no conversation has different names after its first round, or if the log has many different names.
     """
     names = [[span.name for span in item.rounds] for item in items]
     differ = any(len({*own[1:]}) > 1 for own in names) and len({*chain(*names)}) <= MOST_SPEAKERS

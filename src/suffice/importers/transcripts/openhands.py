@@ -196,7 +196,7 @@ def _charge(steps: Mapping[str, Step], metrics: Mapping[str, Any], run: AgentRun
 def _settle(step: Step, owed: list[Step], *, fresh: bool) -> None:
     """Charge pending calls to a step.
 
-    If `fresh`, the last of them is the step's own call, whose usage replaces the one in the step's event.
+    If `fresh`, the last pending call is the step's own call: its usage and price replace those in the step's event.
     """
     if fresh:
         own = owed.pop()

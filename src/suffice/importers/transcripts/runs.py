@@ -39,11 +39,11 @@ class AgentRun:
         end: The reason for the end; `exhausted` means that the agent ended the run.
         resolved: The run's grade in [0, 1]; None if the transcript has none.
         model: The model's name; None if unknown.
-        total: The price of the whole run, USD, if the transcript has no prices of steps; NaN if it has.
+        total: The price of the whole run, USD; NaN if it is unknown, or if the transcript has the prices of steps.
         cut: Whether the transcript is truncated.
         files: The state of the files before the first step.
         steps: The steps so far.
-        skipped: Number of events by kind that the reader does not know.
+        skipped: Number of events of each kind that is unknown to the reader.
     """
 
     name: str

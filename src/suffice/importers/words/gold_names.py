@@ -41,7 +41,8 @@ def may_be_golds(name: str) -> bool:
 def golds_among(names: Sequence[str]) -> list[str]:
     """Return the columns named like gold answers, among columns that may all have answers.
 
-    A name that surely means gold answers is enough.  Otherwise, the other names must differ only in a number.
+    A name that surely means gold answers is enough.  A name that may mean them counts if the names of all other columns differ
+    only in a number.
 
     >>> golds_among(["ipc_gold", "pass1_ipc", "pass2_ipc"]), golds_among(["human_label", "run1_label", "run2_label"])
     (['ipc_gold'], ['human_label'])

@@ -1,4 +1,4 @@
-"""Names of scores, and names of other numbers that contain a word for a score, such as its confidence, time or cost."""
+"""Names of scores, and names with a word for a score that mean another number: a confidence, a time or a cost."""
 
 from __future__ import annotations
 

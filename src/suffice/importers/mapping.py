@@ -49,7 +49,7 @@ def mapping_path(out: Path) -> Path:
 
 
 def read_mapping(out: Path, source: Path) -> Mapped | None:
-    """Return the mapping of an earlier import of a source to `out`; None if there is none."""
+    """Return the mapping of an earlier import of a source to `out`; None if there was no such import."""
     path = mapping_path(out)
     if not path.is_file():
         return None
@@ -147,7 +147,8 @@ def default_out(path: Path) -> Path:
 def own_place(out: Path) -> Path:
     """Return `out` if an import may write there; else raise.
 
-    An import overwrites neither a log nor a recording that was not imported: recording it again may cost calls.
+    An import overwrites only recordings that imports wrote.  It overwrites no log, and no other recording, since making such a
+    recording again may cost calls.
     """
     ending = out.suffix.lower()
     if ending in _LOG_ENDINGS:

@@ -82,8 +82,8 @@ class Source:
     def _tried(self, options: Mapping[str, Any], error: UnsettledError) -> UnsettledError:
         """Remove the choices with which the source cannot be read.
 
-        If only `--expected` choices would remain, keep all choices.  There is nothing to stop in such a log, and a user who tries one
-        of the removed choices would read this in the error.
+        If only `--expected` choices would remain, keep all choices.  There is nothing to stop in such a log, and the user learns this
+        from the errors of the choices that would be removed.
         """
         if not self.tries:
             return error

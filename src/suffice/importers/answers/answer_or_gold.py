@@ -376,7 +376,7 @@ def _doubt(table: TableColumns, answer: str, other: str, *, may_be_gold: bool) -
 
 
 def answer_readings(answer: str, candidates: Sequence[str], golds: str | None, *, may_be_gold: bool) -> Choices:
-    """Return the possible readings as choices; each choice names a column of answers and perhaps one of gold answers."""
+    """Return the possible readings as choices; each choice names a column of answers, and some also name a column of gold answers."""
     kept = {"golds": golds} if golds else {}
     result: Choices = {}
     for name in candidates:

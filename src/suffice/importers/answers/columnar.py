@@ -42,7 +42,7 @@ _REMEMBERED = 10_000
 def join_golds(columns: RoundColumns, answers: GoldAnswers) -> None:
     """Replace gold answers by those of another file, and recompute the metrics of the questions that the file contains.
 
-    If a question had no gold answers before, a metric that the source recorded for it is kept.
+    If a question had no gold answers before, the metrics that the source recorded for the question are kept.
     """
     answers.find([*columns.question_ids, *columns.clusters], columns.questions)
     other = [*map(answers.of, columns.question_ids, columns.clusters, columns.questions)]
@@ -125,7 +125,7 @@ def recording_part(
 def _comparable(name: str, values: list[Any]) -> list[Any]:
     """Convert a column of truth values to 1 and 0, so that rules can compare them.
 
-    Columns of outcomes stay as they are, since no rule reads them.
+    Columns named like outcomes, such as `success`, stay as they are, since no rule reads outcomes.
     """
     is_boolean = plain_name(name.rpartition(".")[2]) not in OUTCOME_NAMES and {bool} <= set(map(type, values)) <= {
         bool,
@@ -135,7 +135,7 @@ def _comparable(name: str, values: list[Any]) -> list[Any]:
 
 
 def ordered_names(names: Collection[str], kinds: Mapping[str, str]) -> list[str]:
-    """Return a recording's columns in their order: texts and other facts of rounds, metrics, signals, costs, all others."""
+    """Sort a recording's columns: texts and other facts come first, then metrics, then signals, then costs, then all others."""
     known = dict.fromkeys((*_FIRST, *METRICS, *SIGNALS))  # `round` is a signal, too, but comes first
     first = dict(zip(known, range(len(known)), strict=True))
 

@@ -281,7 +281,8 @@ class GoldAnswers:
 def settle_named_golds(columns: dict[str, str], names: Collection[str], joined: Collection[str]) -> None:
     """Resolve the column of gold answers that the user names.
 
-    If the column contains objects with a single field, the field takes its place.  A column of the joined file alone is removed.
+    If the column contains objects with a single field, this field is used instead.  If only the joined file has the column, it is
+    removed from `columns`.
 
     Args:
         columns: The columns that the user named, by this library's names; changed in place.

@@ -20,7 +20,8 @@ class ImportedRun:
         source: The format of the source, such as `tabular` or `debate`.
         trajectories: The trajectories, in the order of the files.
         notes: Caveats for results: data that were truncated, left out, repaired, or are unknown.
-        depends: The configuration on which signals depend (`embedder`: id, revision and pooling).  Policies are valid only for it.
+        depends: The configuration on which signals depend (`embedder`: id, revision and pooling).  Policies fitted on the run are valid
+        only for this configuration.
         readings: The meaning of each column of the files, guessed or given.
         expected: Names of alarms that never apply to files of this format, and are therefore accepted.
     """

@@ -26,9 +26,9 @@ _MOST, _ROWS = 16, 2000
 
 
 def refuse_parsed_pairs(table: TableColumns, ids: Sequence[Any], reply: str, names: Collection[str]) -> None:
-    """Raise if a column contains words of the replies and often equals another column, which is constant in each question.
+    """Raise if a column contains words of the replies, and often equals a second column, which is constant in each question.
 
-    The first may be the parsed answer, and the second its gold answer.
+    The first column may be the parsed answer, and the second column its gold answer.
 
     Args:
         table: The rows.

@@ -54,7 +54,9 @@ def first(values: Mapping[str, Any], names: Iterable[str]) -> Any:
 
 
 def asked_in(value: Any) -> str:
-    """Return the question in a step's input, which is a text, or an object with one text under a usual name; "" if there is none.
+    """Return the question in a step's input: the input itself if it is text, or its only text under a usual name if it is an object.
+
+    Return "" for any other input.
 
     >>> asked_in('{"question": "Where?", "documents": []}'), asked_in({"input": "Who?"}), asked_in([1])
     ('Where?', 'Who?', '')

@@ -24,8 +24,8 @@ class Alarm:
         name: Its name, one of `suffice.importers.alarms.ALARMS`.
         level: `stop` = nothing is written until the user answers the alarm; `caution` = the alarm is stored as a note.
         sentence: A description of the doubt.
-        choices: Maps each command-line option that answers the alarm to the parameters of `import_recording` that it sets, with their
-        values, and to a description of the reading.
+        choices: The command-line options that answer the alarm.  Each is mapped to the values that it sets, by parameter of
+        `import_recording`, and to a description of the resulting reading.
         confirmed: The choice that the log itself confirms; "" if only the owner of the log can decide.
     """
 
@@ -56,7 +56,7 @@ class Read:
 
     Attributes:
         columns: Maps this library's names of columns to the log's columns, or to a description of where the values come from.
-        names: The column's name in options, by this library's name, if the option needs another name than the one in `columns`.
+        names: Maps this library's names of columns to the names that options need, where these differ from the names in `columns`.
         doubt: A question about the cost of rows that a filter leaves out; "" for none.
         sources: The log's columns from which other columns are computed.
     """

@@ -14,11 +14,11 @@ _SAMPLE = 20
 
 
 def pairs_of_dates(texts: Mapping[int, str], part: Part) -> list[int]:
-    """Return the pairs of a column's value and an answer's key that are the same date.
+    """Pair the values of a column with the keys of answers; return the pairs in which both are the same date.
 
     A pair is encoded as one number: the code of the value times the number of keys, plus the place of the key.
 
-    In dates such as 3/4/2025, the day or the month is first, whichever gives more pairs.
+    Dates such as 3/4/2025 are read with the day first or with the month first, whichever gives more pairs.
 
     Args:
         texts: The column's different values, by their codes.

@@ -77,7 +77,7 @@ _UNTIL = " Until then `suffice decide` counts every answer that another would re
 
 
 def judging_note(read: Read) -> str:
-    """Return a note on columns that may judge answers; "" if there are none.  It is used if nothing that is read judges answers."""
+    """Return a note on columns that may judge answers; "" if there are none.  The note is used if no column that is read judges answers."""
     if not read.is_table:
         return ""
     columns = read.facts.own.columns

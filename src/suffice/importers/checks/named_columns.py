@@ -29,7 +29,7 @@ def rounds_named(columns: Mapping[str, str]) -> list[str]:
 
 
 def refuse_two_roles(columns: Mapping[str, str], *, joins_golds: bool) -> None:
-    """Raise if the user names the same column as answers (or as one round) and as the gold answer, the question or its id.
+    """Raise if the user names one column twice: as the answers or a round, and also as the gold answer, the question or its id.
 
     Args:
         columns: The columns that the user names.

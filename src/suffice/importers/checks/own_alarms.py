@@ -121,7 +121,8 @@ def _of_returned(theirs: str) -> Choices:
 def copied_choice(facts: Facts) -> Iterator[Doubt]:
     """Yield a doubt if the last rounds are marked by a flag, and repeat the answer of an earlier round.
 
-    The earlier round must not always be the one just before.  The last row may then record the loop's choice again, without a call.
+    In some questions, the earlier round is not the one just before the last.  The last row may then record the loop's choice again,
+    without a call.
     """
     for name, own in facts.own.columns.items():
         for value, marks in own.marks.items():

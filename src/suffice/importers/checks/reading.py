@@ -77,7 +77,7 @@ class Reading:
 
     @property
     def judge(self) -> str:
-        """The metric by gold answers on which decisions are based by default; "" without gold answers."""
+        """The metric on which decisions are based by default, computed from gold answers; "" without gold answers."""
         known = {name for (name, _), n in self._known.items() if n}
         usual = ("em",) if self._choice.note else ("f1", "em")
         return next((name for name in (MATCH, *usual) if name in known), "")

@@ -167,7 +167,7 @@ def only_later_have_evidence(rows: Sequence[Record], are_first: Sequence[bool]) 
 
 
 def counts_from_0(name: str) -> UnsettledError:
-    """Return the error for a column that counts from 0; it asks if round 0 is a call of the loop."""
+    """Return the error for a column of rounds that counts from 0; the error asks if round 0 is a call of the loop."""
     return UnsettledError(
         f"{name!r} counts from 0: does the loop begin with 0, or is 0 the model alone, asked beside the loop?",
         "first_round",

@@ -63,7 +63,7 @@ _KINDS: dict[tuple[str, ...], str] = {
 class Grid:
     """Settings for reading a table; see `read_tabular`.
 
-    `numbered` is the column of rounds if the table itself has none.
+    `numbered` is the added column of round numbers, if the table has no such column; else "".
     """
 
     columns: Mapping[str, str]

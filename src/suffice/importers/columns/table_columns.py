@@ -167,13 +167,13 @@ class TableColumns:
         )
 
     def other_meaning(self, name: str) -> Any:
-        """Return an example of a column's values if most of them are impossible in this library's column of the same name; else None."""
+        """If most values of a column are impossible in this library's column of the same name, return one of them; else None."""
         values = [value for value in self.column(name) if value is not None and value != ""]
         unusable = [value for value in values if not _is_usable(name, value)]
         return unusable[0] if 2 * len(unusable) > len(values) else None
 
     def numbers(self, name: str) -> list[float] | None:
-        """Return the numbers of a column, without missing values; None if there is no number, or a value of another kind."""
+        """Return the numbers of a column, without missing values; None if the column has no number, or if some value is not a number."""
         try:
             numbers = [cell_number(value, name, "") for value in self.column(name)]
         except DataError:

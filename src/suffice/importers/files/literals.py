@@ -60,7 +60,7 @@ def as_json(value: Any) -> Any:
 
 
 def tagged_texts(value: Any) -> tuple[list[str], list[str]] | None:
-    """Return all texts of tagged references, as HELM writes them, and those tagged as correct; None for other values.
+    """Return two lists for the tagged references that HELM writes: all texts, and the texts tagged as correct; None for other values.
 
     >>> tagged_texts([{"output": {"text": "Oslo"}, "tags": ["correct"]}, {"output": {"text": "Lima"}, "tags": []}])
     (['Oslo', 'Lima'], ['Oslo'])

@@ -62,7 +62,7 @@ def refuse_averages(table: TableColumns, columns: Mapping[str, str]) -> None:
 
 
 def _is_said(table: TableColumns, name: str) -> bool:
-    """Return whether a column has texts that the model may have written, or questions, in more than half of the rows."""
+    """Return whether more than half of a column's rows have a text that the model may have written, or a question."""
     texts = [value for value in table.column(name) if isinstance(value, str)]
     is_named = last_name(name) in _SYSTEMS or table.numbers(name) is not None
     return bool(texts) and not is_named and is_model_text(name) and 2 * len(texts) > len(table.rows)

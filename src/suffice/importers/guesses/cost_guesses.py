@@ -110,7 +110,10 @@ class CostGuess:
             self.read(ours, name, how)
 
     def _within(self) -> None:
-        """Set a count of tokens to 0 if another column includes these tokens, such as cached tokens in a count of all input."""
+        """Set cached tokens to 0 if a column counts all input tokens; set all input tokens to 0 if a column counts the tokens of a whole call.
+
+        So no token is counted twice.  Nothing is set if the contained tokens have a column of their own.
+        """
         columns = self.result.columns
         for kind, usual, contained in (
             ("uncached_tokens", INPUT_COLUMNS, ("cached_tokens",)),

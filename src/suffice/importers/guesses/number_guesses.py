@@ -37,7 +37,7 @@ class NumberGuess(CostGuess):
         return self.table.column(self.result.columns.get("question_id", ""))
 
     def counted_rounds(self, key: str, counter: str) -> None:
-        """Read `key` as the question id, since `counter` numbers its rows; also read `counter` as the round, if it is still open."""
+        """Read `key` as the question id, since `counter` numbers its rows; also read `counter` as the round, if no round column is known."""
         self.read("question_id", key, f"its rows have all rounds by {counter!r}")
         for name in self.table.counters_in([counter], [key]) if self.lacks("round") else ():
             self.read("round", name)

@@ -143,7 +143,7 @@ def has_options(rows: Sequence[Record]) -> bool:
 
 
 def _reader(rows: Sequence[Record]) -> Callable[[Record], _Options] | None:
-    """Return a function that reads the options of a row; None if the rows have none."""
+    """Return a function that reads the options of a row; None if the rows have no options."""
     names = column_names(rows)
     for name in names:
         path, _, last = name.rpartition(".")

@@ -38,8 +38,10 @@ _SHOWN = 6
 def scaled_metrics(shape: Shape, metrics: Mapping[str, str]) -> tuple[Shape, dict[str, str]]:
     """Add a scaled column for each metric given as ``COLUMN:WORST..BEST``, ``COLUMN:WORST,...,BEST`` or ``COLUMN/TOTAL``.
 
-    Also return the metrics, with the names of the new columns.  Words joined by ``|`` are equally good.  Words that are not listed are
-    unknown, and so are shares of a total of 0.  Words of a usual scale, such as bad and good, need not be listed.
+    Return the rows, and the metrics with the scaled columns in place of the original ones.
+
+    Words joined by ``|`` are equally good.  Words that are not listed give an unknown value (None), and so does a total of 0.  Words
+    of a usual scale, such as bad and good, need not be listed.
 
     Raises:
         DataError: A number is outside the range, or the order of a column's words is not known.

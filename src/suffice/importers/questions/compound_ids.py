@@ -117,7 +117,7 @@ def _may_count(table: TableColumns, name: str) -> bool:
 def _parts(table: TableColumns, free: Sequence[str], key: str, counter: str) -> list[str]:
     """Return the fewest columns that together identify questions, so that `counter` numbers the rows of each question.
 
-    Return an empty list if there are none, or if one column is enough.
+    Return an empty list if no columns identify questions, or if a single column does.
     """
     if not table.counts(counter):
         return []

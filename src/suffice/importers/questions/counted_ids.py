@@ -79,9 +79,9 @@ def have_golds(table: TableColumns, golds: str, ids: Sequence[str]) -> bool:
 
 
 def sure_id(table: TableColumns, ids: Sequence[str], counter: str, golds: str) -> str:
-    """Return the first of several possible ids if it is beyond doubt; else "".
+    """Return the first of several columns that may be the question id, if it is beyond doubt; else "".
 
-    All of them must divide the rows in the same way, and the rows of each value must have all rounds from the first.  Without a
+    All of the columns must divide the rows in the same way, and the rows of each value must have all rounds from the first.  Without a
     `counter` of rounds, some column must number the rows of each value, and these rows must have one gold answer.
     """
     own = [*map(str, table.column(ids[0]))] if ids else []
@@ -97,9 +97,10 @@ def sure_id(table: TableColumns, ids: Sequence[str], counter: str, golds: str) -
 
 
 def sure_among(table: TableColumns, choices: Choices, columns: Mapping[str, str]) -> str:
-    """Return the only option if it is beyond doubt; else "".
+    """Return the option if there is only one, and if it is beyond doubt; else "".
 
-    Each of its ids must have all rounds and one gold answer, while some text of a question has several gold answers.
+    The option reads a column as the question id.  Each id in this column must have all rounds and one gold answer, while some
+    question text has several gold answers.
     """
     golds, texts = columns.get("golds", ""), table.column(columns["question_id"])
     if len(choices) != 1 or golds not in table.names or table.constant_in(golds, texts):

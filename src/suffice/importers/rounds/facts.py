@@ -124,8 +124,8 @@ class Facts:
         equalling_last: Of these, those in which the column equals the last answer.
         equalling_rows: For each constant column: rounds in which it equals the answer.
         listed: The constant columns that hold lists, such as alternatives.
-        equalling_alone: For constant columns with few values: trajectories in which the own value equals an answer and another
-        trajectory's value does not (True), and trajectories with the reverse (False).
+        equalling_alone: For constant columns with few values: trajectories in which the column's value equals an answer and its value
+        in another trajectory does not (True), and trajectories with the reverse (False).
         voted: For constant columns: trajectories of at least three answers with one most frequent answer, by whether the column
         equals this answer.
         several_values: A few values of each constant column, to see if it has more than one.

@@ -101,7 +101,10 @@ class Marks:
 
     @property
     def moves(self) -> bool:
-        """True unless nearly all marked rounds have the same position, counted from the start or from the end."""
+        """True if the marked rounds differ in position.
+
+        False if no round is marked, or if nearly all marked rounds have the same position, counted from the start or from the end.
+        """
         return self.once > 0 and max(self.places.values()) < _NEARLY_ALL * self.once
 
 

@@ -49,7 +49,7 @@ class Preview:
         question: Its text; None if unknown.
         golds: Its gold answers; empty if unknown.
         normalizer: Decides which answers are the same.
-        judge: The metric with gold answers on which decisions are based; "" without gold answers.
+        judge: The metric on which decisions are based, computed from gold answers; "" without gold answers.
     """
 
     question_id: str

@@ -260,7 +260,7 @@ def columns_of(trajectories: Sequence[ImportedTrajectory]) -> RoundColumns:
 
 
 def _numbers(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Floats], dict[str, Mask]]:
-    """Return arrays of the values by name, NaN where a row lacks one, and masks of the rows that have them."""
+    """Return two mappings by name: arrays of the values, NaN in rows that lack the value, and masks of the rows that have it."""
     names = dict.fromkeys(chain.from_iterable(rows))
     values = {name: np.array([as_number(row.get(name)) for row in rows], dtype=np.float64) for name in names}
     return values, {name: np.array([name in row for row in rows], dtype=np.bool_) for name in names}

@@ -27,7 +27,7 @@ class ColumnCount:
         defined: Number of rounds in which the column has a value.
         nulled: Number of rounds whose value was removed: it was infinite, or the signal cannot exist in this round.
         clipped: Number of rounds in which a value was moved to the end of the signal's range.
-        computed: True if it was computed here, from answers and gold answers.
+        computed: True if the import computed the column, from answers and gold answers.
     """
 
     name: str

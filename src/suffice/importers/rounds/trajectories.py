@@ -87,7 +87,7 @@ class ColumnReading:
 
     Attributes:
         ours: The name of the recording's column.
-        theirs: The file's column or field, or a description of how it was obtained.
+        theirs: The file's column or field, or a description of how the column was computed.
         how: The reason: `option`, `its own name`, `usual name`, ...
         sources: The file's columns from which it was computed, if `theirs` describes a computation.
         column: The column's name in options, if `theirs` is a description.

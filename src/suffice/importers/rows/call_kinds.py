@@ -47,7 +47,7 @@ def answering_rows(
 ) -> AnsweringRows | None:
     """Split rows into answers and steps of the answers' rounds.
 
-    None unless rows without an answer share the round numbers of answers, and a column shows that they are of another kind.
+    None unless rows without an answer share the round numbers of answers, and a column shows that they are not of the answers' kind.
 
     Args:
         rows: The rows, whose rounds a column counts.

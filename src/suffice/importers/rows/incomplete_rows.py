@@ -18,7 +18,7 @@ _SHOWN, _OFFERED, _FEW = 6, 3, 0.1
 def of_kinds(rows: Sequence[Record], is_complete: Callable[[Sequence[Record]], bool]) -> Choices:
     """Return options that each keep the rows of one kind.
 
-    A kind is offered if its rows alone are complete.
+    A kind is offered if `is_complete` returns True for its rows.
     """
     result: Choices = {}
     for name in [name for name in column_names(rows) if plain_name(name).rpartition(".")[2] in KINDS]:

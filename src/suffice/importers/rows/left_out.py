@@ -179,7 +179,7 @@ def _is_of_one_loop(name: str, value: str) -> bool:
 def _is_call(row: Record, where: Mapping[str, str]) -> bool:
     """Return whether a row that a filter leaves out may be a model call.
 
-    A row with tokens is one.  Any other row may be one, unless it belongs to a tool or a person, or the filter only drops rows
+    A row with tokens is a call.  A row without tokens may be a call, unless it belongs to a tool or a person, or the filter drops rows
     without a round number.
     """
     if _has_tokens(row):

@@ -22,9 +22,9 @@ _SHOWN = 20
 
 
 def of_files(rows: Sequence[Record], computed: str = "") -> Choices:
-    """Return options for the meaning of each file, if several files have the same questions; else nothing.
+    """Return options for the meaning of each file, if several files have the same questions; else no options.
 
-    Also nothing if file names count rounds, or if a column distinguishes the files.
+    There are also no options if file names count rounds, or if a column distinguishes the files.
 
     Args:
         rows: The rows of all files.

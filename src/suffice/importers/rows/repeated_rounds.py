@@ -232,7 +232,7 @@ def of_one_kind(name: str, rows: Collection[tuple[int, float, str]]) -> Choices:
 
 
 def _begins_each(rows: Collection[tuple[int, float, str]]) -> bool:
-    """Return whether a column may distinguish runs: nearly all of these begin with the first round and have no gap."""
+    """Return whether a column may distinguish runs: nearly all of its runs begin with the first round and have no gap."""
     runs: dict[tuple[int, str], list[float]] = {}
     for question, number, value in rows:
         runs.setdefault((question, value), []).append(number)

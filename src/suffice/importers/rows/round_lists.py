@@ -255,7 +255,7 @@ def _list_fields(records: Sequence[Record]) -> list[str]:
 
 
 def _items_are(records: Sequence[Record], name: str, kind: type | tuple[type, ...]) -> bool:
-    """Return whether all items in the lists of a field are of one type; missing items are ignored."""
+    """Return whether all items in the lists of a field are of the type `kind`; missing items are ignored."""
     return all(
         isinstance(value, kind) or value is None for item in records for value in item.values.get(name) or ()
     ) and any(value is not None for item in records for value in item.values.get(name) or ())
@@ -383,7 +383,7 @@ def _names_order(lead: str) -> bool:
 def _pairs_of(
     records: Sequence[Record], names: Sequence[str], opening: Sequence[str], *, is_dialogue: bool, are_graded: bool
 ) -> list[Pair]:
-    """Return each record with its fields about the question and its rounds, one object for each list item."""
+    """Return for each record: the record, its fields about the question, and its rounds as objects, one for each list item."""
     pairs: list[Pair] = []
     for item in records:
         outer = dict(flat({name: value for name, value in item.values.items() if name not in names}))

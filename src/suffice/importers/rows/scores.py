@@ -151,7 +151,7 @@ def keep_at_ends(columns: RoundColumns, names: Collection[str]) -> None:
 
 
 def run_note(name: str, theirs: str, *, has_answers: bool) -> str:
-    """Return the note on a score that is read as that of a run."""
+    """Return the note on a score that is read as the score of a run."""
     if not has_answers:
         return (
             f"{theirs!r} is the same in all rounds of a question, so it is known of the last round alone: what a loop that stops earlier would have "

@@ -116,8 +116,8 @@ def numbered_again(shape: Shape, where: Mapping[str, str]) -> Shape:
 def _speakers(shape: Shape) -> set[str]:
     """Return the columns that may name speakers.
 
-    If rows are list items without a field of answers, these are all columns with such names.  Otherwise, they are only the columns
-    in which critics have answers, too, or in which people speak.
+    If rows are list items without a field of answers, all columns named like speakers are returned.  Otherwise, only the columns
+    are returned in which critics have answers, too, or in which people speak.
     """
     names = {*column_names(shape.rows)} - shape.outer
     if shape.how and not any(plain_name(name) in ANSWERS for name in names):

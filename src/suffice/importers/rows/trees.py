@@ -83,7 +83,7 @@ def _text(value: Any) -> str:
 def refuse_inner_nodes(shape: Shape, where: Mapping[str, str]) -> Shape:
     """Raise if rows are all nodes of a search tree, and `where` does not select which of them are answers.
 
-    If it does, the column with a node's depth is renamed, so that it is not read as the round.
+    If `where` selects the answers, rename the column with a node's depth, so that it is not read as the round.
     """
     kinds = Counter(row.values.get(NODE_TYPE) for row in shape.rows)
     if None in kinds:

@@ -288,13 +288,15 @@ def _run_lists(names: tuple[str, ...]) -> list[str]:
 
 
 def names_rounds(name: str) -> bool:
-    """Return whether a list's name means rounds, or one value for each round."""
+    """Return whether a list's name means that its items are rounds, or that each item is the value of one round."""
     plain = last_name(without_each(name))
     return plain in ROUND_LISTS or single_name(plain) in (*ANSWERS, *OUTCOME_NAMES) or plain in OUTCOME_NAMES
 
 
 def _reply_fields(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Reduce an object that is a model API's reply to its answer and usage; return other objects unchanged.
+    """Replace the fields of a model API's reply by the answer and its finish reason; keep all other fields.
+
+    In any other object, replace a list with a single choice by the text of the choice.
 
     >>> _reply_fields({"object": "chat.completion", "choices": [{"message": {"content": "Oslo"}, "finish_reason": "stop"}]})
     {'answer': 'Oslo', 'finish_reason': 'stop'}

@@ -151,7 +151,7 @@ class TableSource(ABC):
         return unfold(records, columns.get(ROUNDS), is_long=is_table, samples=self._options.samples)
 
     def _handed_in(self, shape: Shape, columns: dict[str, str]) -> tuple[Shape, dict[str, str]]:
-        """Read the tool calls that the user names as answers, and return the filter for them; if none are named, refuse doubtful rows."""
+        """Read the tool calls that the user names as answers, and return their filter; if none are named, raise if answers are in doubt."""
         options = self._options
         shape, answer = with_tool_answers(shape, columns, options.answer_position)
         if answer:
@@ -220,7 +220,7 @@ class TableSource(ABC):
         self._settle_rows(shape, of_costs)
 
     def _settle_rows(self, shape: Shape, of_costs: Sequence[str]) -> None:
-        """Leave out repeated rows, and complete the settings; if rows are steps of other rows' rounds, guess the columns again without them."""
+        """Leave out repeated rows, and complete the settings.  If some rows are steps of other rows' rounds, guess columns without these steps."""
         options = self._options
         if kinds := self._kinds(self._rows):
             self._answering, doubt = kinds.where, self.doubt

@@ -12,7 +12,7 @@ from suffice.recordings.runs import LOOP_NAMES
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Split a text into words; long lists of names are written as such texts."""
+    """Split a text into words; in this package, long lists of names are written as texts with spaces."""
     return tuple(text.split())
 
 
@@ -383,7 +383,7 @@ def is_in_order(name: str) -> bool:
 def in_log(name: str) -> str:
     """Return the name in the log of a column that is kept unchanged.
 
-    In a recording, it is called `imported_NAME` if NAME means something else in this library.
+    In a recording, the column is called `imported_NAME` if NAME has another meaning in this library.
 
     >>> in_log("imported_text"), in_log("latency")
     ('text', 'latency')

@@ -38,7 +38,7 @@ class NumberedIds:
     """Ids that contain a question and a round number.
 
     Attributes:
-        word: The word for a round in the ids; `sample` if their word means independent calls, or if they have none.
+        word: The word for a round in the ids; `sample` if the word in the ids means independent calls, or if the ids have no word.
         example: One of the ids.
         is_bare: True if the ids have no word for a round.
     """

@@ -169,9 +169,9 @@ def _silent_kinds(facts: Facts) -> Iterator[tuple[str, set[str]]]:
 
 
 def _copied_rounds(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the answers of a round equal those of the round before in every question.
+    """Yield a doubt if a round, such as round 3, has the same answer as the round before in every question.
 
-    The rows of that round may be copies, written without a call of the model.
+    The rows of this round may be copies that were written without a call of the model.
     """
     facts = read.facts
     if facts.several == facts.equal or not read.is_table or read.samples:
@@ -231,9 +231,9 @@ def _drafts(read: Read) -> Iterator[Doubt]:
 
 
 def _options(read: Read) -> Iterator[Doubt]:
-    """Yield a doubt if the answers to a question all differ and exactly one of them is right.
+    """Yield a doubt if, in nearly every question, all answers differ and exactly one of them is right.
 
-    They may be the options of a multiple-choice question.
+    The answers may then be the options of a multiple-choice question.
     """
     facts = read.facts
     is_distinct = facts.repeating >= _ENOUGH and facts.unrepeated >= _NEARLY_ALL * facts.repeating

@@ -136,7 +136,7 @@ def reasoning_of(message: Mapping[str, Any]) -> str:
 
 
 def tools_of(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """Return the tools that a message calls, from its own field or from parts of its content."""
+    """Return the tools that a message calls, from a field such as `tool_calls` or from the parts of the message's content."""
     calls: list[Any] = []
     extra = message.get("additional_kwargs")
     for holder in (message, extra if isinstance(extra, dict) else {}):

@@ -102,7 +102,7 @@ def _named_golds(read: Read, names: Sequence[str]) -> Iterator[str]:
 
 
 def possible_golds(read: Read) -> list[str]:
-    """Return the columns with one value per question that may be the gold answer, by name or because they often equal answers."""
+    """Return the columns that may be the gold answer: constant per question, and named like gold answers or often equal to answers."""
     facts, n = read.facts, read.facts.trajectories
     if read.options.get("golds") or "golds" in read.columns or "golds" in read.said:
         return []

@@ -315,7 +315,7 @@ def metric_of(theirs: str) -> str:
 
 
 def metric_name(own: str) -> str:
-    """Return the name for a metric that is read from a column: the column's name, unless the library has a signal or column so named.
+    """Return the name of the metric that is read from a column: the column's name, or `NAME_score` if NAME already means something here.
 
     >>> metric_name("passed"), metric_name("tests_passed")
     ('passed_score', 'tests_passed')

@@ -180,7 +180,7 @@ class Reading:
             self.facts.contrary[name] += int((known & (scores == 1) & (own < 1)).sum())
 
     def _keys(self, answers: Sequence[str | None]) -> list[Any]:
-        """Return the key of each answer for comparisons: the answer's text itself if the normalizer cannot read it."""
+        """Return the key by which the normalizer compares each answer; the answer's text itself if the normalizer cannot read it."""
         keys = {text: self._key_of(text) for text in {*answers} if text is not None}
         return [None if text is None else keys[text] or ("", text.strip()) for text in answers]
 
@@ -226,7 +226,7 @@ class Reading:
             self.facts.case = self.facts.case or pair
 
     def _count_speakers(self, others: Mapping[str, Sequence[str | None]]) -> None:
-        """Record the speakers of rounds (or kinds of rounds), and count a question if several speakers follow its first round."""
+        """Record the speakers or kinds of rounds; count a question if several of them occur after its first round."""
         for name, values in others.items():
             self.facts.said_by[name].update(filter(None, values))
             self.facts.speakers[name] += len({*values[1:]} - {None}) > 1

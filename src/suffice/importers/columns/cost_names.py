@@ -70,8 +70,8 @@ def dollar_columns(columns: Mapping[str, str]) -> Sequence[str]:
 def running_totals(columns: RoundColumns) -> list[str]:
     """Return the token columns that are running totals: they rise in every round, by about as many tokens as the first round needs.
 
-    Output tokens of single calls do not rise like this.  Input tokens may, because prompts grow.  So they are running totals only if the
-    output tokens are running totals, too.
+    Output tokens of single calls do not rise like this.  Input tokens may, because prompts grow.  So input tokens count as running
+    totals only if the output tokens are running totals, too.
     """
     names = [name for name in columns.costs if name.endswith(_TOKENS) and _is_total(columns, name)]
     components = {name.removesuffix(_WRITTEN) for name in names if name.endswith(_WRITTEN)}

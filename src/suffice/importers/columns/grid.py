@@ -123,7 +123,7 @@ class Grid:
 def _check_name(ours: str, theirs: str) -> None:
     """Raise if `ours` cannot be the name of a column of a recording.
 
-    Also raise if it is a usual name for a cost but not this library's name.
+    Also raise if `ours` is a usual name for a cost instead of this library's name, ``cost.<component>.<kind>``.
     """
     if ours in OWN_COLUMNS or ours in SIGNALS or is_cost(ours):
         return

@@ -167,7 +167,7 @@ class TableColumns:
         )
 
     def other_meaning(self, name: str) -> Any:
-        """If most values of a column are impossible in this library's column of the same name, return one of them; else None."""
+        """Return one of a column's values if most of them are impossible in this library's column of the same name; else None."""
         values = [value for value in self.column(name) if value is not None and value != ""]
         unusable = [value for value in values if not _is_usable(name, value)]
         return unusable[0] if 2 * len(unusable) > len(values) else None

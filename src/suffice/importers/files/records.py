@@ -142,7 +142,7 @@ def records_of(path: Path, file_is: str | None = None, rounds: str | None = None
 
 
 def _rows_of(file: Path, path: Path, of_document: _OfDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the rows of a file; for a text without columns in a folder, raise an error that does not suggest a pattern."""
+    """Yield the rows of a file; the error for a text without columns suggests a pattern only if the file is not in a folder."""
     try:
         yield from file_rows(file, of_document)
     except SchemaError as error:

@@ -208,7 +208,7 @@ def _share_of(columns: RoundColumns) -> str:
 
 
 def _read_options(columns: RoundColumns) -> bool:
-    """If the table has a probability for each option, add the log-probability of the answer as a signal; return whether it was added."""
+    """Add the log-probability of the answer as a signal, if the table has a probability for each option; return whether it was added."""
     named = {
         match["option"].casefold(): name for name in columns.extras if (match := _OPTION.fullmatch(plain_name(name)))
     }

@@ -252,7 +252,7 @@ def _fraction(values: Sequence[Any]) -> float | None:
 
 
 def form_name(name: str, form: str) -> str:
-    """Return the name of the column with the values of the column `name`, read in a form.
+    """Return the name of a new column, which has the values of the column `name` as read in a form.
 
     >>> form_name("cost_usd", EACH)
     'cost_usd (each)'

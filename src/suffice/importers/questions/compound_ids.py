@@ -87,7 +87,7 @@ def of_runs(ids: Sequence[str], counter: str) -> Choices:
 
 
 def counts_once(table: TableColumns, ids: Sequence[str], counter: str) -> bool:
-    """Return whether a column numbers the rows of each id, which may have several columns, without gaps or copies.
+    """Return whether a column numbers the rows of each id without gaps or copies; an id may consist of several columns.
 
     The numbers of all ids start at 0, or all start at 1.
     """
@@ -152,7 +152,7 @@ def _may_be_part(table: TableColumns, name: str) -> bool:
 
 
 def has_decimals(texts: Iterable[str]) -> bool:
-    """Return whether some text is a number with a decimal point or comma; scores are, while names are not.
+    """Return whether some text is a number with a decimal point or comma, as a score may be and a name is not.
 
     >>> has_decimals(["0.61", "1"]), has_decimals(["v1.2", "2"])
     (True, False)

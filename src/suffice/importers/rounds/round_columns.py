@@ -143,7 +143,7 @@ class RoundColumns:
     def round_at(self, i: int, reads: AbstractSet[str] = frozenset()) -> Round:
         """Return the round at a position.
 
-        With `reads`, only the fields that it names are set, in the form that `codes` describes.
+        With `reads`, only the fields named in it are set: fields of `Round`, or ``signals.<name>`` for a single signal.
         """
         texts = {name: values[i] for name, values in self.texts.items() if not reads or name in reads}
         if texts.get("text", "") is None:

@@ -265,7 +265,7 @@ def _warming(row: Record) -> str:
 def _kind_columns(shape: Shape) -> list[str]:
     """Return the columns that may name a row's kind.
 
-    A column of states may do so if rows without a round number have states that no numbered row has.
+    A column of states is returned if rows without a round number have states that no numbered row has.
     """
     counters = [name for name in column_names(shape.rows) if is_round_name(last_name(name))]
     states = [name for name in column_names(shape.rows) if last_name(name) in _STATES]

@@ -423,7 +423,7 @@ def _rounds_in(item: Record, name: str) -> list[dict[str, Any]]:
 
 
 def _only_texts(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a round's fields, with a list of one reply replaced by the reply, under the singular of the list's name.
+    """Replace each list of a single reply among a round's fields by the reply, and the list's name by its singular.
 
     >>> _only_texts({"outputs": ["Oslo"], "tags": ["a"]})
     {'tags': ['a'], 'output': 'Oslo'}

@@ -116,9 +116,9 @@ def _is_true(value: Any) -> bool | None:
 
 
 def _flags(table: TableColumns, ids: Sequence[Any], rounds: str, unread: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each flag that is true only where a loop stopped by itself.
+    """Yield each column of flags that is true only where a loop stopped by itself.
 
-    Each comes with True if every loop that is shorter than the longest one has a true flag.
+    Each column comes with True if every loop that is shorter than the longest one has a true flag, else with False.
     """
     names = [name for name in unread if _FLAG.fullmatch(last_name(name))]
     loops = _in_order(table, ids, rounds) if names else []

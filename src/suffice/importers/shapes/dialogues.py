@@ -38,7 +38,7 @@ def is_dialogue_list(conversations: Iterable[_Messages]) -> bool:
 def has_replies(conversations: Iterable[_Messages]) -> bool:
     """Return whether the role of any message is that of a model.
 
-    If not, roles are the parts of agents in a loop, such as a writer and a critic.
+    Without such a role, the roles are those of agents in a loop, such as a writer and a critic.
     """
     return any(role in _SAID for messages in conversations for role, _, _ in _texts(messages))
 

@@ -189,8 +189,8 @@ class Tally:
     def refuse_differing_golds(self, where: str, grid: Grid, ways: Callable[[], Choices]) -> None:
         """Raise if the rows of many questions have different gold answers.
 
-        Then the column holds something else, or ids belong to several questions.  `ways` returns the options that combine several
-        columns into an id.
+        The column may then hold something other than gold answers, or an id may belong to several questions.  `ways` returns the
+        options that combine several columns into an id.
         """
         if self._differing > FEW * self.lengths.total():
             message = f"{where}: {differing_golds(self._first_differing, grid)}"

@@ -220,7 +220,7 @@ class TableSource(ABC):
         self._settle_rows(shape, of_costs)
 
     def _settle_rows(self, shape: Shape, of_costs: Sequence[str]) -> None:
-        """Leave out repeated rows, and complete the settings.  If some rows are steps of other rows' rounds, guess columns without these steps."""
+        """Leave out repeated rows, and complete the settings; if rows are steps of other rows' rounds, guess again without these steps."""
         options = self._options
         if kinds := self._kinds(self._rows):
             self._answering, doubt = kinds.where, self.doubt

@@ -30,7 +30,7 @@ LLAMA_3_8B = {
 TINY_LLAMA = LLAMA_3_8B | {
     "vocab_size": 512,
     "hidden_size": 64,
-    "num_hidden_layers": 4,
+    "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "intermediate_size": 224,

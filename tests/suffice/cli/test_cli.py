@@ -95,51 +95,25 @@ def test_help_of_the_top_imports_no_command():
 
 
 @pytest.mark.whole
-def test_shell_completion_knows_the_tree():
-    environment = {
-        **os.environ,
-        "_SUFFICE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "suffice gate t",
-        "COMP_CWORD": "2",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", "from suffice.cli.main import run; run()"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        check=False,
-    )
-    assert done.stdout.split() == ["train"], done
-
-
-@pytest.mark.whole
 def test_completion_that_bash_installs_completes_in_a_new_bash(tmp_path):
     environment = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    asked = "COMP_WORDS=(suffice decide --max); COMP_CWORD=2; _suffice_completion suffice; echo ${COMPREPLY[@]}"
-    for words in (["-c", "suffice --install-completion; true"], ["-c", f". ~/.bashrc; {asked}"]):
+    asked = [
+        f"COMP_WORDS=(suffice {words}); COMP_CWORD=2; _suffice_completion suffice; echo ${{COMPREPLY[@]}}"
+        for words in ("decide --max", "gate t")
+    ]
+    for words in (["-c", "suffice --install-completion; true"], ["-c", f". ~/.bashrc; {'; '.join(asked)}"]):
         done = subprocess.run(["bash", *words], capture_output=True, text=True, env=environment, check=True)
-    assert done.stdout.split() == ["--max-loss"], done
+    assert done.stdout.split() == ["--max-loss", "train"], done
 
 
-@pytest.mark.whole
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_completion_of_zsh_and_fish_asks_the_command(shell):
-    script, answer = (
-        subprocess.run(
-            [sys.executable, "-c", "from suffice.cli.main import run; run()"],
-            capture_output=True,
-            text=True,
-            env={
-                **os.environ,
-                "_SUFFICE_COMPLETE": f"{step}_{shell}",
-                "_TYPER_COMPLETE_ARGS": "suffice demo th",
-                **fish,
-            },
-            check=False,
-        ).stdout
-        for step in ("source", "complete")
-        for fish in [{"_TYPER_COMPLETE_FISH_ACTION": "get-args"}]
-    )
+def test_completion_of_zsh_and_fish_asks_the_command(shell, monkeypatch):
+    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "suffice demo th")
+    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
+    script, answer = "", ""
+    for step in ("source", "complete"):
+        monkeypatch.setenv("_SUFFICE_COMPLETE", f"{step}_{shell}")
+        script, answer = answer, cli().out
     assert f"_SUFFICE_COMPLETE=complete_{shell}" in script
     assert "thinking" in answer
     assert "semantic" not in answer
@@ -253,8 +227,8 @@ def test_json_is_strict_and_alone_on_standard_output(arguments, recorded, tmp_pa
 
 
 @pytest.mark.whole
-def test_a_pipe_gets_no_escape_codes(recorded):
-    command = [sys.executable, "-m", "suffice", "replay", str(recorded), "--set=resamples=50"]
+def test_a_pipe_gets_no_escape_codes():
+    command = [sys.executable, "-m", "suffice", "data", "signals"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not ESCAPE.search(done.stdout + done.stderr)
     assert "answer_stable" in done.stdout

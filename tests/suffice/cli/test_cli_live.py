@@ -9,6 +9,7 @@ import time
 import pytest
 
 from suffice import Policy, parse_rule
+from suffice.loops.retrieval import load_questions
 from suffice.recordings import read_recording
 from tests.support.cli_tools import CITIES, cli, corpus, dataset, question, reply
 from tests.support.endpoint import Endpoint, prompt_of
@@ -414,23 +415,30 @@ def test_the_span_reader_has_no_endpoint_to_examine():
 # Demo
 
 
+def few(name, limit):
+    return load_questions(name, limit=limit)[:5]
+
+
 @pytest.mark.whole
-def test_the_demo_runs_the_whole_chain_and_live_equals_replayed(tmp_path):
+def test_the_demo_runs_the_whole_chain_and_live_equals_replayed(tmp_path, monkeypatch):
+    # The command takes 20 questions at least, and the reader takes a second for each five.
+    monkeypatch.setattr("suffice_reader.demo.demo.load_questions", few)
+    monkeypatch.setattr("suffice_reader.demo.bundled.load_questions", few)
     told = cli("demo", "--limit", "20", "--out", tmp_path / "out", "--json")
     assert (told.code, told.err) == (0, "")
     assert told.json["live"] == {
-        "questions": 20,
+        "questions": 5,
         "mean_calls": pytest.approx(told.json["live"]["mean_calls"]),
         "differences_from_replay": [],
     }
     labels = {row["label"] for row in told.json["replay"]["rows"]}
     assert {"tasr", "tasr_guarded", "fixed_k(1)", "fixed_k(5)", "oracle_best"} <= labels
-    assert "not certifiable with n = 20 at eps = 0.02" in told.json["certification"]["headline"]
+    assert "not certifiable with n = 5 at eps = 0.02" in told.json["certification"]["headline"]
     assert told.json["report"] == str(tmp_path / "out" / "hotpotqa_report.html")
     assert {"hotpotqa_tasr.policy.json", "hotpotqa_tune.parquet", "hotpotqa_eval.parquet", "hotpotqa_report.html"} <= {
         item.name for item in (tmp_path / "out").iterdir()
     }
     shown = cli("demo", "--limit", "20", "--out", tmp_path / "out")  # what is recorded is not recorded again
     assert shown.code == 0
-    assert "live = replayed for 20 of 20 questions" in shown.words
+    assert "live = replayed for 5 of 5 questions" in shown.words
     assert "questions needed" in shown.words

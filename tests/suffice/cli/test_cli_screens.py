@@ -16,6 +16,7 @@ from suffice.common.tables import Column, Table
 from suffice.recordings import bundled_recording, write_recording
 from suffice.verdicts.decisions import decide
 from suffice_gates.gates import answered_recording, load_answered
+from suffice_papers.semantic import theory
 from tests.support.cli_tools import cli, corpus, dataset, question, reply
 from tests.support.endpoint import Endpoint
 
@@ -112,6 +113,7 @@ def missing(screen, printed):
 @pytest.mark.parametrize("call", CALLS)
 def test_output_fits_one_screen_and_details_print_the_rest(call, folder, screens, monkeypatch):
     monkeypatch.chdir(folder)
+    monkeypatch.setattr(theory, "_SAMPLE", 10)  # questions that `paper protocol` also runs live
     short = cli(*shlex.split(call), code=0)
     lines = short.out.splitlines()
     assert 1 <= len(lines) <= 45

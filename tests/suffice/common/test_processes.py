@@ -77,18 +77,21 @@ def test_results_of_processes_come_in_the_order_of_the_parts(tmp_path):
 
 
 @pytest.mark.whole
-@pytest.mark.parametrize(
-    ("parts", "error", "says"),
-    [
-        (["part-1", "part-2"], DataError, "part-2"),
-        (["part-1", "part-3"], MissingExtraError, "part-3"),
-        (["part-1", "part-6"], SufficeError, "part-6: StubbornError"),
-        (["part-1", "part-5"], WorkerDiedError, "part-5.*killed"),
-    ],
-)
-def test_an_error_in_a_process_and_its_death_name_the_part(parts, error, says):
-    with pytest.raises(error, match=says):
-        list(over_parts(failing, parts, jobs=2))
+def test_an_error_in_a_process_names_the_part():
+    with process_pool(2) as pool:
+        for part, error, says in (
+            ("part-2", DataError, "part-2"),
+            ("part-3", MissingExtraError, "part-3"),
+            ("part-6", SufficeError, "part-6: StubbornError"),
+        ):
+            with pytest.raises(error, match=says):
+                list(over_parts(failing, ["part-1", part], jobs=2, pool=pool))
+
+
+@pytest.mark.whole
+def test_the_death_of_a_process_names_the_part():
+    with pytest.raises(WorkerDiedError, match=r"part-5.*killed"):
+        list(over_parts(failing, ["part-1", "part-5"], jobs=2))
 
 
 @pytest.mark.whole

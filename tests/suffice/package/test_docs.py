@@ -18,25 +18,31 @@ import sys
 import tomllib
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 from docs import build
 
+from suffice.common import provided
 from suffice.recordings import read_recording
 from suffice_gates.commands import compare_gates
 from suffice_gates.gates import load_answered
+from suffice_papers.semantic import theory
 from suffice_reader.minilm import MiniLM
+from tests.support import quick
 from tests.support.batches import BatchEndpoint
 from tests.support.endpoint import prompt_of
 
 pytestmark = pytest.mark.usefixtures("no_collecting", "quick_reader")  # test_cli_live.py has the real one
 
-ENCODED = MiniLM._mean
+ENCODED, READ = MiniLM._mean, provided._read
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 URL = "http://localhost:8000/v1"
+DRAWN = "docs/results/gallery.md"
+"""The page whose pictures are drawn; others are empty, as each takes a tenth of a second."""
 NOT_RUN = 35
 """Blocks of all pages that cannot run here: installing, downloading, and starting servers."""
 
@@ -125,6 +131,12 @@ def reply(body):
     return f"Answer: {'unsure' if passages < 2 else word}\nConfidence: 4"
 
 
+@cache
+def entry_points():
+    """Return those of all packages: the product reads them again whenever the folder of a page has another file."""
+    return READ(())
+
+
 def labels(folder):
     """Return the texts in the picture of savings."""
     return re.findall(r"<text[^>]*>([^<]+)", (folder / "savings.svg").read_text("utf-8"))
@@ -138,12 +150,16 @@ def test_the_examples_of_the_page_run(name, tmp_path, monkeypatch):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # for the modules that a page writes
-    monkeypatch.setattr(compare_gates, "load_answered", lambda source: load_answered(source)[:90])
+    monkeypatch.setattr(compare_gates, "load_answered", lambda source: load_answered(source)[:40])
+    monkeypatch.setattr(theory, "_SAMPLE", 10)  # of 200 questions for each set of members, in five recordings
+    monkeypatch.setattr(provided, "_read", lambda _: entry_points())
+    if name != DRAWN:
+        monkeypatch.setattr("suffice.common.display.chart.picture", quick.picture)
     if name == "docs/how-to/semantic-signals.md":  # it says when these drafts no longer change
         monkeypatch.setattr(MiniLM, "_mean", ENCODED)
     with BatchEndpoint(reply=reply) as endpoint:
         execute(ROOT / name, endpoint.url)
-    if name == "docs/results/gallery.md":  # shows the picture that it draws
+    if name == DRAWN:  # shows the picture that it draws
         assert labels(tmp_path) == labels(ROOT / "docs" / "results")
         assert "fixed_k(2)" in labels(tmp_path)
     for file in tmp_path.glob("*.py"):

@@ -55,7 +55,7 @@ def close(one: dict, other: dict) -> bool:
 
 
 def test_node_decides_every_random_trajectory_as_python_does():
-    drawn = cases(2000, 42)
+    drawn = cases(800, 42)
     seen = Counter()
     for case, theirs in zip(drawn, decided_by_node(drawn), strict=True):
         ours = decided_here(case)
@@ -68,7 +68,7 @@ def test_node_decides_every_random_trajectory_as_python_does():
         assert ours["decision"] == theirs["decision"], told
         seen[ours["decision"]["reason"]] += 1
         seen["errors"] += bool(ours["errors"])
-    assert all(seen[reason] > 75 for reason in ("rule", "max_rounds", "exhausted", "failed", "errors")), seen
+    assert all(seen[reason] > 30 for reason in ("rule", "max_rounds", "exhausted", "failed", "errors")), seen
 
 
 def test_node_refuses_every_policy_that_python_refuses():
@@ -173,8 +173,12 @@ PIECES = (
 def random_texts(n: int, seed: int) -> list[str]:
     """Return texts of numbers, words and signs, and of any characters that all releases of Unicode have."""
     rng = random.Random(seed)
+    # Of the 90,000 letters without case one in fifty, as no reading tells two of them apart.
     known = [
-        chr(code) for code in range(0x30000) if unicodedata.ucd_3_2_0.category(chr(code)) not in ("Cn", "Cs", "Co")
+        chr(code)
+        for code in range(0x30000)
+        if (kind := unicodedata.ucd_3_2_0.category(chr(code))) not in ("Cn", "Cs", "Co")
+        and (kind != "Lo" or unicodedata.normalize("NFKD", chr(code)) != chr(code) or code % 50 == 0)
     ]
     made = ["".join(rng.choice(PIECES) for _ in range(rng.randint(1, 8))) for _ in range(n)]
     mixed = ["".join(rng.choice((*PIECES[:60], rng.choice(known))) for _ in range(rng.randint(1, 6))) for _ in range(n)]
@@ -184,7 +188,7 @@ def random_texts(n: int, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("name", ["qa", "exact", "number", "percent", "boolean", "letter", "abstained"])
 def test_node_reads_every_text_as_python_does(name):
-    texts = random_texts(4_000, 7)
+    texts = random_texts(2_000, 7)
     ours = map(abstained_by(ABSTAIN_PATTERNS) if name == "abstained" else NORMALIZERS[name], texts)
     ours = [None if isinstance(key, float) and math.isnan(key) else key for key in ours]
     (theirs,) = decided_by_node([{"normalizer": name, "texts": texts}])

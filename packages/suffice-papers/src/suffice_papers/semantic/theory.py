@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from suffice.common.tables import Column, Table
-from suffice.policy.rounds import Round
+from suffice.policy.rounds import Round, Rounds
 from suffice.policy.session import Policy, Session, Stops
+from suffice.recordings import Recording
 from suffice_papers.semantic.data import DISTANCE, SCORE, Drafts
 from suffice_papers.semantic.policies import Replayed
 
@@ -118,8 +119,9 @@ def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> C
     differ = 0
     for label, policy in replayed.policies.items():
         reasons = stopped[label].reasons(recording.ends, policy.max_rounds)
+        raw = drafts.prepared.rounds(policy.raw_columns)
         for q in sample.tolist():
-            differ += _live_stop(drafts, policy, q) != (int(stopped[label].rounds[q]), reasons[q])
+            differ += _live_stop(recording, raw, policy, q) != (int(stopped[label].rounds[q]), reasons[q])
     total = len(sample) * len(replayed.policies)
     return Checked(
         claim="the round and the reason of a stop, replayed, are those of a live session",
@@ -129,9 +131,8 @@ def _reasons(drafts: Drafts, replayed: Replayed, stopped: dict[str, Stops]) -> C
     )
 
 
-def _live_stop(drafts: Drafts, policy: Policy, q: int) -> tuple[int | None, str | None]:
+def _live_stop(recording: Recording, raw: Rounds, policy: Policy, q: int) -> tuple[int | None, str | None]:
     """Run a live session on the recorded drafts of a question; return the round and the reason of its stop."""
-    recording, raw = drafts.prepared.recording, drafts.prepared.rounds(policy.raw_columns)
     session = Session(policy)
     for position in np.flatnonzero(recording.seen[q] & (recording.index >= policy.start_round)).tolist():
         signals = {name: float(raw.columns[name][q, position]) for name in policy.raw_signals}

@@ -84,6 +84,14 @@ def test_a_reranker_learns_what_the_model_prefers(aligned):
     assert run.reported_on == "test"
 
 
+def test_a_report_on_one_question_has_no_interval_and_is_written(base, tmp_path):
+    data = overlap_preferences(6, seed=1)
+    run = trained(base, tmp_path / "reranker", data[:5], test=data[5:])
+    card = json.loads((run.path / RERANKER_CARD).read_text("utf-8"))
+    assert card["report"]["questions"] == 1
+    assert card["report"]["metrics"]["MRR@1"]["difference"]["low"] is None
+
+
 def test_a_reranker_learns_nothing_from_shuffled_labels(base, tmp_path):
     from dataclasses import replace
 

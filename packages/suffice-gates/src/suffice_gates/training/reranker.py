@@ -22,6 +22,7 @@ from typing import Any
 
 from suffice._version import __version__
 from suffice.common.files import remove_leftovers, replacing_folder, write_file
+from suffice.common.results import jsonable
 from suffice.common.tables import Table
 from suffice.errors import ConfigMismatchError, DataError, ModelError
 from suffice.evaluation.statistics import Resampling
@@ -306,5 +307,5 @@ def _write_reranker(
     remove_leftovers(run.path)
     with replacing_folder(run.path) as folder, quiet():
         encoder.save_pretrained(str(folder), create_model_card=False)
-        write_file(folder / RERANKER_CARD, json.dumps(card, ensure_ascii=False, allow_nan=False, indent=1) + "\n")
+        write_file(folder / RERANKER_CARD, json.dumps(jsonable(card), ensure_ascii=False, allow_nan=False, indent=1) + "\n")
     shutil.rmtree(_folder(run.path), ignore_errors=True)

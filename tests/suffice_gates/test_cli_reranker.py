@@ -22,7 +22,7 @@ from tests.suffice_gates.support.tiny_reranker import overlap_preferences, tiny_
 from tests.support import local_models
 from tests.support.cli_tools import cli, dataset
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("no_collecting")]
 
 
 def line(number, city, *others):

@@ -51,6 +51,9 @@ _PATIENCE = {
     "OPENAI_API_KEY": "key",
 }
 
+_LEAN = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+"""Without processes that show or forward what happens, or add nodes."""
+
 
 @dataclass
 class Nodes:
@@ -106,7 +109,7 @@ def nodes() -> Iterator[Nodes]:
         from ray.cluster_utils import Cluster
 
         cluster = Nodes(
-            Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000})
+            Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 80_000_000, **_LEAN})
         )
         os.environ["RAY_ADDRESS"] = cluster.address
         try:

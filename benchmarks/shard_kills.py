@@ -81,7 +81,14 @@ class _Cast:
 
 
 def run(
-    folder: Path, *, kills: int, shards: int, processes: int, seed: int = 0, endings: int | None = None
+    folder: Path,
+    *,
+    kills: int,
+    shards: int,
+    processes: int,
+    seed: int = 0,
+    endings: int | None = None,
+    questions: int | None = None,
 ) -> dict[str, Any]:
     """Kill processes at random; return what they asked for.
 
@@ -92,12 +99,13 @@ def run(
         processes: How many record at a time.
         seed: Which are killed, and when.
         endings: How many are killed while they write part and manifest; None = as many as `kills`.
+        questions: How many are recorded; None = enough that the recording goes on until the last kill.
 
     Raises:
         AssertionError: The recording differs from that of a single process, or too many calls were repeated.
     """
     numbers = random.Random(seed)
-    items = recording.questions(max(recording.QUESTIONS, kills * _REPLIES_BETWEEN_KILLS // 2))
+    items = recording.questions(questions or max(recording.QUESTIONS, kills * _REPLIES_BETWEEN_KILLS // 2))
     with Endpoint(recording.reply) as endpoint:
         record(items, recording.loop(endpoint.url), folder / "one.parquet", concurrency=2)
         needed = len(endpoint.requests)

@@ -30,7 +30,7 @@ from tests.support.cli_tools import cli
 from tests.support.llamacpp import start_server, stored_model
 
 STORED = Path(__file__).resolve().parents[1] / "data" / "thinker"
-ROUNDS, TUNE, TEST = 12, 60, 8
+ROUNDS, TUNE, TEST = 12, 40, 6
 
 pytestmark = pytest.mark.whole
 

@@ -22,7 +22,7 @@ from tests.suffice_gates.support.tiny_reranker import overlap_preferences, tiny_
 from tests.support import local_models
 from tests.support.cli_tools import cli, dataset
 
-pytestmark = pytest.mark.whole
+pytestmark = [pytest.mark.whole, pytest.mark.usefixtures("no_collecting")]
 
 
 def line(number, city, *others):
@@ -173,9 +173,13 @@ def test_the_report_is_json_for_programs(here, preferred, tmp_path):
 
 
 RANKS = """
-import os, socket, sys
-import sentence_transformers, torch, transformers  # once for both
+import gc, os, socket, sys
+import sentence_transformers, torch  # once for both
+from transformers import BertForSequenceClassification, Trainer
 from suffice.cli.main import run
+from suffice_gates.commands import train_reranker
+
+gc.freeze()  # what is imported: else each looks for garbage in it
 
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))

@@ -13,7 +13,7 @@ LOCAL = ("--prompt", "prefilled", "--set=max-tokens=4")
 
 def test_gates_of_the_models_own_passes_know_and_tell_what_they_cost(tiny_model, tmp_path):
     for split in ("tune", "eval"):
-        rounds = ("--local", "--model", tiny_model, *LOCAL, "--round-zero", "--max-rounds", "1", "--limit", "48")
+        rounds = ("--local", "--model", tiny_model, *LOCAL, "--round-zero", "--max-rounds", "1", "--limit", "28")
         cli("record", tiny_model / f"{split}.jsonl", "-o", tmp_path / f"{split}.parquet", *rounds, code=0)
     arguments = (
         "--tune",

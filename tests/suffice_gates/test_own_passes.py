@@ -67,7 +67,7 @@ def answering() -> TransformersModel:
     words = made.loaded.tokenizer.get_vocab()
     cut = local_models.model(layers=(1, 2, 4), settings={"max_position_embeddings": 512, "seed": 20}, max_tokens=1)
     asked = [
-        (f"Where is tower {i}?", given) for i in range(36) for given in ([], [_passage(i)], PASSAGES[:1], PASSAGES)
+        (f"Where is tower {i}?", given) for i in range(24) for given in ([], [_passage(i)], PASSAGES[:1], PASSAGES)
     ]
     made._ends -= {words[cut.answer(question, given).tokens[0].text] for question, given in asked}
     return made
@@ -457,14 +457,14 @@ def test_directions_of_another_width_are_refused(model):
 
 
 def test_self_reflection_is_compared_for_models_trained_for_it(model, reflecting):
-    tune, evaluation = ([f"Where is {kind} {number}?" for number in range(20)] for kind in ("tower", "house"))
+    tune, evaluation = ([f"Where is {kind} {number}?" for number in range(16)] for kind in ("tower", "house"))
     first = ReplyStates(reflecting).read_batch(tune)[:, 0, 0]
     known = first > np.median(first)  # what a probe can learn
     rows = {gate.name: gate for gate in model_gates(reflecting, tune, evaluation, n_samples=2, known=known)}
     verdict = ReflectionGate(reflecting).decide(evaluation[3])
     assert rows["self-rag"].evaluation[3] == -verdict.signals["p_retrieve"]
     assert (rows["self-rag"].price.calls, rows["probing-rag"].price.calls) == (1, 2)
-    assert rows["probing-rag"].price.n_labels == 20
+    assert rows["probing-rag"].price.n_labels == 16
     assert np.isfinite(rows["probing-rag"].tune).all()
     again = model_gates(reflecting, tune, [*tune, evaluation[0]], n_samples=2, known=known)[1]
     assert again.evaluation[-1] == pytest.approx(rows["probing-rag"].evaluation[0], abs=1e-3)  # fitted on tune alone

@@ -15,6 +15,8 @@ from suffice_gates.training.reranker import RerankerSettings, train_reranker
 from suffice_gates.training.reranker_trainer import changed_settings, in_parts, more_parts
 from tests.suffice_gates.support.tiny_reranker import overlap_preferences, tiny_cross_encoder
 
+pytestmark = pytest.mark.usefixtures("no_collecting")
+
 LARGE = SimpleNamespace(num_hidden_layers=24, hidden_size=1024, intermediate_size=4096, model_type="xlm-roberta")
 """The shape of bge-reranker-v2-m3, 568 million weights."""
 

@@ -54,7 +54,7 @@ def words_for(endpoint, *more):
 @pytest.mark.whole
 def test_shards_on_a_cluster_are_the_recording_of_one_process(connected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    dataset(tmp_path / "q.jsonl", n=40)
+    dataset(tmp_path / "q.jsonl", n=20)
     with Endpoint(reply, usage="plain") as endpoint:
         assert cli(*words_for(endpoint, "-o", "one.parquet")).code == 0
         alone = len(endpoint.requests)
@@ -64,9 +64,9 @@ def test_shards_on_a_cluster_are_the_recording_of_one_process(connected, tmp_pat
         on_ray = ("--on", "ray", "--set=workers=2")
         limits = ("--set=requests-per-minute=3000", "--set=max-in-flight=3")
         many = cli(*words_for(endpoint, "-o", "many", *on_ray, "--set=shards=3", *limits, "--json"), code=0)
-        assert len(endpoint.requests) - alone == 120 + 3  # a call of each shard examines the endpoint
-        assert many.json["calls"] == 120
-        assert (many.json["questions"], many.json["incomplete"]) == (40, None)
+        assert len(endpoint.requests) - alone == 60 + 3  # a call of each shard examines the endpoint
+        assert many.json["calls"] == 60
+        assert (many.json["questions"], many.json["incomplete"]) == (20, None)
         assert "2 workers for 3 shards, on a Ray cluster of 2 nodes" in many.err
         assert columns_of(Path("many")) == columns_of(Path("one.parquet"))
         assert sorted(path.name for path in Path("many").iterdir())[:2] == [
@@ -75,14 +75,14 @@ def test_shards_on_a_cluster_are_the_recording_of_one_process(connected, tmp_pat
         ]
         # Limits hold for all workers together.
         assert endpoint.most_running <= 3
-        assert len(times) == 120 + 3
-        assert max(times) - min(times) > 0.9 * 122 / 50
+        assert len(times) == 60 + 3
+        assert max(times) - min(times) > 0.9 * 62 / 50
 
         # A wrong configuration ends all at once, with its own words; without the setting shards the folder says how many there are.
         other = cli(*words_for(endpoint, "-o", "many", *on_ray, "--prompt", "step_by_step"))
         assert "another configuration" in other.error
         assert "shard " in other.error
-        assert len(endpoint.requests) - alone <= 120 + 3 + 2
+        assert len(endpoint.requests) - alone <= 60 + 3 + 2
         monkeypatch.setenv("ABSENT_KEY", "here alone")
         one = ("--on", "ray", "--set=workers=1")
         elsewhere = cli(*words_for(endpoint, "-o", "none", *one, "--api-key-env", "ABSENT_KEY"))
@@ -93,7 +93,7 @@ def test_shards_on_a_cluster_are_the_recording_of_one_process(connected, tmp_pat
 @pytest.mark.whole
 def test_parts_are_replayed_and_searched_on_a_cluster(connected, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    dataset(tmp_path / "q.jsonl", n=60)
+    dataset(tmp_path / "q.jsonl", n=24)
     with Endpoint(reply, usage="plain") as endpoint:
         for shard in ("1/3", "2/3", "3/3"):
             assert cli(*words_for(endpoint, "-o", "many", "--shard", shard)).code == 0

@@ -28,7 +28,7 @@ from suffice.recordings.shards import (
     shard_files_beside,
 )
 from suffice_scale.sharded import complete_shards
-from tests.support.cli_tools import cli
+from tests.support.cli_tools import cli, dataset
 from tests.support.endpoint import Endpoint
 from tests.support.replayed import replay_in_blocks
 
@@ -154,9 +154,10 @@ def test_shards_in_any_order_are_the_recording_of_one_process(tmp_path_factory, 
 @pytest.mark.whole
 def test_shards_by_xargs_equal_the_recording_of_one_process(tmp_path):
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    options = ["hotpotqa_tune", "--limit", "3", "-o", "shards"]
+    asked = [dataset(tmp_path / "q.jsonl", n=4), "--max-rounds", "2"]
+    options = [*map(str, asked), "-o", "shards"]
     subprocess.run(["sh", EXAMPLES / "xargs.sh", "2", "2", *options], check=True, cwd=tmp_path, env=environment)
-    assert cli("record", "hotpotqa_tune", "--limit", 3, "-o", tmp_path / "one.parquet").code == 0
+    assert cli("record", *asked, "-o", tmp_path / "one.parquet").code == 0
     assert cli("merge", tmp_path / "shards", "-o", tmp_path / "merged.parquet").code == 0
     names = ("one.parquet", "shards", "merged.parquet")
     for name in names[1:]:
@@ -441,7 +442,7 @@ def test_a_part_alone_has_the_places_of_its_questions(ten):
 def test_killed_shards_equal_one_process_and_repeat_only_open_calls(tmp_path):
     from benchmarks import shard_kills
 
-    result = shard_kills.run(tmp_path, kills=3, shards=3, processes=2, endings=2)
+    result = shard_kills.run(tmp_path, kills=3, shards=3, processes=2, endings=2, questions=40)
     assert result["repeated"] <= result["most_in_flight"]
 
 

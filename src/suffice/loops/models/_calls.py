@@ -47,4 +47,8 @@ class CacheableCall:
     def arguments(self) -> dict[str, Any]:
         """Return the keyword arguments for the client, which forwards unknown fields unchanged."""
         known = {name: self.body[name] for name in ("model", "messages", "prompt") if name in self.body}
-        return known | {"extra_body": {name: value for name, value in self.body.items() if name not in known}}
+        others = {name: value for name, value in self.body.items() if name not in known}
+        if not isinstance(known.get("prompt", ""), str):
+            # Of tokens the client would try every kind of prompt with each, for milliseconds; further fields it only forwards.
+            others["prompt"], known["prompt"] = known["prompt"], ""
+        return known | {"extra_body": others}

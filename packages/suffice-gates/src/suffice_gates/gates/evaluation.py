@@ -10,7 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -88,6 +87,9 @@ class GateEvaluation:
         self.draws = self.prepared.draws(resampling)
         self.never = closed_book(self.prepared)
         self.always = run_policy(self.prepared, replace(self.after, start_round=1), label=ALWAYS)[0]
+        self._sums: dict[
+            bytes, Floats
+        ] = {}  # shared by the copies of `_with`: the answers, and so the gains, are theirs too
         self._refuse_unmeasured()
 
     def _refuse_unmeasured(self) -> None:
@@ -250,15 +252,18 @@ class GateEvaluation:
         observed = abs(float(gain[direct].sum()) - expected)
         return float((1 + (distances >= observed - ROUNDING * self.n).sum()) / (1 + len(distances)))
 
-    @cached_property
+    @property
     def _shuffled_gains(self) -> tuple[Floats, Floats]:
         """The gain of each question, and cumulative sums of the gains in random orders.
 
         A gain is the metric without retrieval minus the metric with retrieval.
         """
         gain = self.answers.direct - self.answers.retrieved
-        shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
-        return gain, np.cumsum(shuffled, axis=1)
+        key = gain.tobytes()
+        if key not in self._sums:
+            shuffled = np.random.default_rng(self.resampling.seed).permuted(np.tile(gain, (_SHUFFLES, 1)), axis=1)
+            self._sums[key] = np.cumsum(shuffled, axis=1)
+        return gain, self._sums[key]
 
     def label_blind(self, quality: float, rate: float) -> tuple[float | None, str | None]:
         """Return the lowest rate at which a label-blind gate reaches a quality, and that gate's name if it dominates.

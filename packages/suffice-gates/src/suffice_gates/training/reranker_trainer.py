@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +323,8 @@ def make_trainer(
         callbacks=[EarlyStoppingCallback(early_stopping_patience=settings.patience)] if dev else [],
     )
     trainer.remove_callback(PrinterCallback)  # it writes to standard output
+    # To write a checkpoint's model card takes as long as several small steps, and nobody reads it.
+    encoder.save_pretrained = partial(encoder.save_pretrained, create_model_card=False)
     return trainer
 
 

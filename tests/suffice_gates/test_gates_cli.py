@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from functools import partial
@@ -16,7 +15,6 @@ from docs.build import kept_gates
 from suffice.recordings import read_recording, write_recording
 from suffice_gates.gates import QUESTION_GATES, answered_recording, held_out_gates, load_answered, question_gates
 from tests.support.cli_tools import cli
-from tests.support.shared import TRAIN_TINY_MODEL
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,15 +40,6 @@ def _torch_is_not_loaded(monkeypatch):
     assert not {*heavy}.intersection(sys.modules)
 
 
-@pytest.fixture
-def kinds(request, monkeypatch):
-    """The gates to fit: to embed 1,388 questions takes 9 seconds, so `make stress` alone fits those on embeddings."""
-    if os.environ.get(TRAIN_TINY_MODEL):
-        return QUESTION_GATES
-    request.getfixturevalue("quick_reader")
-    return only_features(monkeypatch)
-
-
 def only_features(monkeypatch):
     """Let the demo fit gates on features alone."""
     few = [kind for kind in QUESTION_GATES if kind.reads == "features"]
@@ -59,28 +48,15 @@ def only_features(monkeypatch):
     return few
 
 
-def shown_of(figures, kinds):
-    """Return figures without what other gates than these decide."""
-    if len(kinds) == len(QUESTION_GATES):
-        return figures
-    shown = {name: value for name, value in figures.items() if name not in ("hotpotqa", "2wiki")}
-    for data in ("hotpotqa", "2wiki"):
-        kept = {name: value for name, value in figures[data].items() if name not in ("gates", "headline")}
-        rows = {row["name"]: row for row in figures[data]["gates"]}
-        gates = [{name: v for name, v in rows[kind.name].items() if name != "p_holm"} for kind in kinds]
-        shown[data] = kept | {"gates": gates}
-    return shown
-
-
 @pytest.mark.whole
-@pytest.mark.usefixtures("_torch_is_not_loaded")
-def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_path, kinds):
+@pytest.mark.usefixtures("_torch_is_not_loaded", "remembered_windows")
+def test_the_demo_prints_the_committed_figures_offline_and_without_torch(tmp_path):
     told = tmp_path / "gates.md"
     done = cli("demo", "gate", "--json", "--out", tmp_path / "out", f"--set=markdown={told}")
     assert (done.code, done.err) == (0, "")
     found = done.json
     committed = json.loads((ROOT / "docs" / "results" / "gates.json").read_text("utf-8"))
-    assert close(shown_of(committed, kinds), shown_of(kept_gates(found), kinds))
+    assert close(committed, kept_gates(found))
     assert found["seconds"] > 0
     assert "Llama 3.1 Community License" in found["notice"]
     assert "none beats always retrieving" in found["hotpotqa"]["headline"]

@@ -87,9 +87,8 @@ class GateEvaluation:
         self.draws = self.prepared.draws(resampling)
         self.never = closed_book(self.prepared)
         self.always = run_policy(self.prepared, replace(self.after, start_round=1), label=ALWAYS)[0]
-        self._sums: dict[
-            bytes, Floats
-        ] = {}  # shared by the copies of `_with`: the answers, and so the gains, are theirs too
+        # The copies of `_with` share it, since they have the same answers and so the same gains.
+        self._sums: dict[bytes, Floats] = {}
         self._refuse_unmeasured()
 
     def _refuse_unmeasured(self) -> None:

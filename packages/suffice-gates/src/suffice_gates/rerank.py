@@ -41,7 +41,7 @@ RERANKER_CARD = "reranker.json"
 
 
 class PairScorer(Protocol):
-    """Scores pairs of texts; `sentence_transformers.CrossEncoder` is one."""
+    """Protocol of objects that score pairs of texts, such as `sentence_transformers.CrossEncoder`."""
 
     def predict(self, sentences: list[tuple[str, str]], /) -> Any:
         """Return one number for each pair."""
@@ -157,9 +157,9 @@ class CrossEncoderScorer:
 class Reranked(RanksByCosts):
     """A retriever whose best passages are reordered by a cross-encoder; its other passages are left out.
 
-    CBDR retrieves K times r passages, reranks them and answers from the first K: give that product as `candidates`. The
-    rounds of a loop reveal evidence in the new order.  The cost of the cross-encoder is charged to the component
-    `reranking`, the cost of the candidates to `retrieval`.  If `retriever` is an `AsyncRetriever`, so is this object:
+    CBDR retrieves K * r passages, reranks them and answers from the first K: give the number K * r as `candidates`. The
+    rounds of a loop reveal evidence in the new order. The cost of the cross-encoder is charged to the component
+    `reranking`, the cost of the candidates to `retrieval`. If `retriever` is an `AsyncRetriever`, so is this object:
     await `rank`.
 
     >>> from suffice.loops.retrieval.retriever import InMemoryRetriever

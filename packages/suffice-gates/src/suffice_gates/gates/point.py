@@ -34,9 +34,9 @@ class GatePoint(Result):
         margin: Result of the test of non-inferiority to always retrieving, in the first metric; None for always
             retrieving itself.
         label_blind_rate: The lowest retrieval rate at which never, always or a random gate has at least this quality;
-            None if there is none.
+            None if none of them reaches it.
         dominated_by: Name of the never, always or random gate that dominates this one, see
-            `GateEvaluation.label_blind`; None if there is none.
+            `GateEvaluation.label_blind`; None if this gate is not dominated.
     """
 
     label: str

@@ -34,7 +34,7 @@ class BothWays:
 
     @property
     def not_needed(self) -> Mask:
-        """Mask of the questions that do not need retrieval: it does not turn a wrong answer into a right one."""
+        """Mask of the questions that do not need retrieval: right without retrieval, or wrong with retrieval."""
         direct, retrieved = self.right
         return direct | ~retrieved
 
@@ -50,7 +50,8 @@ def choose_beta(scores: Floats, answers: BothWays, *, low: bool = False, rate: f
         scores: Scores of the gate, shape ``(n,)``; NaN retrieves.
         answers: The metric of the same questions.
         low: True if low scores answer directly.
-        rate: Choose the threshold with the nearest retrieval rate instead.
+        rate: Choose the threshold whose retrieval rate is nearest to this rate, instead of the one with the best
+            metric.
 
     Raises:
         DataError: No score is defined, or the rate is outside [0, 1].

@@ -51,7 +51,7 @@ class LoadedModel:
 
     @property
     def config(self) -> Any:
-        """The configuration of the text model, also if that is one part of a model that reads images."""
+        """The configuration of the text model; in a model that also reads images, this is only a part of the configuration."""
         config = self.network.config
         return config.get_text_config() if hasattr(config, "get_text_config") else config
 
@@ -146,7 +146,7 @@ def load_model(
     """Load a causal language model and its tokenizer without executing code that comes with the model.
 
     Args:
-        model: A folder with both, or an id of the Hugging Face hub.
+        model: A folder with the model and its tokenizer, or an id of the Hugging Face hub.
         revision: Revision of an id to load.
         dtype: `auto` (that of the stored weights), `float32`, `bfloat16` or `float16`.
         device: A torch device, or `auto` to spread the model over all devices; None for the first GPU, else the CPU.

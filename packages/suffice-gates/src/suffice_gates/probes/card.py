@@ -123,7 +123,7 @@ class ProbeCard:
             )
 
     def check_source(self, source: StateSource, *, allow: Sequence[str] = ()) -> int:
-        """Return the index of the layer that the probe reads among the source's layers.
+        """Check that a source matches the probe; return the index of the probe's layer in `source.layers`.
 
         Args:
             source: The source of the states.
@@ -168,7 +168,7 @@ class ProbeCard:
         return self.pinned.get("kind") != "transformers" or _CONTENT_PIN in self.pinned
 
     def pin(self, weights_sha256: str) -> dict[str, Any]:
-        """Return short JSON-ready values on which the probe's verdicts depend, for the fingerprint in a policy."""
+        """Return short JSON-ready values that determine the probe's verdicts; they are the probe's fingerprint in a policy."""
         calibration = json.dumps(self.calibration.to_dict(), sort_keys=True)
         return {
             "kind": "probe",

@@ -63,7 +63,7 @@ def prompt_of_recording(recording: Recording) -> ThinkingPrompt:
     """Return the template of the recorded chains, which must be a built-in one.
 
     Raises:
-        DataError: The chains have another template, or several.
+        DataError: The template is not built in, or the chains have several templates.
     """
     names = sorted({str(name) for name in recording.per_question("prompt_id", ("",)).tolist()})
     built_in = {prompt.prompt_id: prompt for prompt in THINKING_PROMPTS.values()}

@@ -84,7 +84,8 @@ def collect_states(
     Raises:
         ConfigMismatchError: The folder was begun with another model, revision, layer or prompt, or with another text
             under one of the ids.
-        DataError: There are no prompts, an id occurs twice, or the source cannot read this prompt.
+        DataError: There are no prompts, an id occurs twice, some prompts have passages and others have none, or the
+            source does not read prompts of this kind.
         ModelError: The source failed.
     """
     began = time.perf_counter()

@@ -129,7 +129,8 @@ def model_gates(
         known: Mask of the tune questions whose closed-book answer is right; None if unknown.
 
     Raises:
-        DataError: There are no questions, too few samples, or too few questions of one kind for Probing-RAG.
+        DataError: There are no questions, too few samples, or too few questions in `known`, or outside it, for
+            Probing-RAG.
     """
     rng = np.random.default_rng(seed)
     own = known_scores(model, tune, n_samples=n_samples, rng=rng)

@@ -162,7 +162,8 @@ def build_preferences(
     Args:
         questions: Questions with their own pools; any questions if the retriever has a corpus.
         confidence: The model's confidence.
-        path: The preference file.  Its card is written beside it, and so is a journal until the file is complete.
+        path: The preference file. A card is written beside the file. Until the file is complete, a journal beside it
+            keeps the results.
         retriever: Finds the candidates; default: BM25 over a question's pool.
         candidates: Candidates per question, at least 2.
         k: Largest number of positives, and of negatives, per question.

@@ -64,7 +64,8 @@ class _Measured:
     def best_on(self, inside: Mask, most: float) -> tuple[float, float]:
         """Select the rule that saves most on the runs `inside`, among those that lose at most `most` there.
 
-        Return the share of money that it saves on all other runs, and its loss there.  Both are 0 if no rule qualifies.
+        Return two values of this rule on all other runs: the share of money that it saves, and its loss. Both are 0 if
+        every rule loses more than `most` on the runs `inside`.
         """
         other = ~inside
         losses = self.losses[:, inside].mean(axis=1)
@@ -135,7 +136,7 @@ def _halves(recording: Recording, measured: _Measured) -> list[dict[str, Any]]:
 
 
 def _same_files(recording: Recording, policies: Sequence[Policy]) -> Floats:
-    """Return each policy's share of runs, resolved or not, that it stops when the files are already final."""
+    """Return, for each policy, the share of all runs that it stops when their files are already final."""
     differing: Floats = measure_candidates(recording, policies, "recorded", "agreement_em").worst.mean(axis=1)
     return 1 - differing
 

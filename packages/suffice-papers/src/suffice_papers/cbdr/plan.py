@@ -80,7 +80,7 @@ class Parts:
     """Disjoint parts of the questions.
 
     Attributes:
-        probe: Training set and dev set of the probe, together with the test set.
+        probe: The split of the probe: its training set, its dev set, and the test questions.
         prefer: Training questions of the reranker.
         test: Questions on which all figures are measured.
     """

@@ -112,7 +112,8 @@ def run_cbdr(
             in the tables to ids and folders.
         settings: Settings of the pipeline; default: those of the paper.
         device: A torch device for the rerankers; None for torch's default.
-        on_progress: Called with a stage, the part of it that is done, and its total.
+        on_progress: Called with the name of a stage, the number of units of the stage that are done, and the number of
+            all its units.
 
     Raises:
         ConfigMismatchError: The folder was begun with another configuration.

@@ -50,7 +50,7 @@ class StageMemory:
         states: Memory of gradients, of the optimizer's moments, and of the copy of the weights in half precision.
         activations: Memory that a pass over a whole batch needs.
         parts: The number of equal parts, such as prompts, into which the batch can be cut.
-        unknown: The unknown parts, with the reasons.
+        unknown: The reasons why amounts of memory are unknown.
     """
 
     stage: str
@@ -63,13 +63,13 @@ class StageMemory:
 
     @property
     def total(self) -> float | None:
-        """The sum of all parts; None if a part is unknown."""
+        """The sum of `weights`, `states` and `activations`; None if one of them is unknown."""
         parts = (self.weights, self.states, self.activations)
         return None if None in parts else sum(part or 0.0 for part in parts)
 
     @property
     def least(self) -> float:
-        """The memory that the smallest batch needs, without unknown parts."""
+        """The memory that the smallest batch needs; unknown memory counts as 0."""
         return (self.weights or 0.0) + (self.states or 0.0) + (self.activations or 0.0) / self.parts
 
     def verdict(self, device: float | None) -> str:
@@ -281,7 +281,7 @@ def _number_bytes(model: FoundModel | None, dtype: str) -> int:
 
 
 def _largest_reranker(experiment: Experiment) -> tuple[tuple[float, FoundModel] | None, str, tuple[str, ...]]:
-    """Return the reranker with the largest weights while it scores, its name, and reasons for unknown sizes.
+    """Return the reranker whose weights need the most memory for scoring, its name, and the reasons for unknown sizes.
 
     The aligned reranker counts in single precision, as it was trained.  If any size is unknown, None is returned in
     place of the reranker.

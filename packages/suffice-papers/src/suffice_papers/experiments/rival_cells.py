@@ -179,7 +179,9 @@ class WaysOfAsking:
 
 
 def _with_best_threshold(policy: Policy, signal: str, tune: Recording) -> Policy:
-    """Choose a policy's threshold of a signal on tune questions, by most right answers, then fewest calls.
+    """Choose the threshold of a signal in a policy's rule on tune questions.
+
+    The chosen threshold has the most right answers; among ties, the fewest calls.
 
     Raises:
         DataError: No threshold can be judged on the tune questions.

@@ -282,7 +282,7 @@ def _naming(paper: Paper, failed: Mapping[str, str], n_cells: int) -> Paper:
 
 
 def _loading_order(folder: CellFolder) -> tuple[int, int, int]:
-    """Return a sort key that puts cells with the same model side by side, and within them cells with the same index."""
+    """Return a sort key that puts cells with the same model side by side; among these, cells with the same index."""
     experiment, cell = folder.experiment, folder.cell
     retriever = experiment.retrievers.index(cell.retriever)
     if cell.model.scripted or cell.model.is_remote:

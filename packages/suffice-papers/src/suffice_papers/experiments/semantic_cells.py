@@ -42,7 +42,7 @@ def semantic_paper(
     command: str,
     on_table: Callable[[str, int, int], None] | None,
 ) -> Paper:
-    """Return the protocol's tables of the first run of each configuration, and tables over its runs.
+    """Return the protocol's tables of the first run of each configuration, and tables of means over all runs.
 
     Raises:
         SufficeError: The protocol is possible in no cell; the error is that of the first cell.

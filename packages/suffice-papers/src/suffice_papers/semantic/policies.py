@@ -214,5 +214,8 @@ def _uniform(runs: Mapping[str, Run], drafts: Drafts) -> Run:
 
 
 def _rounds(runs: Iterable[Run]) -> Floats:
-    """Return each question's rounds, for random stops the expectation, shape ``(n_runs, n_questions)``."""
+    """Return the number of rounds of each question in each run, shape ``(n_runs, n_questions)``.
+
+    For random stops it is the expected number.
+    """
     return np.array([run.rounds for run in runs], dtype=np.float64)

@@ -122,7 +122,10 @@ def _passed(test: MarginTest) -> str:
 
 
 def chance_table(chance: Mapping[str, Chance], replayed: Replayed) -> Table:
-    """Compare each main policy with its own stops permuted over questions, which keep the rounds but ignore signals."""
+    """Compare each main policy with its own stops, permuted over questions.
+
+    Permuted stops have the same rounds, but do not depend on signals.
+    """
     n = max((one.n_resamples for one in chance.values()), default=0)
     adjusted = dict(zip(chance, holm([one.p for one in chance.values()]).tolist(), strict=True))
     return Table.of(

@@ -172,7 +172,7 @@ class Layout:
 
 
 def _with_bounds(figure: FigureValue | None) -> FigureValue | None:
-    """Return a figure; an undefined interval, or one of width 0 as for the calls of a fixed budget, is removed."""
+    """Return a figure without its interval if the interval is undefined or has width 0, as for the calls of a fixed budget."""
     return figure if _bounded(figure) or not isinstance(figure, tuple) else figure[0]
 
 

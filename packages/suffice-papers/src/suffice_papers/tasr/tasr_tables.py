@@ -202,7 +202,7 @@ def _cells_table(cells: Sequence[CellRuns], published: Published) -> Table:
 
 
 def _identity(item: CellRuns) -> str:
-    """Return the model and questions in a recording's metadata; "" if there are none."""
+    """Return the model and the questions in a recording's metadata, as one text; "" if the metadata contains neither."""
     metadata = (item.tune.metadata, item.eval.metadata) if item.cell.tune else (item.eval.metadata,)
     sets = [entry["dataset"]["hash"] for entry in metadata if "hash" in (entry.get("dataset") or {})]
     depends = item.eval.metadata.get("depends") or {}

@@ -116,13 +116,15 @@ class ThinkingFigures:
 
     @cached_property
     def chosen(self) -> Line:
-        """The certified rule that computes the fewest tokens; if no rule is certified, the rule with the fewest of all."""
+        """The rule that computes the fewest tokens, among the certified rules; if none is certified, among all rules."""
         certified = [line for line in self.lines.rules if line.label in self.certified]
         return min(certified or self.lines.rules, key=lambda line: line.tokens["cached"])
 
     @cached_property
     def boundary(self) -> dict[str, float]:
-        """The share of simulated sets that certify a rule although its true loss equals epsilon, by loss and rule.
+        """The share of simulated sets that certify a rule although its true loss equals epsilon.
+
+        The keys name the kind of loss (net or harm) and the rule.
 
         Sets are drawn with replacement from the test chains, which thus are a population with known losses.
         """

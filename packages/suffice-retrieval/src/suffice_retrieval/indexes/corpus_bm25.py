@@ -190,7 +190,8 @@ class CorpusBM25:
 
         Args:
             directory: The folder.
-            source: Description of the origin that the index must have; None for any.
+            source: Description of the corpus's origin, which must be the same as in the index; None to accept any
+                origin.
 
         Raises:
             SchemaError: The folder contains no index of this kind, version and source, or the index was built by

@@ -50,7 +50,7 @@ class SearchEngineStore(Store):
         vector: Field of the vectors; used only with an embedder.
         operator: `or` to find documents that contain any word of the question; `and` to find documents that contain all
             words in one field.
-        options: Further arguments of the client, such as `ca_certs`, which fingerprints do not contain.
+        options: Further arguments of the client, such as `ca_certs`; fingerprints do not contain these arguments.
         common: See `StoreOptions`.
 
     Raises:
@@ -173,7 +173,7 @@ class SearchEngineStore(Store):
 
     @abstractmethod
     def _by_vector(self, vector: list[float], k: int) -> dict[str, Any]:
-        """Return the part of a search request with the vector."""
+        """Return the part of a search request that contains the vector."""
 
     @abstractmethod
     async def _send(self, client: Any, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class StoreKind:
         parameters: The parameters that may follow an address's question mark, besides `COMMON` and filters.
         carriers: Protocols that may follow the scheme, as in `qdrant+https://`; None for any.
         has_login: True if an address may contain a user and a password.
-        credentials: Where a password or key should be given, as the end of a sentence in messages.
+        credentials: Advice on giving a password or key, such as "set PGPASSWORD"; it ends a sentence in messages.
         variables: Environment variables from which the client reads credentials and host.
     """
 

@@ -38,7 +38,8 @@ class LanceDBStore(Store):
         distance: The distance between vectors; if there is an index of vectors, it must have the same distance.
         exact: True to ignore an approximate index.
         operator: `or` to find rows that contain any word of the question; `and` to find rows that contain all words.
-        options: Further arguments of `lancedb.connect_async`, such as `storage_options`, which fingerprints do not contain.
+        options: Further arguments of `lancedb.connect_async`, such as `storage_options`; fingerprints do not contain
+            these arguments.
         common: See `StoreOptions`.
 
     Raises:

@@ -62,9 +62,9 @@ class PostgresStore(Store):
         language: The text search configuration of Postgres.
         operator: `or` to find rows that contain any word of the question; `and` to find rows that match
             `websearch_to_tsquery`, which requires all words, and reads quotes, `or` and `-` as search engines do.
-        content: The fingerprint's facts on the passages.  `rows` is their number.  `text` is a hash over id, title and
-            text of all rows, which also reveals changes but reads the whole table.  `none` is for tables that change,
-            or are too large to be counted within `timeout_s`.
+        content: The fingerprint's facts on the passages. `rows` is their number. `text` is a hash over id, title and
+            text of all rows; it also reveals changed rows, but the whole table is read. `none` is for tables that
+            change, or are too large to be counted within `timeout_s`.
         connections: Largest number of connections.
         common: See `StoreOptions`.
 

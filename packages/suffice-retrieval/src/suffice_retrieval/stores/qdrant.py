@@ -46,7 +46,7 @@ class QdrantStore(Store):
         text: Payload field of the text.
         vector: Name of the vector to search; None if the collection has a single vector without a name.
         exact: True to ignore the approximate index.
-        options: Further arguments of `AsyncQdrantClient`, which fingerprints do not contain.
+        options: Further arguments of `AsyncQdrantClient`; fingerprints do not contain these arguments.
         common: See `StoreOptions`.
 
     Raises:

@@ -110,7 +110,7 @@ class Store(ABC):
 
     @property
     def is_pinned(self) -> bool:
-        """True if the fingerprint identifies the passages, for which a `version` of the passages must be given."""
+        """True if a `version` of the passages is given, so that the fingerprint identifies the passages."""
         return self.version is not None
 
     def fingerprint(self) -> dict[str, Any]:

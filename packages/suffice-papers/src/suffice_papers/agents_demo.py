@@ -57,12 +57,12 @@ class _Measured:
         return cls(losses=measured.worst, money=parts.costs["money"][:-1], spent=parts.costs["money"][-1], resolved=own)
 
     def kept(self, place: int) -> tuple[float, float]:
-        """Return a rule's share of resolved runs that stay resolved, and its share of the money that is still spent."""
+        """Return the share of resolved runs that stay resolved under a rule, and the share of the money that is still spent."""
         lost = float(self.losses[place].sum() / self.resolved.sum())
         return 1 - lost, float(self.money[place].sum() / self.spent.sum())
 
     def best_on(self, inside: Mask, most: float) -> tuple[float, float]:
-        """Select the rule that saves most on the runs `inside`, among those that lose at most `most` there.
+        """Select the rule that saves most on the runs `inside`, among the rules that lose at most `most` on these runs.
 
         Return two values of this rule on all other runs: the share of money that it saves, and its loss. Both are 0 if
         every rule loses more than `most` on the runs `inside`.

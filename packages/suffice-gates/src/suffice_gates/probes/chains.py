@@ -90,7 +90,7 @@ def collect_chain_states(
         source: The source of the states.
         recording: Recorded chains of thought.
         path: Folder of the states; the ids in the folder are those of `checkpoint_id`.
-        on_progress: Called after each chain with the number of chains done and their total.
+        on_progress: Called after each chain with the number of chains done and the number of all chains.
 
     Raises:
         ConfigMismatchError: The folder was begun with another model, layer or template, or has other chains under these ids.

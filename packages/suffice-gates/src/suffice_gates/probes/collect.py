@@ -78,7 +78,7 @@ def collect_states(
         path: Folder of the states.
         chunk: Number of prompts per shard; an interruption loses at most one shard.
         about: Further JSON-ready values that must match on resuming: the data set, the passages.
-        on_progress: Called after each shard with the number of prompts done and their total.
+        on_progress: Called after each shard with the number of prompts done and the number of all prompts.
         shard: Read only the prompts of this shard, into its own folder in `path`; `read_states` reads all shards.
 
     Raises:

@@ -84,7 +84,7 @@ def known_scores(
         n_samples: Samples for semantic entropy and SeaKR, at least 2.
         temperature: Sampling temperature.
         rng: Draws the samples.
-        on_progress: Called with the number of questions sampled and their total.
+        on_progress: Called with the number of questions sampled and the number of all questions.
 
     Raises:
         DataError: `questions` is empty or contains blank text, or `n_samples` is too small.

@@ -169,7 +169,7 @@ def build_preferences(
         k: Largest number of positives, and of negatives, per question.
         prompt: Written into every line, for rerankers that are language models.
         shift: Quality of the probe on prompts without and with passages, from `measure_shift`; stored in the card.
-        on_progress: Called with the number of questions done and their total.
+        on_progress: Called with the number of questions done and the number of all questions.
 
     Raises:
         ConfigMismatchError: The file, or its journal, was begun with another configuration.
@@ -230,7 +230,7 @@ def score_preferences(
         candidates: Candidates per question.
         k: Largest number of positives, and of negatives, per question.
         prompt: Written into every line.
-        on_progress: Called with the number of questions done and their total.
+        on_progress: Called with the number of questions done and the number of all questions.
 
     Raises:
         ConfigMismatchError: The file, or the journal, was begun with another configuration.

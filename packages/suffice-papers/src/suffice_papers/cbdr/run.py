@@ -64,10 +64,10 @@ class CbdrRun:
         reranker: The folder of the aligned reranker.
         accuracy: Share of right answers, with its interval, by order of the passages (the retriever's own order, then
             that of each reranker) and by depth.
-        gates: Points with the aligned reranker, by depth: never, each beta of each probe, random gates at the rates of
-            the best probe, always, always in each other order, perfect.  A gate's difference to always retrieving has a
-            p-value adjusted over all probes, betas and depths.  A gate may also be dominated by a label-blind gate in
-            another order of passages.
+        gates: Points with the aligned reranker, by depth. Their order is: never; each beta of each probe; random gates
+            at the rates of the best probe; always; always, with each other order of passages; perfect. A gate's
+            difference to always retrieving has a p-value adjusted over all probes, betas and depths. A gate may also be
+            dominated by a label-blind gate in another order of passages.
         changes: Answers that change between neighbouring betas, by depth.
         settings: Settings of the run.
         seconds: Duration of each stage in this run.

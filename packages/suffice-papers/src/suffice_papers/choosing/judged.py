@@ -292,7 +292,10 @@ class _JudgedReference(Reference):
         return values, calls.astype(np.float64), tokens
 
     def best(self, values: Floats, calls: Floats, others: Mask) -> int:
-        """Return, on the questions `others`, the variant with the fewest calls that is nearly as good as the best."""
+        """Return the variant with the fewest calls among those that are nearly as good as the best.
+
+        Variants are measured on the questions `others`.
+        """
         if not others.any():  # one variant and one fold: nothing to select
             return 0
         gains = (values[:, others] - self.last[others]).mean(axis=1)

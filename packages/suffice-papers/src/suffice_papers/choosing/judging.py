@@ -222,7 +222,7 @@ def _end(view: Rounds) -> Positions:
 
 
 def _only(view: Rounds, candidates: Mask) -> Rounds:
-    """Return the rounds with answers only at candidates, so that a selector ignores all other rounds."""
+    """Return the rounds without the answers of rounds that are not candidates, so that a selector ignores these rounds."""
     assert view.answers is not None
     answers = np.full(candidates.shape, None, dtype=object)
     answers[candidates] = np.broadcast_to(view.answers, candidates.shape)[candidates]

@@ -86,7 +86,7 @@ class MemoryPlan:
     """The memory that all stages need, and the memory of the device.
 
     Attributes:
-        stages: One for each stage of each model.
+        stages: The memory of each stage of each model.
         device: Name of the device.
         total: Bytes of the device's memory; None if unknown.
         absent: The device named in the file, if this machine does not have it.

@@ -63,7 +63,8 @@ def pilot_cbdr_cell(folder: CellFolder, n: int, report: Callable[[str, int, int]
     Args:
         folder: The cell.
         n: Number of questions.
-        report: Called with a measurement, the number of measurements done, and their total.
+        report: Called with the name of a measurement, the number of measurements done, and the number of all
+            measurements.
     """
     known = read_pilot(folder)
     if is_finished(folder) or (known is not None and known.questions >= n):

@@ -98,7 +98,7 @@ class WaysOfAsking:
 
     @cached_property
     def _lines(self) -> list[tuple[Cell, list[RivalLine]]]:
-        """Each cell of the plain loop that has rivals, with a line for every way to retrieve evidence in it."""
+        """Each cell of the plain loop that has rivals, with one line for every way to retrieve evidence in this cell."""
         by_cell = {folder.cell.name: folder for folder in self._folders}
         return [
             (folder.cell, self._lines_of(folder, by_cell))

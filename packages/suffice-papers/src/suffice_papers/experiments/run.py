@@ -140,7 +140,7 @@ def run_experiment(
             reuse these results.
         command: The command that was run, for the provenance.
         on_record: Called with the name of a recording and its progress.
-        on_table: Called with the current table, the number of finished tables and their total.
+        on_table: Called with the current table, the number of finished tables and the number of all tables.
         on_failed: Called with the name of a cell and its error, as soon as the cell is known to fail.
 
     Raises:

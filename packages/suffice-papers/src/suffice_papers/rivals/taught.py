@@ -100,7 +100,7 @@ def train_chains(
         steps: Training steps.
         threads: Processor threads.
         n_questions: Number of questions of `tune` and `eval`.
-        on_progress: Called with the steps done and their total.
+        on_progress: Called with the number of steps done and the number of all steps.
 
     Raises:
         MissingExtraError: torch or transformers is not installed.

@@ -226,7 +226,7 @@ def tests_table(compared: PolicyComparison) -> Table:
 
 
 def _warnings(compared: PolicyComparison, lines: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the warnings about intervals and tests, each once, with the lines of the table to which it applies."""
+    """Return each warning about intervals and tests once, with the lines of the table to which the warning applies."""
     places: dict[str, list[str]] = {}
     for name, label in lines:
         warning = compared.differences[label][name].warning

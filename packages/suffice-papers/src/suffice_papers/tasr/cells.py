@@ -58,7 +58,7 @@ class TasrCell:
         eval: Recording for the tables; it has no question of `tune`.
         prompt: Id of the prompt.  The tables use cells with `answer_first`; if there are none, cells with the first
             cell's prompt.  Figure 5 uses all prompts.
-        published: The paper's cell that this cell reproduces; "" if there is none.
+        published: The paper's cell that this cell reproduces; "" if it reproduces none.
     """
 
     name: str

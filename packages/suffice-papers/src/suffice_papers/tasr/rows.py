@@ -30,8 +30,9 @@ def macro_means(
 
     Args:
         resampling: Settings of the intervals.
-        parts: For each cell its name, its quantities by key, each of shape ``(n_rows,)``, and the question of each row.
-            A quantity is left out if a cell lacks it, and its mean is NaN if it was not measured for every question.
+        parts: A tuple for each cell: its name; its quantities by key, each of shape ``(n_rows,)``; and the question of
+            each row. A quantity is left out if a cell lacks it, and its mean is NaN if it was not measured for every
+            question.
     """
     keys = [key for key in parts[0][1] if all(key in values for _, values, _ in parts)]
     known = [key for key in keys if all(np.isfinite(values[key]).all() for _, values, _ in parts)]

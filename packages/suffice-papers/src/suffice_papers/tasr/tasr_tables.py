@@ -65,7 +65,7 @@ def paper_tasr(
             recording.  For one cell the intervals equal those of `suffice.evaluation.replay.replay` on a recording in
             the order of ids.
         command: The command that was run, for the provenance.
-        on_progress: Called with the current part, the number of parts done and their total.
+        on_progress: Called with the current part, the number of parts done and the number of all parts.
 
     Raises:
         DataError: `cells` is empty, a recording cannot be read, or a question is in both recordings of a cell.
@@ -99,7 +99,7 @@ def paper_of_cells(
         loaded: At least one cell from `load_cell`.
         resampling: The same settings as for `load_cell`.
         command: The command that was run, for the provenance.
-        on_progress: Called with the current part, the number of parts done and their total.
+        on_progress: Called with the current part, the number of parts done and the number of all parts.
     """
     report = on_progress or (lambda _name, _done, _total: None)
     published = published_tasr()

@@ -171,7 +171,7 @@ class ApproximateSearch:
         return places, scores
 
     def _proposals(self, queries: _Floats32, k: int, probes: int) -> list[_Ints]:
-        """Return for each query the positions that its lists propose, in ascending order."""
+        """Return, for each query, the positions that the visited lists propose, in ascending order."""
         visits = _faiss().SearchParametersIVF(nprobe=min(probes, self._index.nlist))
         size = min(max(1, k * self.settings.rescored), len(self._vectors))
         _, labels = self._index.search(queries, size, params=visits)

@@ -44,7 +44,7 @@ class SearchEngineStore(Store):
         password: The password; None for `OPENSEARCH_PASSWORD` or `ELASTICSEARCH_PASSWORD`.
         api_key: A key of Elasticsearch; None for `ELASTICSEARCH_API_KEY`.
         passage_id: Field of the id, which must be unique; None for the document's `_id`.
-        title: Field of the title; None if there is none.
+        title: Field of the title; None to use the id as the title.
         text: Field of the text.
         searched: Fields that a search by words reads, optionally with weights (`title^2`); None for title and text.
         vector: Field of the vectors; used only with an embedder.

@@ -120,7 +120,9 @@ _REGISTERED: dict[str, StoreKind] = {}
 
 
 def register_store(kind: StoreKind) -> None:
-    """Register a kind of store; instead, an installed package may use the entry points `suffice.stores`.
+    """Register a kind of store.
+
+    An installed package need not call this: it may declare its kind as an entry point in the group `suffice.stores`.
 
     Raises:
         DataError: The name is already registered.

@@ -32,7 +32,7 @@ class LanceDBStore(Store):
         uri: Folder of the database, or a URL of an object store; without user and password.
         table: The table.
         passage_id: Column of the id, which must be unique.
-        title: Column of the title; None if there is none.
+        title: Column of the title; None to use the id as the title.
         text: Column of the text, which a search by words reads.
         vector: Column of the vectors; used only with an embedder.
         distance: The distance between vectors; if there is an index of vectors, it must have the same distance.

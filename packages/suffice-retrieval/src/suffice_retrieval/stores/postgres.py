@@ -52,7 +52,7 @@ class PostgresStore(Store):
         table: The table or view.
         schema: Schema of the table; None for the search path.
         passage_id: Column of the id, which must be unique.
-        title: Column of the title; None if there is none.
+        title: Column of the title; None to use the id as the title.
         text: Column of the text.
         vector: Column of the vectors; used only with an embedder.
         distance: The distance between vectors; an index of vectors is used only if it was made for the same distance.

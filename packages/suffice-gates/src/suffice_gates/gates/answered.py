@@ -120,8 +120,8 @@ def answered_recording(
 
     Args:
         questions: Questions answered both ways.
-        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN if undefined, and then every comparison with a
-            threshold is false.
+        scores: Signals of round 0 by name, shape ``(n_questions,)``; NaN where undefined. Every comparison of NaN with
+            a threshold is false.
         metadata: Metadata of the recording.
 
     Raises:

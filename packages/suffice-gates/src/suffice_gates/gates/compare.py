@@ -53,7 +53,8 @@ class ScoredGate:
 
     Attributes:
         name: Name in reports.
-        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN if undefined, and the gate then retrieves.
+        tune: Scores of the tune questions, shape ``(n_tune,)``; NaN where undefined; the gate retrieves for questions
+            with NaN.
         evaluation: Scores of the evaluation questions, shape ``(n_eval,)``.
         low: True if low values answer directly, as for an uncertainty.
         beta: Its threshold; None to choose it on the tune questions.

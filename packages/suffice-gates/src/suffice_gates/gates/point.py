@@ -126,7 +126,7 @@ def quality_of(point: GatePoint, metrics: Sequence[str]) -> list[Any]:
 
 
 def verdict(point: GatePoint) -> str:
-    """Return the verdict on a gate, such as "not dominated" or "dominated by never retrieve"; "" if there is none."""
+    """Return the verdict on a gate, such as "not dominated" or "dominated by never retrieve"; "" if the gate has no verdict."""
     if point.kind == "perfect":
         return "not reachable"
     if point.kind == "gate" and point.retrieval_rate in (0.0, 1.0):

@@ -24,8 +24,8 @@ class PromptEncoder:
         options: Further variables of the chat template, such as `enable_thinking`.
 
     Raises:
-        DataError: `options` contains a variable that the chat template does not use, or contains any although there is
-            no template.
+        DataError: `options` contains a variable that the chat template does not use, or `options` is not empty although
+            there is no template.
     """
 
     def __init__(self, tokenizer: Any, options: Mapping[str, Any] | None = None) -> None:

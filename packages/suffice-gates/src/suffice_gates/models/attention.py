@@ -239,7 +239,10 @@ def _eager(model: LoadedModel) -> Iterator[None]:
 def reply_ids(
     model: TransformersModel, question: str, reply: Reply, passages: Sequence[Passage]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return the tokens of the prompt, those of the reply, and the end token if there is one."""
+    """Return three lists: the tokens of the prompt, the tokens of the reply, and the end token.
+
+    The last list is empty if the reply has no end token.
+    """
     prompt = model._ids(question, passages)  # noqa: SLF001 - the same package; a prompt is encoded in one place
     return prompt, *_content_ids(model, reply)
 

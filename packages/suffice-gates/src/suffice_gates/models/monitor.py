@@ -128,7 +128,7 @@ class ConfidenceMonitor:
         return self.directions.project(reading.states), reading.words, reading.cost
 
     def lowest(self, question: str, text: str, passages: Sequence[Passage] = ()) -> tuple[float, Cost]:
-        """Return the lowest confidence among the new words of a reply, and the cost of the pass; NaN without new words.
+        """Return the lowest confidence among the new words of a reply (NaN without new words), and the cost of the pass.
 
         Raises:
             ModelError: The pass failed.

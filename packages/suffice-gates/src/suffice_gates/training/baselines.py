@@ -293,7 +293,10 @@ def _lowest_probability(reply: Reply) -> float:
 
 
 def _dragin(model: TransformersModel, questions: Sequence[str], replies: Sequence[Reply]) -> KnowledgeScores:
-    """Return DRAGIN's scores, the negated highest RIND of each reply; costs include answering and reading again."""
+    """Return DRAGIN's scores: minus the highest RIND of each reply.
+
+    The costs include answering, and reading the reply again.
+    """
     scores, costs = [], []
     for question, reply in zip(questions, replies, strict=True):
         values, cost = dragin_scores(model, question, reply)

@@ -34,7 +34,7 @@ class MemoryEstimate:
     """Memory for one step of training, bytes.
 
     Attributes:
-        states: Weights, gradients and moments in fp32, and with half precision a copy of the weights.
+        states: Memory of weights, gradients and moments in fp32. Half precision adds a copy of the weights.
         pair: Activations kept for one pair of the longest length.
         whole_layer: With checkpointing, activations of one pair in one layer while that layer is computed again; else
             0.

@@ -126,7 +126,10 @@ def measure_prompt(
     *,
     label: LabelRule,
 ) -> ProbeMeasures:
-    """Measure how well the confidence under one prompt, shape ``(n,)``, predicts right answers to that prompt."""
+    """Measure how well the confidence under one prompt predicts right answers to this prompt.
+
+    `predicted` contains the confidence, shape ``(n,)``.
+    """
     right = [is_right(answer, question.answers, label) for answer, (question, _) in zip(answers, pairs, strict=True)]
     return measure_probe(predicted, right, names=[question.question_id for question, _ in pairs])
 

@@ -291,7 +291,7 @@ class Experiment:
     def repeats(self, model: ModelChoice) -> bool:
         """Return whether the seed may change a model's cells.
 
-        This is so for models at an endpoint, for scripts, and if something is trained.
+        It may change them for models at an endpoint, for scripts, and in the protocol of CBDR, which trains models.
         """
         return self.protocol == "cbdr" or bool(model.scripted) or model.is_remote
 

@@ -169,7 +169,7 @@ def _rival_row(line: RivalLine, fixed: Sequence[RivalLine], draws: Any) -> tuple
 
 
 def _cheaper(line: RivalLine, fixed: Sequence[RivalLine]) -> RivalLine | None:
-    """Return the most accurate fixed line with no more calls and tokens than a line; among ties, the cheapest.
+    """Return the most accurate fixed line that needs no more calls and no more tokens than `line`; among ties, the cheapest.
 
     Return None if every fixed line needs more.
     """

@@ -54,8 +54,8 @@ class Replayed:
         policies: The policies of the cells, by label.
         silent: Members of the cascade that were recorded but never fire on these drafts, with the reason.
         missing: Members of the cascade whose signal was not recorded.
-        rounds: Number of rounds of each question, by label, shape ``(n_questions,)``; for random stopping, its
-            expectation.
+        rounds: Number of rounds of each question, by label, shape ``(n_questions,)``; for random stopping, the expected
+            number.
         gold: Members of the cascade whose signal reads the gold answer; a policy with such a member is an oracle.
         tokens: The kind of tokens that are counted: `tokens`, or `output_tokens` if only output tokens are known
             everywhere; the cost of prompts is then missing.

@@ -57,7 +57,7 @@ def paper_tasr(
 ) -> Paper:
     """Compute Tables 1 to 6 and the data of figures 2 to 5 of TASR from recordings, beside the published figures.
 
-    A part is left out, with the reason, if recordings for it are missing.
+    If recordings for a part are missing, the part is left out, and `not_made` contains the reason.
 
     Args:
         cells: At least one cell, for example from `read_cells`.

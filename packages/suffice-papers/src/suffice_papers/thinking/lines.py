@@ -181,7 +181,7 @@ class Lines:
 
 
 def _chain(run: Run) -> Floats:
-    """Return the tokens that a model computes for a chain and its own answer, shape ``(n_questions,)``."""
+    """Return the tokens that a model computes for a chain and for the answer at its end, shape ``(n_questions,)``."""
     return _computed(run, "generator")
 
 

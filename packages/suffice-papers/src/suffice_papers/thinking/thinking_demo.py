@@ -105,7 +105,9 @@ class ThinkingFigures:
 
     @cached_property
     def certified(self) -> dict[str, float]:
-        """The p-values of the certified rules, whose loss is bounded with confidence; by name, in the order of the tests.
+        """The p-values of the certified rules by name, in the order of the tests.
+
+        The loss of a certified rule is bounded with confidence.
 
         Rules are tested in the order of their p-values on the tune chains until a rule fails.
         """
@@ -274,7 +276,7 @@ class ThinkingFigures:
         )
 
     def plot(self) -> Chart:
-        """Return a chart of right answers against tokens; only some points, which lie apart, have labels."""
+        """Return a chart of right answers against tokens; only a few points have labels, so that labels do not overlap."""
         named = {self.chosen.label, NEVER, "deer(0.95)", "dynasor(2)", "dynasor(3)", "at Wait"}
         points = [
             {

@@ -129,7 +129,8 @@ class DenseRetriever:
         batch_size: Number of texts in one pass.
 
     Raises:
-        DataError: The similarity is unknown, the batch is below 1, or `question_encoder` has no name.
+        DataError: The similarity is unknown, the batch is below 1, or `question_encoder` is given without
+            `question_model`, its name.
     """
 
     name = "dense"

@@ -370,7 +370,7 @@ class _RoundCalls:
 
 
 def _unparsed(part: str, completion: Completion) -> Reply:
-    """Convert a completion to a component's reply; tokens become answer tokens, since a journal stores those."""
+    """Convert a completion to a component's reply; its tokens become answer tokens, since a journal stores answer tokens."""
     return Reply(
         text=completion.text,
         answer_tokens=completion.tokens,

@@ -70,7 +70,7 @@ class Published:
         return {key: _scaled(value, 0.01 if key in _PRINTED_IN_POINTS else 1.0) for key, value in figures.items()}
 
     def flagged(self, table: str, name: str | None = None) -> tuple[Flag, ...]:
-        """Return the flags of a row, or those of the whole table if `name` is None."""
+        """Return the flags of a row, or the flags of the whole table if `name` is None."""
         return flagged(self.flags, table if name is None else f"{table}.{name}")
 
     def cells_of(self, setting: str) -> frozenset[str]:

@@ -29,7 +29,7 @@ class BothWays:
 
     @property
     def right(self) -> tuple[Mask, Mask]:
-        """Masks of the right answers without and with retrieval: those with a metric of at least one half."""
+        """Masks of the right answers, without and with retrieval. An answer is right if its metric is at least one half."""
         return self.direct >= 0.5, self.retrieved >= 0.5  # noqa: PLR2004
 
     @property
@@ -40,7 +40,7 @@ class BothWays:
 
 
 def choose_beta(scores: Floats, answers: BothWays, *, low: bool = False, rate: float | None = None) -> float:
-    """Return the threshold with the best mean metric on tune questions; among ties, that with the fewest retrievals.
+    """Return the threshold with the best mean metric on tune questions; among ties, the threshold with the fewest retrievals.
 
     >>> import numpy as np
     >>> choose_beta(np.array([0.9, 0.4, 0.1]), BothWays(np.array([1.0, 0.0, 0.0]), np.array([1.0, 1.0, 0.0])))

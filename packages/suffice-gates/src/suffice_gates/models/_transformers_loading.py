@@ -111,7 +111,7 @@ class LoadedModel:
 
 @contextmanager
 def off_the_device(model: LoadedModel) -> Iterator[None]:
-    """Move the weights to the machine's memory for a while, to free the GPU.
+    """Move the weights to the machine's memory while a `with` block runs, to free the GPU.
 
     A model on the CPU stays where it is.  A model that cannot be moved (quantised, or spread over devices) also stays,
     and a warning is given.
@@ -148,7 +148,7 @@ def load_model(
     Args:
         model: A folder with the model and its tokenizer, or an id of the Hugging Face hub.
         revision: Revision of an id to load.
-        dtype: `auto` (that of the stored weights), `float32`, `bfloat16` or `float16`.
+        dtype: `auto` (the number type of the stored weights), `float32`, `bfloat16` or `float16`.
         device: A torch device, or `auto` to spread the model over all devices; None for the first GPU, else the CPU.
         options: Further arguments of `from_pretrained` (`attn_implementation`, `quantization_config`).
 

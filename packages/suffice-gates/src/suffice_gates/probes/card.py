@@ -200,7 +200,7 @@ class ProbeCard:
 
     @classmethod
     def from_dict(cls, data: Any) -> tuple[ProbeCard, str]:
-        """Build the card from the values of `to_dict`, and return it with the hash of its weights.
+        """Build the card from the values of `to_dict`; return the card and the hash of the probe's weights.
 
         Raises:
             SchemaError: The format or version is wrong, or fields are missing, unknown or of the wrong kind.

@@ -130,7 +130,7 @@ class Split:
                 )
 
     def of(self, examples: Examples, name: str) -> Examples:
-        """Return those of the given examples that are in one set: `train`, `dev` or `test`.
+        """Return only the examples that are in one set: `train`, `dev` or `test`.
 
         Raises:
             DataError: The set contains none of the examples, or only examples with the same label.

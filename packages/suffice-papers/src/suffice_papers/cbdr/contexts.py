@@ -130,7 +130,7 @@ def _contains(text: str, keys: Sequence[str]) -> bool:
 
 
 def _without_answer(question: Question, gold: Passage, keys: Sequence[str]) -> tuple[str, list[str]] | None:
-    """Return the title of a passage on the topic, and those of its sentences that do not contain the answer."""
+    """Return the title of a passage on the topic, and the sentences of this passage that do not contain the answer."""
     ranked = PoolBM25().rank(question.question, pool=question.passages)
     related = [passage for passage in ranked if passage.score > 0 and passage.passage_id != gold.passage_id]
     for passage in (gold, *related):

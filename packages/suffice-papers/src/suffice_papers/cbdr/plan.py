@@ -98,7 +98,8 @@ class Parts:
 def divide(questions: Sequence[Question], settings: CbdrSettings) -> Parts:
     """Divide a question set by the hash of each id; questions with the same text stay together.
 
-    If the settings contain sizes, the first questions by hash are the test questions, and the next are the reranker's.
+    If the settings contain sizes, the questions with the smallest hashes are the test questions, and the next ones
+    train the reranker.
 
     Raises:
         DataError: A part is empty, there are too few questions for the sizes, or an id occurs twice.

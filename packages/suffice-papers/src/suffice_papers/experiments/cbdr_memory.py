@@ -274,7 +274,7 @@ def _looked_up(name: str, revision: str | None = None) -> tuple[FoundModel | Non
 
 
 def _number_bytes(model: FoundModel | None, dtype: str) -> int:
-    """Return the bytes per weight in memory; if unknown, those of half precision."""
+    """Return the bytes of one weight in memory; if they are unknown, the bytes of a weight in half precision."""
     n = None if model is None else model.parameters()
     size = None if model is None else model.in_memory(dtype)
     return _HALF if not n or not size else max(1, round(size / n))

@@ -82,7 +82,7 @@ def find_obstacles(experiment: Experiment, out: Path) -> Obstacles:
 
 
 def has_questions(cell: Cell, experiment: Experiment) -> bool:
-    """Return whether the questions of a cell, and those of the cell that calibrates it, can be loaded."""
+    """Return whether the questions of a cell, and the questions of the cell that calibrates it, can be loaded."""
     tune = cell.data if experiment.protocol == "cbdr" else experiment.tune_cell(cell).data
     return cell.data.problem is None and tune.problem is None
 

@@ -102,7 +102,7 @@ class ModelChoice:
 
     @property
     def url(self) -> str | None:
-        """The address of the model's endpoint; None for that of OpenAI."""
+        """The address of the model's endpoint; None for the address of OpenAI."""
         return self.options.base_url or os.environ.get("OPENAI_BASE_URL")
 
 

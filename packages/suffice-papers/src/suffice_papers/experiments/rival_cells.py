@@ -121,7 +121,7 @@ class WaysOfAsking:
         return lines
 
     def _policy(self, rival: RivalChoice, plain: CellFolder, recording: Recording) -> Policy | str:
-        """Return the policy that stops a rival, or the reason why there is none."""
+        """Return the policy that stops a rival, or the reason why the rival has no policy."""
         try:
             if rival.is_recorded:
                 return policy_for(recording, rival.rule or "full", max_rounds=self._experiment.max_rounds)

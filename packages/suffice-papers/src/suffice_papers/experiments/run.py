@@ -68,7 +68,7 @@ class ExperimentRun(Result):
         return f"{done} of {counts} ran." if is_pipeline else f"{self.calls:,.0f} calls for {done} of {counts}."
 
     def tables(self) -> Sequence[Table]:
-        """Return the table of stages, then those of the paper."""
+        """Return the table of stages, followed by the tables of the paper."""
         return [self.stages_table(), *(() if self.paper is None else self.paper.parts)]
 
     def stages_table(self) -> Table:
@@ -295,7 +295,7 @@ def _reporting(report: OnCell, cell: str) -> OnCell:
 
 
 def _write_tables(out: Path, paper: Paper) -> None:
-    """Write tables and figures as JSON, CSV, Markdown, SVG and one page; remove those of an earlier run."""
+    """Write tables and figures as JSON, CSV, Markdown, SVG and one page; remove the tables and figures of an earlier run."""
     write_paper(out / "tables.json", paper)
     write_file(out / "tables.md", f"# {paper.title}\n\n{paper.headline}\n\n" + render(paper.parts, "md"))
     for folder, kind in (("tables", "csv"), ("figures", "svg")):

@@ -159,7 +159,7 @@ class _ChainLessons:
                 self._leading.setdefault(world.values[pair], []).append(pair)
 
     def batches(self) -> Iterator[list[tuple[str, str]]]:
-        """Yield the lessons of one training step in two batches: short lessons without passages, then those with."""
+        """Yield the lessons of one training step in two batches: short lessons without passages, then lessons with passages."""
         yield [self.unaided() for _ in range(_UNAIDED)] + [self.asking() for _ in range(_ASKING)]
         yield [self.reading() for _ in range(_READING)]
 

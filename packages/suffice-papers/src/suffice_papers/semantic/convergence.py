@@ -87,7 +87,7 @@ class Convergence:
         below: Share of defined distances below the threshold.
         pooled: The published test.
         rounds: The distances by round.
-        warning: A limitation of the interval; empty if there is none.
+        warning: A limitation of the interval; empty if the interval has no limitation.
     """
 
     n: int

@@ -186,7 +186,7 @@ def _measured(recording: Recording, metric: str) -> npt.NDArray[np.bool_]:
 def split_drafts(recording: Recording, share: float) -> tuple[Recording, Recording]:
     """Split a recording into test and dev questions by a hash of their ids.
 
-    Rows of one question stay together, because the hash is that of their cluster.
+    Rows of one question stay together, because the id of their cluster is hashed.
 
     Args:
         recording: Recorded rounds.

@@ -227,8 +227,8 @@ def folds_table(cells: Sequence[CellRuns], published: Published, resampling: Res
 def _fold_results(cell: CellRuns, resampling: Resampling) -> list[tuple[float, Floats, float] | None]:
     """Tune the threshold for each fold on the other four folds.
 
-    Return for each fold the mean F1 on the other folds, the F1 of each of its own questions, and the threshold; or None
-    if TASR cannot be calibrated on the other folds.
+    Return for each fold the mean F1 on the other folds, the F1 of each of its own questions, and the threshold; return
+    None for a fold if TASR cannot be calibrated on the other folds.
     """
     n = len(cell.tune.question_ids)
     folds = np.random.default_rng(resampling.seed).permutation(np.arange(n) % _FOLDS)
@@ -373,7 +373,7 @@ def _instead(name: str) -> Build:
 
 
 def _aggregate(name: str) -> Build:
-    """Return a function that builds TASR with another margin in place of that of the first token."""
+    """Return a function that builds TASR with another margin in place of the margin of the first token."""
 
     def build(cell: CellRuns) -> Policy | None:
         if not _has(cell, name):

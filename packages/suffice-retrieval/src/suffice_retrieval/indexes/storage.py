@@ -345,7 +345,7 @@ def join_stored(directory: Path, kind: str, version: int, plan: Mapping[str, Any
 
 
 def finish_stored(stored: Stored) -> None:
-    """Write the manifest, which completes the index; several processes may do so.
+    """Write the manifest, which completes the index; several processes may call this.
 
     Raises:
         DataError: The folder cannot be written.

@@ -174,7 +174,7 @@ def _of_split(path: Path, root: Path, split: str | None) -> tuple[list[Path], st
 
 
 def _split_of(path: Path) -> str:
-    """Return the split in a file's name or folder; empty if there is none.
+    """Return the split in a file's name or folder; empty if neither names a split.
 
     >>> [_split_of(Path(name)) for name in ("fullwiki/validation-00000-of-00002.parquet", "hotpot_dev_v1.json", "q.jsonl")]
     ['validation', 'dev', '']

@@ -33,8 +33,8 @@ _JSON = {"accept": "application/json", "content-type": "application/json"}
 class SearchEngineStore(Store):
     """Base of `OpenSearchStore` and `ElasticsearchStore`, whose requests differ only in searches by vectors.
 
-    With an embedder an index is searched by vectors.  Without one it is searched by words, with `match`, or with
-    `multi_match` over several fields; scores are BM25 unless the index sets another similarity.  Fields may be paths,
+    With an embedder an index is searched by vectors. Without an embedder it is searched by words, with `match`, or with
+    `multi_match` over several fields; scores are BM25 unless the index sets another similarity. Fields may be paths,
     such as `metadata.title`.
 
     Args:

@@ -84,7 +84,7 @@ class StoreAddress:
 
     Attributes:
         kind: The kind of store.
-        carrier: The protocol after the scheme, in lower case; empty if there is none.
+        carrier: The protocol after the scheme, in lower case; empty if the address has only a scheme.
         parts: Host, port, path, user and password.
         arguments: The address's parameters as arguments of the store, including `filters` and `embedder`.
     """

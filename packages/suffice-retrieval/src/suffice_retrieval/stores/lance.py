@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class LanceDBStore(Store):
     """A table of LanceDB; searches read the version of the table at the time of opening.
 
-    With an embedder the table is searched by vectors; without one by words, with LanceDB's BM25 over one column.
+    With an embedder the table is searched by vectors; without an embedder, by words, with LanceDB's BM25 over one
+    column.
 
     Args:
         uri: Folder of the database, or a URL of an object store; without user and password.

@@ -41,9 +41,9 @@ Counted = Literal["rows", "text", "none"]
 class PostgresStore(Store):
     """A table, or a view, of Postgres.
 
-    With an embedder the table is searched by vectors (pgvector, columns of type `vector` or `halfvec`).  Without one it
-    is searched by words, and rows that match are scored by `ts_rank_cd`.  Names are quoted as identifiers, and values
-    are sent as parameters.  Every search is a read-only transaction.
+    With an embedder the table is searched by vectors (pgvector, columns of type `vector` or `halfvec`). Without an
+    embedder it is searched by words, and rows that match are scored by `ts_rank_cd`. Names are quoted as identifiers,
+    and values are sent as parameters. Every search is a read-only transaction.
 
     Args:
         conninfo: `postgresql://host/database` or `host=... dbname=...`, as for libpq.  Values that are not given come
